@@ -19,8 +19,8 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 12))
 HOSTILE = {
-    "aliases": (LAUGHS, "more than 2000000 values, aliases written out"),
-    "merged": (MERGES, "more than 2000000 values, aliases written out"),
+    "aliases": (LAUGHS, "more than 2000000 values with aliases expanded"),
+    "merged": (MERGES, "more than 2000000 values with aliases expanded"),
     "itself": ("a: &a {b: *a}\n", r"the alias \*a is part of its own value"),
     "digits": ("rounds: " + "9" * 10**6, "a number of 1000000 characters; at most 200"),
     "hexadecimal": ("rounds: 0x" + "f" * 10**6, "a number of 1000002 characters; at most 200"),

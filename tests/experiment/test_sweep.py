@@ -104,7 +104,7 @@ def test_mistakes_name_the_point(sweep: str, line: str, mistake: Callable[..., s
 def test_a_huge_grid_is_refused_before_it_is_made(mistake: Callable[..., str]) -> None:
     keys = [f"devices.options.a{number}" for number in range(40)]
     line = mistake("sweep: {" + ", ".join(f"{key}: [1, 2, 3]" for key in keys) + "}")
-    assert line == f"sweep: a grid of {3**40} points; at most {MAXIMUM_POINTS}"
+    assert line == f"sweep: a grid of {3**40} points; at most {MAXIMUM_POINTS} are allowed"
 
 
 def test_what_holds_only_at_the_points_need_not_hold_without_them(load_text: Callable[..., Experiment]) -> None:
@@ -209,7 +209,7 @@ def test_values_are_called_by_their_names(load_text: Callable[..., Experiment]) 
         ("{rounds: [{label: [1], value: 2}]}", "sweep.rounds: label: must be a name, not [1]"),
         ("{rounds: [{label: ' ', value: 2}]}", "sweep.rounds: label: must be a name, not ' '"),
         ("{rounds: [{label: true, value: 2}]}", "sweep.rounds: label: must be a name, not True"),
-        ("{rounds: [{label: a, value: 2}, {label: a, value: 3}]}", "sweep: the point a occurs 2 times"),
+        ("{rounds: [{label: a, value: 2}, {label: a, value: 3}]}", "sweep: the point a occurs 2 times; remove the duplicates"),
         ("{rounds: [{label: a, value: x}]}",
          "sweep point a: rounds: should be a valid integer, not 'x'"),
     ],

@@ -167,7 +167,7 @@ def test_one_that_cannot_be_imported_is_a_line_for_whoever_names_it_and_nobody_e
     install("broken", {"selection.broken": "broken_plugin:Broken"}, broken_plugin=broken)
     file = tmp_path / "e.yaml"
     file.write_text(yaml.safe_dump({**SMALL, "selection": {"protocol": "broken", "participants": 5}}))
-    line = "broken, of broken 1.5, cannot be imported: RuntimeError: no licence here"
+    line = "broken of broken 1.5 cannot be imported: RuntimeError: no licence here"
     assert main(["validate", str(file), "--import-classes"]) == 2
     assert capsys.readouterr().err == f"error: {file}: selection.protocol: {line}\n"
     assert main(["validate", str(file)]) == 0  # imports nothing

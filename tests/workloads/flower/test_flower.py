@@ -78,7 +78,7 @@ def test_counters_stay_as_they_were_and_names_may_come_in_another_order(app: App
         train="arrays = {'a': arrays['a'] + 1, 'batches': arrays['batches'] + 1, 'b': arrays['b'] + arrays['batches']}",
     )
     found = workload(app(text) | {"python": flower_python})
-    assert found.notes[0] == "workload.flower: not aggregated, but as they were at the start: batches"
+    assert found.notes[0] == "workload.flower: not aggregated, but constant: batches"
     np.testing.assert_array_equal(found.initial_model(), [1, 1, 0])
     np.testing.assert_array_equal(found.train(0, found.initial_model(), 1).delta, [3, 3, 1])
 
@@ -95,10 +95,10 @@ REFUSED = {
     "client 0 trains differently the second time, from the same model and the same seed": newer(train=GLOBAL),
     "keeps mine in context.state for later rounds": newer(train="context.state['mine'] = MetricRecord({'a': 1})"),
     "array table has 9 elements of type int64": newer(arrays="{'a': np.zeros(1), 'table': np.zeros(9, np.int64)}"),
-    "sends a model without parameters of floating point, such as trees": newer(arrays="{'counter': np.int64(9)}"),
+    "sends a model without floating-point parameters, such as trees": newer(arrays="{'counter': np.int64(9)}"),
     "returns arrays of other shapes": newer(train="arrays['weight'] = np.zeros(4, np.float32)"),
-    "client 0 reports num-examples = None; a whole number is needed": newer(metrics="{'loss': 1.0}"),
-    "client 0 reports num-examples = 2.5; a whole number is needed": newer(metrics="{'num-examples': 2.5}"),
+    "client 0 reports num-examples = None; report a whole number": newer(metrics="{'loss': 1.0}"),
+    "client 0 reports num-examples = 2.5; report a whole number": newer(metrics="{'num-examples': 2.5}"),
     "theirs.py:14)": newer(train="raise KeyError('no such file')"),
     "the app's server sends no model to train; apps that only": newer(strategy=SILENT),
     "NameError: name 'undefined' is not defined": newer(strategy="undefined"),

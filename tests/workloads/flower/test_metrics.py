@@ -56,7 +56,7 @@ def test_the_name_of_the_accuracy(app: AppWriter, flower_python: str) -> None:
     unnamed = workload(flower)
     assert unnamed.notes == [
         "workload.flower: the app's clients report no accuracy in their evaluation (eval_loss, num-examples, "
-        "share-right); none is recorded; workload.flower.accuracy can name a metric"
+        "share-right), so none is recorded; name a metric with workload.flower.accuracy"
     ]
     evaluation = unnamed.evaluate(unnamed.initial_model())
     assert evaluation is not None

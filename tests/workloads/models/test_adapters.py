@@ -207,7 +207,7 @@ def test_the_vector_is_the_adapters() -> None:
     assert workload.charged_parameters == workload.dimension + math.ceil(2 / 3 * workload._network.frozen)
     assert all(isinstance(workload, kind) for kind in (Workload, PartlyFrozenWorkload, NotedWorkload, GradientWorkload))
     assert workload.notes == [
-        "fine-tuning: 44 parameters are trained and sent; 58 are frozen and taken to be on every client (0.000232 MB "
+        "fine-tuning: 44 parameters are trained and sent; 58 are frozen and assumed to be on every client (0.000232 MB "
         "that no round counts)"
     ]
     whole = made(adapters=None)
@@ -399,7 +399,7 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
     damaged = tmp_path / "notes.txt"
     damaged.write_text("no checkpoint")
     for path, message in (
-        (other, "has 7 parameters, the model 58; take the checkpoint of a run with the same model and data, without"),
+        (other, "has 7 parameters, but the model 58; name the checkpoint of a run with the same model and data"),
         (damaged, "no checkpoint of a run"),
         (tmp_path / "none.npz", "No such file or directory"),
     ):
@@ -426,7 +426,7 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
         (
             {"adapters": {"rank": 3}},
             "workload.adapters.rank: 3 is above that of 2 of mine_to_adapt:net, 8 to 2; lower it, or leave 2 out of "
-            "targets (trained: [2] trains it whole)",
+            "targets (trained: [2] trains the whole layer)",
         ),
         (
             {"adapters": {"rank": 1, "trained": ["*"]}},
@@ -438,8 +438,8 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
         ),
         (
             {"dataset": "mine_to_adapt:workload"},
-            "workload.dataset: mine_to_adapt:workload is a workload class; label, features, model_options, adapters "
-            "and transformers are for a function that gives data",
+            "workload.dataset: mine_to_adapt:workload is a workload class; leave out label, features, model_options, "
+            "adapters and transformers, which are for a function that returns data",
         ),
     ],
 )  # fmt: skip
