@@ -1,6 +1,6 @@
 """Sortition testbed: emulate secure participant selection in federated learning.
 
-The same things as the ``testbed`` command, for notebooks and scripts::
+The functions of the ``testbed`` command for notebooks and scripts::
 
     from testbed import Experiment, run, compare, report
 
@@ -9,8 +9,8 @@ The same things as the ``testbed`` command, for notebooks and scripts::
     table = compare(directory)          # a pandas frame
     report(directory, "report.html")    # a page for the browser
 
-and what classes of your own derive from, raise and return. The names of ``__all__`` are stable: what each is, and what
-is promised of them, stands in docs/reference/python.md.
+and the base classes, errors and results of user-defined classes. The names of ``__all__`` are stable;
+docs/reference/python.md describes them.
 
 This package is the federation (`engine` and its parts), the code that runs it (`running`) and the command (`cli`). It
 imports none of the packages above it: hosts on Ray, training, tables and most verbs of the command are entry points
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from analysis.library import compare as compare  # only for type checkers: at run time they are services
+    from analysis.library import compare as compare  # only for type checkers: at run time these are services
     from analysis.library import compare_targets as compare_targets
     from analysis.library import findings as findings
     from analysis.library import report as report
@@ -119,11 +119,11 @@ _NAMES = {
 _FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SERVICES = frozenset({"compare", "compare_targets", "findings", "report"})
 """Names that another package registers, as ``library.NAME``; see `testbed.plugins.services`."""
-__all__ = ["__version__", *sorted(_SERVICES.union(_FROM))]  # of these two, and no second list of them
+__all__ = ["__version__", *sorted(_SERVICES.union(_FROM))]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public names when they are first used, so that importing a part stays cheap."""
+    """Import public names at their first use, so that importing a part stays fast."""
     if name in _SERVICES:
         return importlib.import_module("testbed.plugins.services").service(f"library.{name}")
     if name not in _FROM:
@@ -132,5 +132,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names too, for whoever completes them."""
+    """Return the names of the module with the public ones, for completion."""
     return sorted({*globals(), *__all__})

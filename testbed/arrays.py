@@ -1,4 +1,4 @@
-"""Names for the arrays that go everywhere."""
+"""Types and helpers for common arrays."""
 
 from typing import Any
 
@@ -12,10 +12,19 @@ Floats = npt.NDArray[np.float64]
 
 
 def all_equal(column: npt.NDArray[Any]) -> bool:
-    """Whether all values of an array of one dimension are the same."""
+    """Return whether all values of a one-dimensional array are the same.
+
+    Example:
+        >>> all_equal(np.array([2.0, 2.0])), all_equal(np.array([1.0, 2.0]))
+        (True, False)
+    """
     return not len(column) or column.strides[0] == 0 or bool((column == column[0]).all())
 
 
 def compress_constant(column: Floats) -> Floats:
-    """The same array; where all values are equal, one that holds the value once, and cannot be written to."""
+    """Return an equal array that stores its value only once, and is read-only, if all values are equal.
+
+    Args:
+        column: (n,) float64.
+    """
     return np.broadcast_to(column[0], column.shape) if len(column) and all_equal(column) else column

@@ -1,17 +1,31 @@
-"""Numbers of things that an experiment gives as they are, or as a fraction of how many there are.
+"""Counts that an experiment gives as a number, or as a fraction of a total.
 
-A fraction counts as it is written: 0.07 of 100 are 7, though the float 0.07 times 100 is above 7.
+A fraction counts as written: 0.07 of 100 are 7, although the float 0.07 times 100 is above 7.
 """
 
 from fractions import Fraction
 from math import ceil
 
 
-def rounded_up(given: int | float, of: int) -> int:
-    """The number that is given, or the fraction of so many."""
-    return given if isinstance(given, int) else ceil(Fraction(str(given)) * of)
+def rounded_up(count: int | float, total: int) -> int:
+    """Return the count, or the fraction of the total, rounded up.
+
+    Args:
+        count: an integer, or a float that is a fraction of the total.
+        total: the total.
+
+    Example:
+        >>> rounded_up(7, 100), rounded_up(0.07, 100), rounded_up(0.5, 7)
+        (7, 7, 4)
+    """
+    return count if isinstance(count, int) else ceil(Fraction(str(count)) * total)
 
 
-def rounded_down(given: int | float, of: int) -> int:
-    """The same, rounded down."""
-    return given if isinstance(given, int) else int(Fraction(str(given)) * of)
+def rounded_down(count: int | float, total: int) -> int:
+    """Return the count, or the fraction of the total, rounded down.
+
+    Args:
+        count: an integer, or a float that is a fraction of the total.
+        total: the total.
+    """
+    return count if isinstance(count, int) else int(Fraction(str(count)) * total)

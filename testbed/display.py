@@ -1,9 +1,9 @@
-"""Text from elsewhere as it may be shown: what a terminal would obey, or nobody would see, becomes visible.
+r"""Safe display of foreign text: control characters and invisible characters are escaped.
 
-Names of experiments, labels, details of refusals, names of stages and file names are chosen by whoever wrote an
-experiment, or sent a message, and records keep them as they are. Where they are printed, escape sequences (C0 and C1
-controls), marks that reorder text (bidirectional controls) and characters without a width are written as JSON writes
-them, e.g. ``\\u001b``. JSON that is treated so still says the same.
+Names of experiments, labels, details of refusals, names of stages and file names come from the author of an experiment
+or from a message, and records keep them unchanged. In output, escape sequences (C0 and C1 controls), marks that reorder
+text (bidirectional controls) and characters without a width are written as in JSON, e.g. ``\\u001b``. JSON that is
+treated so keeps its meaning.
 """
 
 import re
@@ -15,28 +15,38 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def visible(text: str) -> str:
-    """`text` in one line in which every character is seen as what it is: line feeds are escaped, too."""
+    r"""Return `text` in one line, with invisible characters and line feeds escaped.
+
+    Example:
+        >>> visible("a\x1b[31m")
+        'a\\u001b[31m'
+    """
     if text.isprintable() and _UNSEEN.isdisjoint(text):
         return text
-    return "".join(character if _seen(character) else _escaped(character) for character in text)
+    return "".join(character if _is_visible(character) else _escaped(character) for character in text)
 
 
 def visible_lines(text: str) -> str:
-    """The same for text that has been laid out: line feeds and tabs stay."""
+    """Return `text` with invisible characters escaped, except line feeds and tabs."""
     if "\t" in text:
         return "\t".join(visible_lines(part) for part in text.split("\t"))
     return "\n".join(map(visible, text.split("\n")))
 
 
 def csv_cell(value: object) -> object:
-    """`value` in a cell of CSV: a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return `value` for a cell of CSV, with an apostrophe before text that a spreadsheet would run as a formula.
+
+    Example:
+        >>> csv_cell("=1+1"), csv_cell("-1.5"), csv_cell(2)
+        ("'=1+1", '-1.5', 2)
+    """
     if not isinstance(value, str):
         return value
     acts = value.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(value)
     return ("'" if acts else "") + visible(value)
 
 
-def _seen(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     if character.isprintable():
         return character not in _UNSEEN
     return unicodedata.category(character) == "Zs"  # spaces of other widths

@@ -1,11 +1,11 @@
-"""Durations as text, in the forms that people read them in: one for each place where they stand."""
+"""Durations as text, in a form for each use."""
 
 _UNITS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
 _SMALL_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
 def clock_time(seconds: float) -> str:
-    """Seconds as a clock shows them.
+    """Return seconds as a clock shows them.
 
     Example:
         >>> clock_time(7), clock_time(754), clock_time(3723)
@@ -16,7 +16,7 @@ def clock_time(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds to a tenth, and as a clock shows them from ten minutes on: for progress.
+    """Return seconds to a tenth, from ten minutes on as a clock shows them; for progress.
 
     Example:
         >>> duration(22.3), duration(845), duration(12_000)
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 
 def rounded_duration(seconds: float) -> str:
-    """Seconds, minutes or hours, as exactly as anybody plans: for estimates.
+    """Return rounded seconds, minutes or hours; for estimates.
 
     Example:
         >>> rounded_duration(100), rounded_duration(1000), rounded_duration(10_000)
@@ -40,7 +40,7 @@ def rounded_duration(seconds: float) -> str:
 
 
 def in_largest_unit(seconds: float) -> str:
-    """Seconds in the largest unit that they fill, to four digits: for facts of any length.
+    """Return seconds in the largest unit that they fill, to four digits; for facts of any length.
 
     Example:
         >>> in_largest_unit(0.02), in_largest_unit(19_800), in_largest_unit(0)
@@ -51,7 +51,7 @@ def in_largest_unit(seconds: float) -> str:
 
 
 def aligned_duration(seconds: float) -> str:
-    """A short time to three digits, right-aligned in 10 columns: for measurements below each other.
+    """Return a short time to three digits, right-aligned in 10 columns; for columns of measurements.
 
     Example:
         >>> aligned_duration(2.84e-10), aligned_duration(1.23)

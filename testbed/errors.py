@@ -1,6 +1,6 @@
-"""The testbed's error family.
+"""Errors of the testbed.
 
-Each message says what was wrong, where, and what to do; the command line prints it as one line.
+A message names the problem, the place and the remedy; the command line prints it as one line.
 """
 
 import os
@@ -9,7 +9,12 @@ from typing import Any
 
 
 def reason(error: Exception | str, longest: int = 200) -> str:
-    """What another library's error says, as one line of at most `longest` characters."""
+    """Return another library's error as one line of at most `longest` characters.
+
+    Args:
+        error: the error or its text.
+        longest: largest number of characters.
+    """
     return " ".join(str(error).split())[:longest]
 
 
@@ -17,10 +22,10 @@ LEAVE_ONE_OUT = "leave out one of the two"
 
 
 def excludes(option: str, other: str, why: str, advice: str = LEAVE_ONE_OUT) -> ValueError:
-    """Return the error for two options of which an experiment can have one.
+    """Return the error for two options that exclude each other.
 
     Args:
-        option, other: their keys, with the chosen values where a key alone does not name them.
+        option, other: their keys, with the chosen values if the keys alone do not name them.
         why: the reason, without a full stop.
         advice: the change that makes the experiment valid.
     """
@@ -28,18 +33,21 @@ def excludes(option: str, other: str, why: str, advice: str = LEAVE_ONE_OUT) -> 
 
 
 class TestbedError(Exception):
-    """The root of everything that the testbed raises on purpose."""
+    """Base of all exceptions that the testbed raises on purpose."""
 
     __test__ = False  # the name begins with "Test": keep pytest from collecting it
     with_traceback_shown = False
     """Whether a notebook shows the traceback, too (``run(..., debug=True)``)."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of a traceback: the command's lines; with ``TESTBED_DEBUG`` set, all of it."""
+        """Return IPython's display: the command's error lines, or the traceback if ``TESTBED_DEBUG`` is set."""
         if self.with_traceback_shown or os.environ.get("TESTBED_DEBUG"):
             return "".join(traceback.format_exception(self)).splitlines()
         lines = str(self).splitlines() or [type(self).__name__]
-        return ["error: " + "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line) for line in lines]
+        return [
+            "error: " + "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)
+            for line in lines
+        ]
 
 
 class ExperimentError(TestbedError):
@@ -74,14 +82,15 @@ class ClusterError(TestbedError):
 
 
 class InstallationError(TestbedError):
-    """A library that is installed cannot be relied on: the message says what to install."""
+    """An installed library that cannot be used; the message names the installation that is needed."""
 
 
 class ProtocolError(TestbedError):
-    """A message that does not decode, or a step taken out of order.
+    """A message that does not decode, or a step out of order.
 
     Attributes:
-        candidates, participants: of the selection that the error has ended, for the record of the round; None: unknown.
+        candidates, participants: from the selection that the error has ended, for the record of the round; None:
+            unknown.
     """
 
     candidates: int | None = None
@@ -89,13 +98,13 @@ class ProtocolError(TestbedError):
 
 
 class Refusal(ProtocolError):
-    """A party detected misbehaviour, or was asked for what it must not give.
+    """A party detected misbehaviour, or was asked for data that it must not give.
 
     A refusal is a result: it is sent back as the answer and recorded as an event, never a crash.
 
     Args:
-        check: the name of the check that failed, e.g. ``"lotto.population-below-minimum"``.
-        detail: one line for a person; holds no secrets.
+        check: name of the failed check, e.g. ``"lotto.population-below-minimum"``.
+        detail: one line for people, without secrets.
     """
 
     def __init__(self, check: str, detail: str = "") -> None:
@@ -105,12 +114,12 @@ class Refusal(ProtocolError):
 
 
 class RoundAborted(ProtocolError):
-    """The round ends without an update; the model stays as it was.
+    """The round ends without an update; the model stays unchanged.
 
     Args:
         reason: short machine-readable reason, e.g. ``"too-few-candidates"``.
-        detail: one line for a person.
-        candidates: clients that stood for selection, where a selection ends the round; None: unknown.
+        detail: one line for people.
+        candidates: number of candidates, if a selection ends the round; None: unknown.
     """
 
     def __init__(self, reason: str, detail: str = "", *, candidates: int | None = None) -> None:
@@ -121,4 +130,4 @@ class RoundAborted(ProtocolError):
 
 
 class RoundSkipped(RoundAborted):
-    """The selection found no admissible participants (e.g. no whole batch available): nothing was attempted."""
+    """The selection found no admissible participants (e.g. no whole batch online), so the round did not begin."""

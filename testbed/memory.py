@@ -1,7 +1,7 @@
-"""Arrays that a run keeps from round to round, in its checkpoint, and the names of their owners.
+"""Arrays that a run keeps from round to round, in its checkpoint, with the names of their owners.
 
 Each array has one owner: the module that declares its name, as a constant. A user-defined protocol may use plain
-strings. Names are part of the checkpoint's format: a run that is resumed finds its arrays by them.
+strings. Names are part of the checkpoint's format: a resumed run finds its arrays by them.
 """
 
 from collections.abc import Mapping
@@ -16,43 +16,43 @@ from testbed.messages import Message, decode, encode
 
 Memory = dict[str, npt.NDArray[Any]]
 
-Kept = TypeVar("Kept", bound=Message)
+StoredMessage = TypeVar("Kept", bound=Message)
 
 
 class ArrayName(str):
-    """The name of one array."""
+    """Name of one array."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
-class MessageName(Generic[Kept]):
-    """The name of a message that is kept as the bytes of its encoding, `(k,)` uint8.
+class MessageName(Generic[StoredMessage]):
+    """Name of a message that is stored as the bytes of its encoding, (k,) uint8.
 
     Attributes:
-        name: of the array.
-        kind: the message's type.
+        name: name of the array.
+        kind: type of the message.
     """
 
     name: str
-    kind: type[Kept]
+    kind: type[StoredMessage]
 
-    def load(self, memory: Mapping[str, npt.NDArray[Any]]) -> Kept | None:
-        """Return the message; None: none is kept."""
+    def load(self, memory: Mapping[str, npt.NDArray[Any]]) -> StoredMessage | None:
+        """Return the message; None if there is none."""
         stored = memory.get(self.name)
         return None if stored is None else decode(self.kind, stored.tobytes())
 
-    def store(self, memory: Memory, message: Kept) -> None:
-        """Keep the message instead of the former one."""
+    def store(self, memory: Memory, message: StoredMessage) -> None:
+        """Store the message in place of the former one."""
         memory[self.name] = np.frombuffer(encode(message), np.uint8)
 
 
 @dataclass(frozen=True)
 class ArrayGroup:
-    """Arrays that their owner names itself, under a common prefix.
+    """Arrays that their owner names itself, with a common prefix.
 
     Attributes:
-        prefix: the beginning of their names.
+        prefix: beginning of their names.
     """
 
     prefix: str
@@ -74,9 +74,13 @@ class ArrayGroup:
 
 
 def memory_copy(memory: Mapping[str, Any]) -> Memory:
-    """Copy a memory as a checkpoint holds it; raises `RunError` for an object that a checkpoint cannot hold."""
-    arrays = {name: np.array(kept) for name, kept in memory.items()}
+    """Return a copy of a memory for a checkpoint.
+
+    Raises:
+        RunError: an object that a checkpoint cannot hold.
+    """
+    arrays = {name: np.array(value) for name, value in memory.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in "biufc":
-            raise RunError(f"selection: memory[{name!r}] is no array of numbers or booleans, but of {array.dtype}")
+            raise RunError(f"selection: memory[{name!r}] must be an array of numbers or booleans, not of {array.dtype}")
     return arrays

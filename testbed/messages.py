@@ -1,11 +1,11 @@
-"""Messages: typed structs with one binary encoding (MessagePack, array-like), and the vectors they carry.
+"""Messages: typed structs with one binary encoding (MessagePack, array-like), and their vectors.
 
-Decoding checks types, lengths and sizes, so malformed input is refused at the door with `ProtocolError`.
-*Bytes on the wire* is the length of the actual encoding. A `Vector` is packed to its ring's bit width, or as it was
+Decoding checks types, lengths and sizes, so malformed input is refused immediately with `ProtocolError`.
+*Bytes on the wire* are the length of the actual encoding. A `Vector` is packed to its ring's bit width, or as it was
 compressed.
 
-Vectors are large, so hosts do not copy them through the encoder: `detach` encodes a message with each vector
-replaced by a placeholder and says how long the full encoding is; the arrays travel beside it. The property
+Vectors are large, so hosts do not copy them through the encoder: `detach` encodes a message with a placeholder for each
+vector and computes the length of the full encoding; the arrays travel beside it. The property
 ``detach(m).size == len(encode(m))`` is tested.
 """
 
@@ -53,18 +53,21 @@ Digest32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Key32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Signature64 = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
 MOST_CLIENTS = 2**40
-"""Of a population: client numbers and counts on the wire go no further."""
+"""Largest population: client numbers and counts on the wire are at most this."""
 ClientId = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
 RoundNumber = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What one party sends to another.
+    """A message from one party to another.
 
-    A question (server to clients) names its stage and the type of its answer; `as_participant` says whether it
-    concerns the receiver's participation (and so starts its client time), `Private` the type of what goes to one
-    client alone. `announces` says that it tells of a round (its field `round`) that clients count.
+    Attributes:
+        stage: stage of a question (server to clients).
+        Answer: type of the answer to a question.
+        Private: type of the part for each single client.
+        as_participant: whether a question concerns the receiver's participation, and so starts its client time.
+        announces: whether a question announces a round (its field `round`) that clients count.
     """
 
     stage: ClassVar[str] = ""
@@ -75,7 +78,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class RefusalNotice(Message, frozen=True):
-    """What a client answers when it refuses: the name of the failed check and one line for a person."""
+    """A client's answer if it refuses: name of the failed check, and one line for people."""
 
     check: Annotated[str, msgspec.Meta(max_length=100)]
     detail: Annotated[str, msgspec.Meta(max_length=500)] = ""
@@ -85,12 +88,12 @@ MessageType = TypeVar("MessageType", bound=Message)
 
 
 def question_name(kind: type[Message]) -> str:
-    """What tells a question from all others of a run: several protocols' may belong to one stage."""
+    """Return a unique name of a question; questions of several protocols may belong to one stage."""
     return f"{kind.stage} {kind.__name__}"
 
 
 def _shape(header: memoryview) -> tuple[int, int]:
-    """Bits and length that a vector's header says."""
+    """Return the bits and the length in a vector's header."""
     return header[0], int.from_bytes(header[1:HEADER_BYTES], "big")
 
 
@@ -118,14 +121,14 @@ _making_decoders = threading.Lock()
 def _decoder(
     kind: type[Message], ext_hook: Callable[[int, memoryview], Vector] | None = None
 ) -> msgspec.msgpack.Decoder[Any]:
-    """Return a decoder of `kind`: its own, kept one, or a new one with another hook.
+    """Return the cached decoder of `kind`, or a new one with another hook.
 
-    The first decoder of a struct fills tables that belong to the type, also those of the types of its fields. msgspec
-    0.22 publishes a table before it is complete, so that a second thread that makes or uses a decoder of the same types
-    crashes the process. Therefore all decoders are made under one lock, and kept ones are found only once complete.
+    The first decoder of a struct fills tables of the type and of its fields' types. msgspec 0.22 publishes a table
+    before it is complete, so that a second thread that makes or uses a decoder of the same types crashes the process.
+    Therefore all decoders are made under one lock, and cached only once they are complete.
     """
-    if ext_hook is None and (kept := _decoders.get(kind)) is not None:
-        return kept
+    if ext_hook is None and (decoder := _decoders.get(kind)) is not None:
+        return decoder
     with _making_decoders:
         if ext_hook is not None:
             return msgspec.msgpack.Decoder(kind, ext_hook=ext_hook)
@@ -135,12 +138,20 @@ def _decoder(
 
 
 def encode(message: Message) -> bytes:
-    """The message as it goes on the wire."""
+    """Return the encoding of a message on the wire."""
     return _encoder.encode(message)
 
 
 def decode(kind: type[MessageType], data: bytes) -> MessageType:
-    """The message that `data` encodes; raises `ProtocolError` for anything that is not exactly a `kind`."""
+    """Return the message that `data` encode.
+
+    Args:
+        kind: type of the message.
+        data: the encoding.
+
+    Raises:
+        ProtocolError: the data are not exactly a `kind`.
+    """
     return _decode_with(_decoder(kind), kind, data)
 
 
@@ -156,7 +167,7 @@ def _decode_with(decoder: msgspec.msgpack.Decoder[Any], kind: type[MessageType],
 
 @dataclass(frozen=True)
 class Detached:
-    """A message whose vectors travel beside it.
+    """A message without its vectors, which travel beside it.
 
     Attributes:
         header: the encoding with a placeholder for each vector.
@@ -170,14 +181,14 @@ class Detached:
 
 
 def _extension_size(payload: int) -> int:
-    """Bytes of a MessagePack extension with `payload` bytes of data (fixext, ext 8, 16, 32)."""
+    """Return the bytes of a MessagePack extension with `payload` bytes of data (fixext, ext 8, 16, 32)."""
     if payload in (1, 2, 4, 8, 16):
         return 2 + payload
     return payload + (3 if payload < 2**8 else 4 if payload < 2**16 else 6)
 
 
 def detach(message: Message) -> Detached:
-    """Encode without copying vectors; `size` is exact: ``len(encode(message))``."""
+    """Encode a message without copying vectors; `size` is exactly ``len(encode(message))``."""
     vectors: list[Vector] = []
 
     def placeholder(value: Any) -> Any:
@@ -193,10 +204,17 @@ def detach(message: Message) -> Detached:
 
 
 def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) -> MessageType:
-    """Inverse of `detach`: decode `header`, putting `vectors` in their places.
+    """Decode a message from the result of `detach`.
 
-    Where `vectors` holds an empty stand-in for a vector of another shape, a `RemoteVector` of the shape that the
-    header says is put. Raises `ProtocolError` for anything that is not exactly a `kind` with these vectors.
+    An empty stand-in for a vector of another shape becomes a `RemoteVector` of the shape in the header.
+
+    Args:
+        kind: type of the message.
+        header: its encoding with placeholders.
+        vectors: its vectors.
+
+    Raises:
+        ProtocolError: the data are not exactly a `kind` with these vectors.
     """
     if not vectors:
         return decode(kind, header)
@@ -208,20 +226,24 @@ def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) ->
         try:
             vector = vectors[int.from_bytes(data[HEADER_BYTES:], "big")]
         except IndexError:
-            raise ProtocolError("a detached message names a vector that is not there") from None
+            raise ProtocolError("a detached message refers to a missing vector") from None
         if (vector.bits, len(vector)) == (bits, length):
             return vector
         if len(vector) or (bits > WIDEST_RING and bits not in FORMS):
-            raise ProtocolError(f"a vector of {len(vector)} elements stands where the header has {length}")
+            raise ProtocolError(f"a vector has {len(vector)} elements, but the header {length}")
         return RemoteVector(length, bits)
 
     return _decode_with(_decoder(kind, restore), kind, header)
 
 
 def content_digest(message: Message, *, anew: bool = False) -> bytes:
-    """32 bytes: SHA-256 of all that a message says, its kind and stage too; equal for whoever decodes the same bytes.
+    """Return the SHA-256 of a message's kind, stage and content, 32 bytes.
 
-    Vectors count by their `Vector.digest` (for `anew` see there).
+    It is equal for all parties that decode the same bytes.
+
+    Args:
+        message: the message; its vectors count by their `Vector.digest`.
+        anew: see `Vector.digest`.
     """
     detached = detach(message)
     vectors = [vector.digest(anew=anew) for vector in detached.vectors]
@@ -231,9 +253,9 @@ def content_digest(message: Message, *, anew: bool = False) -> bytes:
 
 
 def signed_content(*parts: object) -> bytes:
-    """Canonical bytes of `parts` (ints, bytes, strings, lists of them) to put under a signature or a VRF.
+    """Return canonical bytes of `parts` (ints, bytes, strings, lists of them), for a signature or a VRF.
 
-    Ints, bytes and strings have one encoding each in what msgspec writes, and lists carry their lengths, so equal
-    bytes mean equal parts. The domain goes to the signature primitive, which frames it.
+    msgspec encodes ints, bytes and strings uniquely, and lists with their lengths, so equal bytes mean equal parts. The
+    signature primitive adds the domain.
     """
     return msgspec.msgpack.encode(parts, enc_hook=_encode_vector)

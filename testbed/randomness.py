@@ -1,17 +1,17 @@
-"""Where every random choice comes from: (seed, party, round, purpose).
+"""Randomness: every random choice is derived from (seed, party, round, purpose).
 
-Results therefore do not depend on how clients are spread over hosts, and a lost host can be replayed.
+Results therefore do not depend on the distribution of clients over hosts, and a lost host can be replayed.
 
 Protocol secrets come from the operating system unless the experiment has a seed; then from HMAC-SHA-512 keyed by the
 seed. Simulation choices (availability, devices, sampling by an honest server) use numpy's Philox, keyed the same way.
 
-What depends on the seed alone, and what on the whole experiment (`secrets_context`):
+Some choices depend on the seed alone, others on the whole experiment (`secrets_context`):
 
-- Simulation choices depend on the seed alone: runs with one seed are paired, whatever else they differ in.
-- So do the keys that a party registers once and keeps (`identity_secret`): Lotto draws lots with them, and runs that
-  are compared shall have the same participants. They hide nothing of an update.
-- What masks, shares, or adds noise (`secret`) depends on the experiment, too: two inputs of one client under the same
-  mask would show the difference of its updates to anybody, and two releases under the same noise likewise.
+- Simulation choices depend on the seed alone, so runs with one seed are paired even if they differ otherwise.
+- Long-term keys of parties (`identity_secret`) depend on the seed alone: Lotto's lottery uses them, and compared runs
+  shall have the same participants. These keys hide no updates.
+- Masks, shares and noise (`secret`) depend on the whole experiment: two inputs of one client under the same mask would
+  reveal the difference of its updates, and two releases under the same noise likewise.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ class Randomness:
 
     Args:
         seed: the experiment's seed; any non-negative integer, not limited to 32 or 64 bits.
-        secrets_from_system: take protocol secrets from the operating system (not reproducible, and a lost host
+        secrets_from_system: whether protocol secrets come from the operating system (not reproducible, and a lost host
             cannot be replayed).
-        context: what tells the experiment from others with the same seed (`testbed.experiment.inputs`).
+        context: distinguishes the experiment from others with the same seed (`testbed.experiment.inputs`).
     """
 
     def __init__(self, seed: int, *, secrets_from_system: bool = False, context: bytes = b"") -> None:
@@ -44,24 +44,44 @@ class Randomness:
         return "Randomness(<hidden>)"
 
     def secret(self, party: str | int, round_number: int, purpose: str) -> bytes:
-        """32 secret bytes for `party` (a client's number, "server", "pki") in a round, of this experiment alone."""
+        """Return 32 secret bytes for a party in a round, which depend on the whole experiment.
+
+        Args:
+            party: a client's number, "server" or "pki".
+            round_number: the round.
+            purpose: use of the bytes; different uses have independent bytes.
+        """
         if self.secrets_from_system:
             return os.urandom(32)
         return _derived(self._own_root, "secret", party, round_number, purpose)[:32]
 
     def identity_secret(self, party: str | int, subject: int, purpose: str) -> bytes:
-        """32 secret bytes for a key that `party` makes for client `subject` before the rounds, and that is kept."""
+        """Return 32 secret bytes for a long-term key, which depend on the seed alone.
+
+        Args:
+            party: the party that makes the key before the rounds.
+            subject: the client that the key belongs to.
+            purpose: use of the bytes.
+        """
         if self.secrets_from_system:
             return os.urandom(32)
         return _derived(self._root, "secret", party, subject, purpose)[:32]
 
     def generator(self, party: str | int, round_number: int, purpose: str) -> np.random.Generator:
-        """A numpy generator for simulation, or for public choices; never for masks, keys or shares."""
+        """Return a numpy generator for simulation or public choices; never for masks, keys or shares.
+
+        Args:
+            party, round_number, purpose: as in `secret`.
+        """
         key = int.from_bytes(self.simulation_key(party, round_number, purpose)[:16], "big")
         return np.random.Generator(np.random.Philox(key=key))
 
     def simulation_key(self, party: str | int, round_number: int, purpose: str) -> bytes:
-        """32 bytes for a key stream where that is faster than a `generator`; for the same uses, and no others."""
+        """Return 32 bytes for a key stream, for the same uses as a `generator` where a stream is faster.
+
+        Args:
+            party, round_number, purpose: as in `secret`.
+        """
         return _derived(self._root, "simulation", party, round_number, purpose)[:32]
 
 

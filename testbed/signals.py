@@ -1,12 +1,12 @@
-"""SIGINT, SIGTERM and SIGHUP stop a run in the same way: by `KeyboardInterrupt`, at once, from wherever the program is.
+"""SIGINT, SIGTERM and SIGHUP stop a run alike: they raise `KeyboardInterrupt` immediately, at any point of the program.
 
-Python's own handler of SIGINT will not do: `asyncio.run` replaces it by one that waits until the running round
-awaits something, and Ray puts its own for SIGTERM. What is recorded is safe at any moment (see `records.writer`).
+Python's own handler of SIGINT does not suffice: `asyncio.run` replaces it by one that waits until the running round
+awaits, and Ray installs its own for SIGTERM. Records are safe at any moment (see `records.writer`).
 
-An exception that is raised in a callback, of a library or of Python's garbage collector, is dropped there, and the
-signal with it. So a signal is remembered, too, and `raise_if_stopped` raises for it again where work has a natural
-pause. In the midst of Python's import system it must not be raised at all: the lock of all imports would stay locked,
-and another thread's import wait for ever (importlib's `_get_module_lock` takes it before its `try`). So it waits.
+An exception raised in a callback, of a library or of Python's garbage collector, is dropped there, and the signal with
+it. So a signal is also stored, and `raise_if_stopped` raises again at natural pauses of the work. Within Python's
+import system nothing must be raised: the lock of all imports would stay locked, and another thread's import would wait
+forever (importlib's `_get_module_lock` takes it before its `try`). There the handler waits.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_CODES = tuple(128 + number for number in _SIGNALS)
-"""The exit codes of a command that a signal has stopped: 130 (SIGINT), 143 (SIGTERM), 129 (SIGHUP)."""
+"""Exit codes of a command stopped by a signal: 130 (SIGINT), 143 (SIGTERM), 129 (SIGHUP)."""
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _LATER_S = 0.02
 _received = threading.Event()
@@ -28,9 +28,9 @@ _last = signal.SIGINT
 
 @contextlib.contextmanager
 def stopping_on_signals() -> Iterator[None]:
-    """Let the signals raise `KeyboardInterrupt` here; the handlers before are put back at the end.
+    """Let the signals raise `KeyboardInterrupt` within the block; the former handlers are restored at its end.
 
-    Does nothing outside of the main thread, which is the only one that Python gives signals to.
+    Does nothing outside of the main thread, which is the only one that receives signals in Python.
     """
     global _last
     if threading.current_thread() is not threading.main_thread():
@@ -41,12 +41,12 @@ def stopping_on_signals() -> Iterator[None]:
     if outermost:
         _last = signal.SIGINT
     for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # started with nohup or in the background: stay so
+        if handler is not signal.SIG_IGN:  # ignored under nohup or in the background: keep ignoring
             signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        if outermost:  # it has been answered
+        if outermost:  # the signal has been handled
             _received.clear()
         for number, handler in before.items():
             if handler is not None:
@@ -54,19 +54,19 @@ def stopping_on_signals() -> Iterator[None]:
 
 
 def raise_if_stopped() -> None:
-    """Raise `KeyboardInterrupt` where a signal has come, in any thread; between `stopping_on_signals`'s two ends."""
+    """Raise `KeyboardInterrupt` if a signal has arrived within `stopping_on_signals`, in any thread."""
     if _received.is_set():
         raise KeyboardInterrupt
 
 
 def stop_code() -> int:
-    """The exit code of a command that has been stopped: 128 and the number of the last signal, SIGINT's without any."""
+    """Return the exit code of a stopped command: 128 plus the number of the last signal, SIGINT's without any."""
     return 128 + _last
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     global _last
-    if not _received.is_set():  # the first is the reason: who closes a terminal may send SIGHUP and SIGTERM
+    if not _received.is_set():  # the first signal counts: closing a terminal may send SIGHUP and SIGTERM
         _last = signal.Signals(number)
     _received.set()
     if number == signal.SIGHUP:
@@ -80,7 +80,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _leave_terminal() -> None:
-    """Let output that would go to a terminal go nowhere: it has gone, and to write to it is an error from now on."""
+    """Redirect output for a closed terminal to nowhere, as writing to the terminal would be an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # closed

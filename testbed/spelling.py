@@ -1,19 +1,19 @@
-"""Names that a misspelt name may have meant, as a question in an error."""
+"""Suggestions for misspelt names, as a question in an error."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
-_ALIKE = 0.6  # difflib's own measure, from 0 to 1, of how alike two words are
+_ALIKE = 0.6  # similarity of two words by difflib, 0 to 1
 
 
 def similar(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = _ALIKE) -> list[str]:
-    """The names that are most like a word, best first.
+    """Return the names that are most similar to a word, best first.
 
     Args:
-        word: as it was written.
-        names: those that there are.
-        most: how many to return at most.
-        cutoff: how alike they must be, from 0 to 1 (`difflib.get_close_matches`).
+        word: the word as written.
+        names: the allowed names.
+        most: largest number of results.
+        cutoff: least similarity, 0 to 1 (`difflib.get_close_matches`).
 
     Example:
         >>> similar("ruonds", ["rounds", "population"])
@@ -23,7 +23,11 @@ def similar(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = _
 
 
 def question(names: Sequence[str], *, quoted: bool = True) -> str:
-    """Whether these were meant, with a space behind; empty where there are none.
+    """Return the question "did you mean ...? " for some names, with a space at the end; empty without names.
+
+    Args:
+        names: the names.
+        quoted: whether to quote them.
 
     Example:
         >>> question(["random", "recorded"]), question(["rounds"], quoted=False), question([])
@@ -33,7 +37,12 @@ def question(names: Sequence[str], *, quoted: bool = True) -> str:
 
 
 def did_you_mean(word: str, names: Iterable[str], *, quoted: bool = True) -> str:
-    """Whether the name that is most like a word was meant, with a space behind; empty where none is like it.
+    """Return the question whether the most similar name was meant, with a space at the end; empty if none is similar.
+
+    Args:
+        word: the word as written.
+        names: the allowed names.
+        quoted: whether to quote the name.
 
     Example:
         >>> did_you_mean("ruonds", ["rounds", "population"]), did_you_mean("zzz", ["rounds"])

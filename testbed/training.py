@@ -19,15 +19,15 @@ from testbed.records.vocabulary import DIVERGED
 from testbed.workload.client_algorithm import LocalTask
 from testbed.workload.contract import BatchedWorkload, LocalUpdate, PartlyFrozenWorkload, Workload
 
-# -- client side: what clients are asked to train, and the role that does ----------------------------------------------
+# -- client side: messages of training, and the role that trains -------------------------------------------------------
 
 
 class TrainingReport(Message, frozen=True):
-    """Training is done; the update itself waits for the aggregation protocol.
+    """A client's report that it has trained; the update itself waits for the aggregation protocol.
 
-    What it says is the client's word: a server that chooses by it can be lied to. A loss that is not a number says
-    nothing, and neither does a missing number of samples: beside noise that is to protect a client both would be
-    releases of their own (`Environment.reports_training`).
+    A client may lie, and so influence a server that selects by reports. A loss of NaN and a missing number of samples
+    mean "not reported": beside noise that protects a client both would be releases of their own
+    (`Environment.reports_training`).
     """
 
     samples: Count | None
@@ -36,7 +36,7 @@ class TrainingReport(Message, frozen=True):
 
 
 class Train(Message, frozen=True):
-    """The global model, to be trained on the client's own data."""
+    """The global model, for training on the client's own data."""
 
     stage: ClassVar[str] = "train"
     Answer: ClassVar[type[Message] | None] = TrainingReport
@@ -46,24 +46,27 @@ class Train(Message, frozen=True):
 
 
 class StateReference(Message, frozen=True):
-    """To one client alone: the last round whose sum had its update, 0: none had. What it made there is what it has."""
+    """Private part for one client: the round of its current state, 0 for none.
+
+    This is the last round with the client's update in its sum.
+    """
 
     round: RoundNumber
 
 
 class TrainWithState(Train, frozen=True):
-    """The same, where clients keep something from round to round (`workload.drift_correction`, `local_layers`)."""
+    """`Train` for clients that keep state between rounds (`workload.drift_correction`, `local_layers`)."""
 
     Private: ClassVar[type[Message] | None] = StateReference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundUpdate(LocalUpdate):
-    """The update of one round, which `trained_update` hands to that round's aggregation alone.
+    """Update of one round, which `trained_update` releases only to that round's aggregation.
 
     Attributes:
-        round: the round that it was trained in.
-        question: what the server asked, the model in it.
+        round: the round of the training.
+        question: the server's question, with the model.
     """
 
     round: int
@@ -71,12 +74,12 @@ class RoundUpdate(LocalUpdate):
 
 
 class TrainedTogether:
-    """What the clients of one host learn from one question, trained together when the first of them needs it.
+    """Batched training of a host's clients for one question, run when the first client needs its update.
 
     Args:
-        workload: what trains them.
-        clients: those that are asked.
-        question: what the server asks.
+        workload: trains the clients.
+        clients: the clients that were asked.
+        question: the server's question.
     """
 
     def __init__(self, workload: BatchedWorkload, clients: Sequence[int], question: Train) -> None:
@@ -86,7 +89,10 @@ class TrainedTogether:
         self._updates: dict[int, LocalUpdate] = {}
 
     def update(self, client: int) -> LocalUpdate:
-        """One client's. Where training all of them fails, each is trained alone: it fails only for its own cause."""
+        """Return one client's update.
+
+        If batched training fails, each client is trained alone, so that it fails only for its own reason.
+        """
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             with contextlib.suppress(Exception):
@@ -99,27 +105,31 @@ class TrainedTogether:
 
 
 class Trainer(Role):
-    """Client side: local training, real or (without a workload) none.
+    """Client side: local training, real, or none without a workload.
 
     Attributes:
-        own_round: the round of what it has kept, as the server says; None: it was not told.
+        own_round: round of the client's state, from the server's question; None without one.
     """
 
     own_round: int | None = None
 
     @classmethod
     def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
-        """With `workload.clients_at_once`: those of a host are trained together."""
+        """Train the clients of a host together, with `workload.clients_at_once`."""
         workload = environment.workload
         if isinstance(question, Train) and isinstance(workload, BatchedWorkload) and workload.clients_at_once > 1:
-            asked = list(clients)
-            together = TrainedTogether(workload, [client.number for client in asked], question)
-            for client in asked:
+            recipients = list(clients)
+            together = TrainedTogether(workload, [client.number for client in recipients], question)
+            for client in recipients:
                 client.prepared = together
 
     @handles(Train)
     def on_train(self, message: Train) -> TrainingReport:
-        """Train on the client's own data, once in a round; refuses to hand on an update that is not finite."""
+        """Train on the client's own data, once per round.
+
+        Raises:
+            Refusal: the question does not fit this run or round, or the update is not finite.
+        """
         workload, algorithm = self.environment.workload, self.environment.client_algorithm
         if workload is None:
             raise Refusal("train.no-workload", "this run has no workload")
@@ -144,14 +154,18 @@ class Trainer(Role):
 
     @handles(TrainWithState)
     def on_train_with_state(self, message: TrainWithState, private: StateReference) -> TrainingReport:
-        """As `on_train`, from what this client has kept of a round; refuses to begin with a later one's."""
+        """Train as `on_train`, from the client's state of an earlier round.
+
+        Raises:
+            Refusal: the state is from this round or a later one.
+        """
         if private.round >= message.round:
             raise Refusal("train.later-state", f"the state of round {private.round} in round {message.round}")
         self.own_round = private.round
         return self.on_train(message)
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """What this client makes of the model, and of what it has kept; what it then has is kept beside that."""
+        """Return this client's update from the model and its state; the new state is stored."""
         algorithm, states = self.environment.client_algorithm, self.environment.client_states
         number, prepared = self.client.number, self.client.prepared
         if isinstance(prepared, TrainedTogether) and prepared.question is message and not algorithm.keeps_state:
@@ -161,28 +175,30 @@ class Trainer(Role):
             own = states.read(number, self.own_round, len(own))
         update, state = algorithm.local_update(workload, LocalTask(number, message.model.values, own, message.round))
         if states is not None and self.own_round is not None and np.isfinite(state).all():
-            states.write(number, message.round, state, self.own_round)  # a state that is not finite: refused below
+            states.write(number, message.round, state, self.own_round)  # on_train refuses a state that is not finite
         return update
 
     def charged_examples(self, update: LocalUpdate) -> int:
-        """How many examples modelled compute is charged for."""
+        """Return the number of examples that modelled compute charges."""
         return update.examples_processed
 
     def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """What is handed on instead of an update that is not finite: nothing, the client refuses."""
+        """Handle an update that is not finite: the honest client refuses."""
         raise Refusal(DIVERGED, "the update is not finite; lower the learning rate")
 
     def told(self, update: LocalUpdate) -> TrainingReport:
-        """What the server hears of it before it asks for the update."""
+        """Return the client's report to the server before it is asked for the update."""
         if not self.environment.reports_training:
             return TrainingReport(None, float("nan"))
         squared_loss = update.squared_loss
         return TrainingReport(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
 
     def _check_round(self, number: int) -> None:
-        """A round number serves once: keys and masks of a seeded run come from it, and two updates under one mask are
-        not hidden. Where participants are agreed on, or decide for themselves, that has used the number; elsewhere
-        training does.
+        """Refuse a round number that cannot be used, and mark it as used.
+
+        Keys and masks of a seeded run depend on the round number, and two updates under one mask are not hidden, so
+        each number serves once. If participants are agreed on, or decide for themselves, that step has used the number;
+        otherwise training does.
         """
         client, environment = self.client, self.environment
         if number > environment.rounds:
@@ -207,43 +223,52 @@ def _charged_parameters(workload: Workload) -> int:
 
 
 def training_digest(question: Train, *, anew: bool) -> bytes:
-    """32 bytes that only those have in common who were asked to train the same: the round, the model, and all else that
-    `question` says. SHA-256, charged by the byte.
+    """Return the SHA-256 of a training task (round, model and the rest of `question`), 32 bytes.
+
+    Only clients with the same task share the digest. It is charged by the byte.
 
     Args:
-        question: as it was sent, or as it arrived.
-        anew: hash the model though somebody in this process has. Results are the same; it takes the time that it takes
-            on a device of its own, for measured compute. With modelled compute the charge is that time.
+        question: the question, as sent or as received.
+        anew: whether to hash the model again, although another party of this process has. The result is the same;
+            measured compute needs the time that a separate device would take, while modelled compute charges this time.
     """
     meter("sha256.byte", question.model.packed_bytes)
     return content_digest(question, anew=anew)
 
 
 def trained_update(role: Role, round_number: int) -> RoundUpdate:
-    """The update that this client has trained in this round; refuses when it has none."""
+    """Return the update that this client has trained in this round.
+
+    Args:
+        role: the client's role.
+        round_number: the round.
+
+    Raises:
+        Refusal: nothing was trained in this round.
+    """
     update = role.client.local_update
     if not isinstance(update, RoundUpdate) or update.round != round_number:
         raise Refusal("aggregation.nothing-trained", f"asked for an update of round {round_number} before its training")
     return update
 
 
-# -- server side: who is asked to train what ---------------------------------------------------------------------------
+# -- server side: the clients that are asked, and their questions ------------------------------------------------------
 
 
 Asked = list[tuple[Ids, Train]]
-"""Who is asked to train what; the groups are asked one after the other."""
+"""Groups of clients with their questions; the groups are asked one after the other."""
 
 
 @dataclass(frozen=True)
 class TrainingRound:
-    """What the server knows when training begins.
+    """State of the server when training begins.
 
     Attributes:
         number: the round.
-        network: how to reach the clients.
+        network: the network to the clients.
         trainers: sorted numbers of the clients that are to train.
-        randomness: for the server's own coins.
-        workload: what it knows of what is learned, the architecture among it; None: nothing.
+        randomness: for the server's own random choices.
+        workload: the server's knowledge of the workload, such as the architecture; None: nothing.
     """
 
     number: int
@@ -254,8 +279,8 @@ class TrainingRound:
 
 
 class Broadcast:
-    """The honest server: everybody is sent the same model. A malicious one overrides `questions_for`."""
+    """Honest server: all clients get the same model. A malicious server overrides `questions_for`."""
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
-        """Who is asked what; aggregation goes by what the first group is asked."""
+        """Return the questions of a round by group; aggregation uses the first group's question."""
         return [(round_.trainers, question)]

@@ -1,3 +1,3 @@
-"""The testbed's version, as `pyproject.toml` has it."""
+"""The testbed's version, equal to that in `pyproject.toml`."""
 
 VERSION = "0.2.0"

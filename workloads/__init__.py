@@ -1,8 +1,8 @@
-"""What clients learn: data, who holds which of them, models and local training.
+"""Workloads: data, their spread over clients, models and local training.
 
-`build` turns the ``workload`` section of an experiment into a `Workload`. Everything is imported when it is first used,
-so that the verbs of `workloads.cli` answer at once. The built-in workloads import torch when they are needed: a host
-whose clients have a user-defined workload takes neither its time nor its memory.
+`build` turns the ``workload`` section of an experiment into a `Workload`. Everything is imported at its first use, so
+that the verbs of `workloads.cli` start fast. The built-in workloads import torch when needed: a host with a
+user-defined workload spends neither its time nor its memory.
 """
 
 import importlib
@@ -33,21 +33,21 @@ _NAMES = {
     "workloads.training.classification": "ImageClassification",
 }
 _FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = ["build", *sorted(_FROM)]  # what `_FROM` has, and no second list of it
+__all__ = ["build", *sorted(_FROM)]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names when they are first used."""
+    """Import public names at their first use."""
     if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_FROM[name]), name)
 
 
 def build(section: "WorkloadSection", population: int, seed: int) -> "Workload":
-    """The workload that an experiment describes; call it once in every process that trains or evaluates.
+    """Build the workload that an experiment describes; called once in every process that trains or evaluates.
 
-    From then on arithmetic takes one thread in this process (`workloads.determinism`). A built-in workload takes
-    CUDA when there is one, and draws nothing from the global random number generators.
+    From then on arithmetic uses one thread in this process (`workloads.determinism`). A built-in workload uses CUDA if
+    available, and draws nothing from the global random number generators.
 
     Args:
         section: the experiment's ``workload``.

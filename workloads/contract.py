@@ -1,15 +1,15 @@
-"""How to write a workload class: the interface is `testbed.workload.contract.Workload`, and nothing is inherited.
+"""The interface of workload classes, `testbed.workload.contract.Workload`, with a complete example.
 
 The federation sees a model as one vector of 32-bit floats and a client's work as the change of that vector. A
-user-defined class (``dataset: package.module:ClassName``) has the same five members; torch is not needed for it. It is
-constructed as ``ClassName(section, population, seed, **section.options)`` in every process that trains or evaluates
-(options that it does not take are refused), so construction must be deterministic and cheap, and heavy data are best
-made when a client first trains.
+user-defined class (``dataset: package.module:ClassName``) needs five members and no base class; it need not use torch.
+It is constructed as ``ClassName(section, population, seed, **section.options)`` in every process that trains or
+evaluates (options that it does not take are refused). So construction must be deterministic and fast; large data are
+best created when a client first trains.
 
-What else a workload can do is asked for only where it is needed: ``label_counts`` by models of availability that go by
-labels, gradients of single samples by DP-SGD, samples to inspect by attacks; see `testbed.workload.contract`.
+Further capabilities are needed only by some features: ``label_counts`` by availability models that depend on labels,
+gradients of single samples by DP-SGD, samples to inspect by attacks; see `testbed.workload.contract`.
 
-A complete one, every client estimating a mean by gradient steps:
+A complete example, in which every client estimates a mean by gradient steps:
 
     class MeanEstimation:
         dimension = 16

@@ -1,13 +1,13 @@
-"""What makes a workload's numbers the same in every process: its random choices, and one thread for arithmetic.
+"""Determinism of workloads across processes: derived random choices, and one thread for arithmetic.
 
-Every random choice is a function of (seed, purpose, client, round). It never depends on what was drawn before it, so it
-does not matter which process trains a client, or in which order: the same experiment gives the same numbers on one host
-and on a hundred.
+Every random choice is a function of (seed, purpose, client, round). It never depends on earlier draws, and so not on
+the process that trains a client, nor on the order: the same experiment gives the same numbers on one host and on a
+hundred.
 
 The order of a sum's terms, and so its last bits, depends on the number of threads: torch splits long sums among its
-threads, and so does the BLAS under NumPy with products of matrices. Hosts share the cores among processes anyway.
-Whatever learns, built in or the user's own, is built after `one_thread` was called: in the hosts, on the coordinator,
-and in a run without Ray.
+threads, and so does the BLAS under NumPy in matrix products. Hosts share the cores among processes anyway. All
+workloads, built in or user-defined, are built after a call of `one_thread`: in the hosts, on the coordinator, and in a
+run without Ray.
 """
 
 import os
@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 
 class Purpose(IntEnum):
-    """What a stream is for. The numbers are part of every result: never renumber, only append."""
+    """Purpose of a random stream. The numbers are part of every result: never renumber, only append."""
 
     WEIGHTS = 1
     BATCHES = 2
@@ -55,13 +55,13 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) -> np.random.Generator:
-    """The generator (Philox) for one purpose of one client in one round, independent of all the others.
+    """Return the generator (Philox) for one purpose of one client in one round, independent of all others.
 
     Args:
         seed: the experiment's seed, any non-negative integer.
-        purpose: what the numbers are for.
-        client: 0 <= client < 2**32; 0 where no client is concerned.
-        round_number: 0 <= round_number < 2**32; 0 where no round is concerned.
+        purpose: purpose of the numbers.
+        client: 0 <= client < 2**32; 0 if no client is concerned.
+        round_number: 0 <= round_number < 2**32; 0 if no round is concerned.
 
     Raises:
         ValueError: a negative argument.
@@ -74,10 +74,10 @@ def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) 
 
 @contextmanager
 def seeded_globals(stream_: np.random.Generator) -> Iterator[None]:
-    """The global generators of Python, NumPy and torch begin from a stream's numbers, and go on as before afterwards.
+    """Within the block, seed the global generators of Python, NumPy and torch; afterwards restore their states.
 
-    For code of the user's own, which draws from them: what it gives is then the same in every process. Nothing of ours
-    uses them.
+    For user code that draws from them, so that its results are the same in every process. The testbed's own code does
+    not use them.
     """
     first, second, third = (int(number) for number in stream_.integers(2**32, size=3))
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 the user's code may use these
@@ -114,9 +114,9 @@ _READ_WHEN_LOADED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 
 def one_thread() -> None:
-    """Let torch, BLAS and OpenMP work in one thread in this process, those that are loaded later too.
+    """Limit torch, BLAS and OpenMP to one thread in this process, also if they are loaded later.
 
-    Code that asks for more threads afterwards gets them; then it should do so everywhere.
+    Code that asks for more threads afterwards gets them; it should then do so in every process.
     """
     for name in _READ_WHEN_LOADED:
         os.environ[name] = "1"

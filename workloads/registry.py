@@ -1,8 +1,7 @@
-"""What the ``workload`` section of an experiment names: data and a model, built in or the user's own, or a workload
-class of the user's own.
+"""Construction of workloads from the ``workload`` section: data and a model, built in or user-defined.
 
 Built-in data are those of `workloads.data`, built-in models those of `workloads.models`, by name; torch is imported
-when a workload is made.
+when a workload is built.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,11 @@ if TYPE_CHECKING:
 
 
 def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWorkload | SimulatedTraining":
-    """See `workloads.build`; for a section that names a data set of these."""
+    """Build the workload of a built-in data set, as `workloads.build` describes.
+
+    Args:
+        section, population, seed: as in `workloads.build`.
+    """
     from workloads.training.classification import ImageClassification, NextWordPrediction, SequenceClassification
 
     spec = next(spec for spec in specs() if spec.name == section.dataset)
@@ -56,7 +59,7 @@ def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWork
 def _simulated(
     name: str, data: ClientData, model: str, network: "nn.Module", outputs: int, section: WorkloadSection, seed: int
 ) -> SimulatedTraining:
-    """A built-in model's sizes, without training it."""
+    """Return simulated training with the sizes of a built-in model."""
     from workloads.models import adapters, vector
 
     network = adapters.built_in_model(network, section, model, seed, shapes=True)
@@ -64,32 +67,38 @@ def _simulated(
     return SimulatedTraining(name, data, model, *sizes, outputs, section, seed)
 
 
-def _fitting(learned: "TorchWorkload", section: WorkloadSection) -> "TorchWorkload":
-    """The same; raises `ExperimentError` where a loss of another kind than the models are made for does not fit."""
+def _fitting(workload: "TorchWorkload", section: WorkloadSection) -> "TorchWorkload":
+    """Return the workload; raises `ExperimentError` if a loss other than the default does not fit."""
     if section.loss != "cross_entropy":
-        learned.check_fit()
-    return learned
+        workload.check_fit()
+    return workload
 
 
 def flower_app(section: WorkloadSection, population: int, seed: int) -> Workload:
-    """See `workloads.build`; for a section that names a Flower app."""
-    from workloads.flower.app import FlowerWorkload  # here: nobody else needs a process
+    """Build the workload of a Flower app, as `workloads.build` describes.
+
+    Args:
+        section, population, seed: as in `workloads.build`.
+    """
+    from workloads.flower.app import FlowerWorkload
 
     return FlowerWorkload(section, population, seed)
 
 
 def check_own(section: WorkloadSection) -> None:
-    """Import what a section names of the user's own, and check that it can be called so; nothing is made or read.
+    """Import the user-defined objects that a section names, and check that they can be called.
+
+    Nothing is built or read.
 
     Raises:
-        ExperimentError: see `user_defined`, `workloads.models.own.checked` and the like for losses and optimizers.
+        ExperimentError: as `user_defined`, and as the checks of own models, losses and optimizers.
     """
     if not section.is_built_in:
-        found = plugin_class(section.dataset, "workload.dataset")
-        if loader.is_loader(found):
-            loader.check(found, section)
+        named_object = plugin_class(section.dataset, "workload.dataset")
+        if loader.is_loader(named_object):
+            loader.check(named_object, section)
         else:
-            plugin_options.check_callable(found, section.dataset, "workload", section.options, 3)
+            plugin_options.check_callable(named_object, section.dataset, "workload", section.options, 3)
             _refuse_parts(section)
     if ":" in section.model and _is_read(section):
         from workloads.models import own
@@ -109,26 +118,26 @@ def check_own(section: WorkloadSection) -> None:
 
 
 def _is_read(section: WorkloadSection) -> bool:
-    """Whether the model is ours to make: a workload class may give another meaning to the name."""
+    """Return whether the section's model is built here; a workload class may interpret the name differently."""
     return section.is_built_in or loader.is_loader(plugin_class(section.dataset, "workload.dataset"))
 
 
 def _refuse_parts(section: WorkloadSection) -> None:
-    """Raise `ExperimentError` for keys that a workload class has no use for."""
+    """Raise `ExperimentError` for keys that have no effect on a workload class."""
     if section.training == "simulated":
         raise ExperimentError(
-            f"workload.training: simulated is for the built-in data sets and models; {section.dataset} trains itself"
+            f"workload.training: simulated needs built-in training; {section.dataset} trains itself, leave the key out"
         )
     fine_tuned = section.adapters is not None or section.transformers is not None
     if fine_tuned or section.model_options or section.label != "label" or section.features:
         raise ExperimentError(
-            f"workload.dataset: {section.dataset} is a workload class; label, features, model_options, adapters and "
-            "transformers are for a function that gives data"
+            f"workload.dataset: {section.dataset} is a workload class; leave out label, features, model_options, "
+            "adapters and transformers, which are for a function that returns data"
         )
 
 
 def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -> "TorchWorkload | SimulatedTraining":
-    """A workload of data that the user's function gives."""
+    """Return a workload with data from the user's function."""
     from workloads.training.classification import TorchWorkload
 
     data = loader.client_arrays(load, section, population, seed)
@@ -138,14 +147,14 @@ def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -
     name = "mlp" if section.model == "auto" else section.model
     network = image_model(name, height, width, data.outputs, channels)
     if section.training == "real":
-        learned = TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
-        learned.check_fit()
-        return learned
+        workload = TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
+        workload.check_fit()
+        return workload
     return _simulated(section.dataset, data, name, network, data.outputs, section, seed)
 
 
 def _own_model(name: str, data: ClientData, section: WorkloadSection, seed: int) -> "TorchWorkload | SimulatedTraining":
-    """A workload whose model is the user's."""
+    """Return a workload with the user's model."""
     from workloads.models import adapters, vector
     from workloads.training.own import ChannelsFirst, OwnModelTraining
 
@@ -153,26 +162,31 @@ def _own_model(name: str, data: ClientData, section: WorkloadSection, seed: int)
         data = ChannelsFirst(data)
     if section.training == "real":
         return OwnModelTraining(name, data, section, seed)
-    made, outputs = adapters.own_model(section, seed), max(2, data.label_counts().shape[1])
-    sizes = vector.dimension(made), adapters.charged_parameters(made)
+    network, outputs = adapters.own_model(section, seed), max(2, data.label_counts().shape[1])
+    sizes = vector.dimension(network), adapters.charged_parameters(network)
     return SimulatedTraining(name, data, section.own_model, *sizes, outputs, section, seed)
 
 
 def user_defined(section: WorkloadSection, population: int, seed: int) -> Workload:
-    """Call what ``workload.dataset`` names: a function that gives data, as ``load(**section.options)``, or a class that
-    is a workload, as ``ClassName(section, population, seed, **section.options)``.
+    """Build the workload from the user's function or class in ``workload.dataset``.
+
+    A function that returns data is called as ``load(**section.options)``, a workload class as ``ClassName(section,
+    population, seed, **section.options)``.
+
+    Args:
+        section, population, seed: as in `workloads.build`.
 
     Raises:
-        ExperimentError: it is not there, does not take these options, or gives neither data nor a `Workload` of this
-            population. Errors of its own are passed on unchanged.
+        ExperimentError: the object does not exist, does not take these options, or returns neither data nor a
+            `Workload` of this population. Its own errors are passed on unchanged.
     """
     name = section.dataset
-    made_by = plugin_class(name, "workload.dataset")
-    one_thread()  # of what the module has loaded, too
-    if loader.is_loader(made_by):
-        return _own_data(made_by, section, population, seed)
+    factory = plugin_class(name, "workload.dataset")
+    one_thread()  # again, for libraries that the module has loaded
+    if loader.is_loader(factory):
+        return _own_data(factory, section, population, seed)
     _refuse_parts(section)
-    workload = plugin_options.made(made_by, name, "workload", section, population, seed)
+    workload = plugin_options.made(factory, name, "workload", section, population, seed)
     if not isinstance(workload, Workload):
         lacking = [part for part in vars(Workload) if not part.startswith("_") and not hasattr(workload, part)]
         raise ExperimentError(f"workload.dataset: {name} lacks {', '.join(lacking)}; see workloads/contract.py")

@@ -24,14 +24,14 @@ _EPILOG = examples(
     then="Exit codes: 0 done, 2 bad input, 3 run failed, 4 no round completed, 130 stopped (by signal: 129, 143).",
 )
 
-# pydantic and torch read the entry points of all installed packages for plug-ins, and raise where one file is damaged.
+# pydantic and torch read the entry points of all installed packages for plug-ins, and raise if one file is damaged.
 # The command uses no such plug-ins; neither library is imported before `main`.
 _PLUGINS_OFF = {"PYDANTIC_DISABLE_PLUGINS": "__all__", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 app = typer.Typer(
     cls=Verbs,
     name="testbed",
-    help="Emulate secure participant selection in federated learning, and measure what it costs.",
+    help="Emulate secure participant selection in federated learning, and measure its costs.",
     epilog=_EPILOG,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -39,8 +39,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         echo(f"testbed {VERSION}")
         raise typer.Exit
 
@@ -58,17 +58,22 @@ def _main(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with `arguments` (default: those of this process); returns the exit code, never raises.
+    """Run the command and return its exit code; never raises.
 
-    0: done; 2: bad input; 3: the run failed; 4: no round completed; 130, 143, 129: stopped by SIGINT, SIGTERM, SIGHUP.
+    Args:
+        arguments: arguments of the command; default: those of this process.
+
+    Returns:
+        0: done; 2: bad input; 3: the run failed; 4: no round completed; 130, 143, 129: stopped by SIGINT, SIGTERM,
+            SIGHUP.
     """
-    if arguments is None:  # the process ends with it
+    if arguments is None:  # the process ends after the command
         atexit.register(_end_sooner)
         for variable, off in _PLUGINS_OFF.items():
             os.environ.setdefault(variable, off)
     invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
-        with stopping_on_signals(), importing_classes(False):  # but for `runs_code` and --import-classes
+        with stopping_on_signals(), importing_classes(False):  # `runs_code` and --import-classes allow it
             return _invoked(invocation)
     except (Exception, KeyboardInterrupt) as error:
         return report_error(error, invocation)
@@ -84,8 +89,8 @@ def _invoked(invocation: Invocation) -> int:
     try:
         code = app(args=list(invocation.arguments), prog_name="testbed", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
-    except SystemExit as end:  # typer's, when the reader of our output has gone
+    except SystemExit as end:  # raised by typer when the reader of the output has gone
         return end.code if isinstance(end.code, int) else 1
-    if code == STOP_CODES[0]:  # typer's answer to KeyboardInterrupt, whichever signal has raised it
+    if code == STOP_CODES[0]:  # typer's result of KeyboardInterrupt, after any signal
         return stop_code()
     return code if isinstance(code, int) else 0

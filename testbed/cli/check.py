@@ -1,4 +1,4 @@
-"""``testbed check``: the properties that every protocol or workload must have, asked of one class."""
+"""``testbed check``: the properties that every protocol or workload must have, checked for one class."""
 
 from typing import Annotated
 
@@ -9,9 +9,9 @@ from testbed.cli.terminal import echo
 
 CHECK_EPILOG = examples(
     "testbed check examples.own_selection:TakingTurns",
-    "testbed check mine:ClippedMean --set aggregation.longest=2",
+    "testbed check mine:ClippedMean --set aggregation.clip_norm=2",
     "testbed check lightsecagg",
-    then="Exit code 0: it has all properties; 2: it cannot be run as written; 3: it lacks one. See "
+    then="Exit codes: 0 all properties hold, 2 the class cannot be run as written, 3 a property fails. See "
     "docs/how-to/check-own-class.md.",
 )
 
@@ -19,13 +19,13 @@ CHECK_EPILOG = examples(
 @verb(CHECK_EPILOG, imports=True)
 def check(
     context: typer.Context,
-    name: Annotated[str, argument("PROTOCOL", "package.module:Name of a class of yours, or a built-in protocol.")],
+    name: Annotated[str, argument("PROTOCOL", "package.module:Name of your class, or a built-in protocol.")],
     overrides: Overrides = None,
     debug: Debug = False,
 ) -> None:
     """Check the properties that every selection protocol, aggregation protocol or workload must have, in small runs.
 
-    One line for each property: passed, failed (what, where, and what to do), or not applicable with the reason.
+    One line for each property: passed, failed (problem, place and remedy), or not applicable with the reason.
     Nothing is written. The class is imported, which runs its code.
     """
     from testbed.conformance.process import results_apart

@@ -1,4 +1,4 @@
-"""What every command shares: the arguments as given, errors as lines, exit codes."""
+"""Parts that all commands share: arguments, options, errors as lines, exit codes."""
 
 import errno
 import functools
@@ -25,8 +25,8 @@ from testbed.signals import stop_code
 
 BAD_INPUT, FAILED = 2, 3
 NO_ROUND_COMPLETED = 4
-"""All runs have ended in good order, and no round of any of them has completed."""
-_NO_READER = 1  # what typer says too, when it is the one to notice
+"""Exit code if all runs have ended in good order, but no round of any run has completed."""
+_NO_READER = 1  # typer's exit code, too
 
 
 @dataclass
@@ -34,8 +34,8 @@ class Invocation:
     """One call of the command.
 
     Attributes:
-        arguments: those after the program's name.
-        debug: print tracebacks.
+        arguments: arguments after the program's name.
+        debug: whether to print tracebacks.
     """
 
     arguments: tuple[str, ...]
@@ -43,39 +43,56 @@ class Invocation:
 
     @property
     def command_line(self) -> str:
-        """This very command line."""
+        """The command line of this call."""
         return shlex.join(["testbed", *self.arguments])
 
     @property
     def resume_command_line(self) -> str:
-        """The command line that resumes this one."""
+        """The command line that resumes this call."""
         more = [] if "--resume" in self.arguments else ["--resume"]
         return shlex.join(["testbed", *self.arguments, *more])
 
 
 def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
-    """An option of a command; `metavar` stands for its value in the help."""
+    """Return a typer option.
+
+    Args:
+        metavar: placeholder of the value in the help.
+        help: text of the help.
+        names: names of the option; default: from the parameter.
+        more: further arguments of `typer.Option`.
+    """
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
 def argument(metavar: str, help: str) -> Any:
-    """An argument of a command."""
+    """Return a typer argument.
+
+    Args:
+        metavar: its name in the help.
+        help: text of the help.
+    """
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
 def flag(help: str, *names: str) -> Any:
-    """An option without a value."""
+    """Return a typer option without a value.
+
+    Args:
+        help: text of the help.
+        names: names of the option; default: from the parameter.
+    """
     return typer.Option(*names, metavar="", help=help)
 
 
-def _allow_importing(wanted: bool) -> bool:
-    if wanted:
+def _allow_importing(is_given: bool) -> bool:
+    if is_given:
         allow_importing()
-    return wanted
+    return is_given
 
 
-def _set_debug(context: typer.Context, wanted: bool) -> None:
-    context.obj.debug = context.obj.debug or wanted
+def _set_debug(context: typer.Context, is_given: bool) -> None:
+    context.obj.debug = context.obj.debug or is_given
 
 
 Debug = Annotated[
@@ -87,8 +104,8 @@ Overrides = Annotated[
     list[str] | None,
     option(
         "KEY=VALUE",
-        "Override a key of the experiment; a mapping is merged, {} empties a section; sweep={...} replaces the sweep, "
-        "sweep.KEY=[...] adds a key to it; may be repeated.",
+        "Override a key of the experiment. A mapping is merged into its section, {} empties it; sweep={...} replaces "
+        "the sweep, sweep.KEY=[...] adds a key to it. May be repeated.",
         "--set",
     ),
 ]
@@ -100,16 +117,16 @@ ImportClasses = Annotated[
         IMPORT_CLASSES,
         metavar="",
         callback=_allow_importing,
-        help="Import the user-defined classes that the experiment names, and start the Flower app, which runs their "
+        help="Import the user-defined classes that the experiment names, and start its Flower app. This runs their "
         "code.",
     ),
 ]
 
 
 def runs_code(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the same command, allowed to import and start code that its files name.
+    """Return the command with permission to import and start code that its files name.
 
-    All other commands may not (`testbed.cli.main`), unless they have the option `ImportClasses`, and it is given.
+    Other commands have it only if they have the option `ImportClasses` and it is given (`testbed.cli.main`).
     """
 
     @functools.wraps(command)
@@ -125,7 +142,7 @@ class Verb:
     """A verb of the `testbed` command: a command of one word, as an entry point names it (`testbed.cli.verbs`).
 
     Attributes:
-        call: does it; its parameters are the options, its docstring is the help.
+        call: the function to call; its parameters are the options, its docstring is the help.
         epilog: the end of the help.
     """
 
@@ -134,23 +151,39 @@ class Verb:
 
 
 def verb(epilog: str, *, imports: bool = False) -> Callable[[Callable[..., None]], Verb]:
-    """Make a function a `Verb`; with `imports`, one that may import and start code that its files name."""
+    """Return a decorator that makes a function a `Verb`.
 
-    def made(command: Callable[..., None]) -> Verb:
+    Args:
+        epilog: the end of the help.
+        imports: whether the verb may import and start code that its files name.
+    """
+
+    def decorate(command: Callable[..., None]) -> Verb:
         return Verb(runs_code(command) if imports else command, epilog)
 
-    return made
+    return decorate
 
 
 def examples(*commands: str, then: str = "") -> str:
-    """The end of a command's help: examples, one per line, and a note."""
+    """Return the end of a command's help: examples, one per line, and a note.
+
+    Args:
+        commands: the examples.
+        then: the note.
+    """
     lines = ["[bold]Examples[/bold]", *(f"[dim]$[/dim] {command}" for command in commands)]
     return "\n".join([*lines, f"[dim]{then}[/dim]"] if then else lines)
 
 
 def group(name: str, help: str, epilog: str = "") -> typer.Typer:
-    """A command that consists of others; alone it prints its help and ends as bad input does."""
-    made = typer.Typer(
+    """Return a command that consists of others; alone it prints its help and exits with `BAD_INPUT`.
+
+    Args:
+        name: name of the command.
+        help: text of the help.
+        epilog: the end of the help.
+    """
+    app = typer.Typer(
         name=name,
         help=help,
         epilog=epilog or None,
@@ -158,23 +191,33 @@ def group(name: str, help: str, epilog: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["--help", "-h"]},
     )
 
-    @made.callback(invoke_without_command=True)
+    @app.callback(invoke_without_command=True)
     def _main(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
             echo(context.get_help())
             raise typer.Exit(BAD_INPUT)
 
-    return made
+    return app
 
 
 def yaml_quote(value: str) -> str:
-    """`value` as YAML that is this very string, whatever it looks like."""
+    """Return `value` as YAML for this exact string.
+
+    Example:
+        >>> yaml_quote("yes")
+        '"yes"'
+    """
     return json.dumps(value)
 
 
 def report_error(error: BaseException, invocation: Invocation) -> int:
-    """Say what went wrong, on standard error, in lines that begin with ``error:``; returns the exit code."""
-    if isinstance(error, BrokenPipeError):  # the reader of our output has gone (`testbed schema | head`)
+    """Print an error on standard error, in lines that begin with ``error:``, and return the exit code.
+
+    Args:
+        error: the error.
+        invocation: the call of the command.
+    """
+    if isinstance(error, BrokenPipeError):  # the reader of the output has gone (`testbed schema | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _NO_READER
     if isinstance(error, KeyboardInterrupt):
@@ -201,13 +244,13 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
         return FAILED
     what = " ".join("".join(traceback.format_exception_only(error)).split())
     hint = "" if invocation.debug else "; --debug prints the traceback"
-    _print([f"{what} (this is a bug, here or in a user-defined class{hint})"])
+    _print([f"{what} (a bug in the testbed or in a user-defined class{hint})"])
     return FAILED
 
 
 _SHORT_OF_MEMORY = (
-    "there is too little memory: torch alone maps about 4 GB when it starts; raise the limit (ulimit -v, the "
-    "container's or the job's), end other programs, or take a smaller experiment"
+    "out of memory: torch alone maps about 4 GB when it starts; raise the limit (ulimit -v, the container's or the "
+    "job's), end other programs, or run a smaller experiment"
 )
 _OF_MEMORY = re.compile(
     r"failed to map segment|(cannot|can't|unable to) allocate|not enough memory|out of memory", re.I
@@ -215,11 +258,11 @@ _OF_MEMORY = re.compile(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory is short: Python's, the system's, or that of a library that cannot be loaded.
+    """Return whether an error means that memory is short.
 
     Args:
-        error: as it was raised. A shared library that finds no room is an ImportError, an allocation of torch's that
-            is refused a RuntimeError.
+        error: an error of Python, of the system, or of a library. A shared library that cannot be mapped raises
+            ImportError, a failed allocation of torch RuntimeError.
     """
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
@@ -236,23 +279,23 @@ _KINDS = {
     "less_than_equal": "must be at most {le}",
     "less_than": "must be below {lt}",
 }
-"""What pydantic, which typer asks, finds wrong with a number; in braces its context."""
+"""Messages for pydantic's errors about numbers, which typer raises; in braces their context."""
 _LONGEST_SHOWN = 40
 
 
 def _worded(error: Any) -> str:
-    """A mistake in the command line: of a value that is no such number, what was given and what would be."""
-    from pydantic import ValidationError  # where there is such a mistake typer has imported it
+    """Return the message for a mistake in the command line; for a wrong number with the value and the allowed ones."""
+    from pydantic import ValidationError  # typer has imported it if there is such a mistake
 
-    said = " ".join(error.format_message().split()).rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     if not isinstance(error.__cause__, ValidationError):
-        return said
+        return message
     (problem, *_) = error.__cause__.errors(include_url=False)
     if problem["type"] not in _KINDS:
-        return said.replace("Value error, ", "")
-    given, wrong = str(problem["input"]), _KINDS[problem["type"]].format_map(problem.get("ctx", {}))
-    shown = given if len(given) <= _LONGEST_SHOWN else f"{given[: _LONGEST_SHOWN - 3]}..."
-    return f"{said.removesuffix(' '.join(str(error.message).split()).rstrip('.'))}{shown}: {wrong}"
+        return message.replace("Value error, ", "")
+    value, wrong = str(problem["input"]), _KINDS[problem["type"]].format_map(problem.get("ctx", {}))
+    shown = value if len(value) <= _LONGEST_SHOWN else f"{value[: _LONGEST_SHOWN - 3]}..."
+    return f"{message.removesuffix(' '.join(str(error.message).split()).rstrip('.'))}{shown}: {wrong}"
 
 
 def _print(lines: Sequence[str], before: str = "error: ") -> None:
@@ -261,17 +304,29 @@ def _print(lines: Sequence[str], before: str = "error: ") -> None:
 
 
 def check_folder(option: str, directory: Path) -> None:
-    """Make the folder that `option` names, if need be; raises `ExperimentError` when nothing can be written there."""
+    """Create the folder that `option` names if needed; raises `ExperimentError` if it cannot be written.
+
+    Args:
+        option: name of the option, for the message.
+        directory: the folder.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        raise ExperimentError(f"{option}: {directory} cannot be written to ({error.strerror}); give another") from None
+        raise ExperimentError(
+            f"{option}: {directory} cannot be written to ({error.strerror}); give another folder"
+        ) from None
 
 
 def check_file(option: str, file: Path) -> None:
-    """As `check_folder`, of the folder of a file; a folder of the file's name is an error, too."""
+    """Check the folder of a file as `check_folder`; raises `ExperimentError` also if the file is a folder.
+
+    Args:
+        option: name of the option, for the message.
+        file: the file.
+    """
     if file.is_dir():
         raise ExperimentError(f"{option}: {file} is a folder; give a file in it")
     check_folder(option, file.parent)

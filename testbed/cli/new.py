@@ -1,4 +1,4 @@
-"""``testbed new``: a class of one's own to begin with."""
+"""``testbed new``: skeletons for user-defined classes."""
 
 import shlex
 from pathlib import Path
@@ -15,18 +15,18 @@ NEW_EPILOG = examples(
     "testbed new selection fair_lottery",
     "testbed new aggregation clipped_mean --out mine",
     "testbed new workload sensors",
-    then="Each writes a module, its test, and an experiment that runs it. See docs/how-to/own-classes.md.",
+    then="Each command writes a module, its test, and an experiment that runs it. See docs/how-to/own-classes.md.",
 )
 
 
 @verb(NEW_EPILOG)
 def new(
-    kind: Annotated[skeletons.Kind, typer.Argument(help="What it is to be.", show_default=False)],
-    name: Annotated[str, argument("NAME", "Of its module, e.g. fair_lottery; its class is FairLottery.")],
-    out: Annotated[Path, option("FOLDER", "Where to write it; default: the working directory.")] = Path(),
+    kind: Annotated[skeletons.Kind, typer.Argument(help="Kind of the class.", show_default=False)],
+    name: Annotated[str, argument("NAME", "Name of the module, e.g. fair_lottery with the class FairLottery.")],
+    out: Annotated[Path, option("FOLDER", "Folder of the files; default: the working directory.")] = Path(),
     debug: Debug = False,
 ) -> None:
-    """Write a class to begin with, its test, and an experiment that runs it; nothing is overwritten."""
+    """Write a skeleton of a class, its test, and an experiment that runs it; nothing is overwritten."""
     module, test, experiment = skeletons.write(kind, name, out)
     into = "" if out == Path() else f"cd {shlex.quote(str(out))} && "
     echo(f"wrote {module}, {test} and {experiment}")

@@ -1,4 +1,4 @@
-"""How `testbed run` shows where it stands: bars on a terminal, a line per round elsewhere, or nothing."""
+"""Progress of `testbed run`: bars on a terminal, a line per round elsewhere, or nothing."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,20 +22,20 @@ from testbed.running import PlannedRun
 
 OUTCOMES = ("completed", "skipped", "aborted")
 COLOURS = {"completed": "green", "skipped": "yellow", "aborted": "red"}
-_FIRST_ESTIMATE_S = 10.0  # after the start; what ends sooner needs none
+_FIRST_ESTIMATE_S = 10.0  # after the start; shorter runs need no estimate
 _ESTIMATE_EVERY_S = 30.0
-WIDEST_LABEL = 28  # which leaves room for the bar
+WIDEST_LABEL = 28  # characters; leaves room for the bar
 
 
 def finished_before(run: PlannedRun) -> str:
-    """That there is nothing to do for a run, in one line."""
+    """Return a line that says why nothing is left to run."""
     if not run.stopped:
         return "finished before"
     return f"stopped before, after round {run.rounds_done} of {run.point.experiment.rounds}: {run.stopped}"
 
 
 def summarised(summary: Mapping[str, Any]) -> str:
-    """A run's end in one line."""
+    """Return the end of a run in one line."""
     counts = [f"{summary[f'rounds_{outcome}']} {outcome}" for outcome in OUTCOMES if summary[f"rounds_{outcome}"]]
     parts = [*counts, f"{summary['clock']} {duration(summary['virtual_s'])}"]
     if summary["final_accuracy"] is not None:
@@ -50,14 +50,14 @@ def summarised(summary: Mapping[str, Any]) -> str:
 
 
 def remarks(summary: Mapping[str, Any]) -> list[str]:
-    """What a run's end must not pass over, a line each: reasons, refusals, crashes, a slow machine."""
+    """Return warnings about a finished run, a line each: reasons, refusals, crashes, a slow machine."""
     lines = [summary["reasons"]] if summary["reasons"] else []
     if summary.get("unexpected_refusals"):
-        lines.append(f"{summary['unexpected_refusals']}, though nobody was to be dishonest (see events.parquet)")
+        lines.append(f"{summary['unexpected_refusals']}, although all parties are honest (see events.parquet)")
     if summary.get("diverged"):
         lines.append(f"training diverged: {summary['diverged']}")
     if summary["crashes"]:
-        lines.append(f"{crashes_told(summary['crashes'])}, counted as lost (see log.jsonl and events.parquet)")
+        lines.append(f"{crashes_told(summary['crashes'])}, counted as dropouts (see log.jsonl and events.parquet)")
     if summary["behind_rounds"]:
         lines.append(
             f"{behind_told(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/time.md, Live)"
@@ -66,7 +66,7 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
 
 
 class Lines(Display):
-    """A line for every round, for logs, and now and then one that says how far all of it is."""
+    """Progress for logs: a line for every round, and now and then one for the whole experiment."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, clock)
@@ -109,13 +109,13 @@ class Lines(Display):
 
 
 _WIDEST = 120
-_ROOMY = 96  # columns from which there is room to say what each run does
+_ROOMY = 96  # least columns for a description of each run's activity
 _NOW = 38
-_OTHER_LINES = 8  # of the terminal, that are not for the bars of runs
+_OTHER_LINES = 8  # lines of the terminal that are not for the bars of runs
 
 
 class Bars(Display):
-    """Bars that stay at the bottom, and above them a line for each run that has ended."""
+    """Bars at the bottom of the terminal, and above them a line for each run that has ended."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -160,14 +160,14 @@ class Bars(Display):
 
     @property
     def _width(self) -> int:
-        """Of the longest label, so that the bars stay where they are from point to point."""
+        """Width of the longest label, so that the bars keep their place from point to point."""
         return max([len(ALL), *(len(shortened(run.label, WIDEST_LABEL)) for run in self.runs)])
 
     # -- the picture ------------------------------------------------------------------------------------------------
 
     def picture(self) -> RenderableType:
-        """All bars as they are now."""
-        watched = list(self.watched.values())  # in one step: the display's own thread draws while runs begin and end
+        """Return all bars in their present state."""
+        watched = list(self.watched.values())  # one atomic step: the display's thread draws while runs begin and end
         lines: list[RenderableType] = []
         if len(self.runs) > 1:
             lines.append(self._sweep(watched))
@@ -184,7 +184,7 @@ class Bars(Display):
         return Constrain(Group(*lines), _WIDEST)
 
     def _sweep(self, watched: Sequence[Watched]) -> Table:
-        """The whole sweep in the first line, then a line for each run that goes on."""
+        """Return the whole sweep in the first line, then a line for each running point."""
         grid = _grid(self._width)
         if roomy := self.console.width >= _ROOMY:
             grid.add_column(no_wrap=True, overflow="ellipsis", min_width=_NOW, max_width=_NOW)
@@ -192,12 +192,12 @@ class Bars(Display):
         row: list[RenderableType] = [Text(ALL, style="bold"), _bar(self.rounds_done, self.rounds_planned)]
         row += [_count(self.rounds_done, self.rounds_planned), _left(self.left_s)]
         grid.add_row(*row, *([points] if roomy else []))
-        for one in watched[: self._room]:
-            round_s = one.pace.round_s
-            left_s = None if round_s is None or one.doing else one.pace.left_s(self.clock(), round_s)
-            row = [Text(shortened(one.run.label, WIDEST_LABEL)), _bar(one.rounds_done, one.rounds)]
-            row += [_count(one.rounds_done, one.rounds), _left(left_s)]
-            grid.add_row(*row, *([_now(one)] if roomy else []))
+        for run in watched[: self._room]:
+            round_s = run.pace.round_s
+            left_s = None if round_s is None or run.doing else run.pace.left_s(self.clock(), round_s)
+            row = [Text(shortened(run.run.label, WIDEST_LABEL)), _bar(run.rounds_done, run.rounds)]
+            row += [_count(run.rounds_done, run.rounds), _left(left_s)]
+            grid.add_row(*row, *([_now(run)] if roomy else []))
         return grid
 
     def _alone(self, watched: Watched) -> Table:
@@ -248,7 +248,7 @@ def _left(seconds: float | None) -> Text:
 
 
 def _now(watched: Watched) -> Text:
-    """What the run does at this moment, in a few words."""
+    """Return the run's present activity in a few words."""
     standing = watched.standing
     if watched.doing or standing is None:
         return Text(watched.doing, style="dim")
@@ -258,7 +258,7 @@ def _now(watched: Watched) -> Text:
 
 
 def _whole(watched: Watched) -> Text:
-    """The same in a line of its own."""
+    """Return the run's present activity in a line."""
     standing, parts = watched.standing, [Text(watched.doing, style="dim")]
     if standing is not None and not watched.doing:
         parts = [Text(f"round {standing.round_number}"), Text(standing.stage or standing.outcome, style="cyan")]
@@ -279,7 +279,12 @@ def _joined(parts: Sequence[Text]) -> Text:
 
 
 def display_for(console: Console, quiet: bool) -> Display:
-    """The display that suits `console`; a context manager."""
+    """Return the display that suits `console`; a context manager.
+
+    Args:
+        console: the console.
+        quiet: whether to show no progress.
+    """
     if quiet:
         return Display(console)
     return Bars(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)

@@ -1,4 +1,4 @@
-"""``testbed run``: an experiment file becomes run directories and the overhead table."""
+"""``testbed run``: run an experiment file, and print the overhead table."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,11 +49,9 @@ def run(
     overrides: Overrides = None,
     out: Annotated[
         str | None,
-        option(
-            "DIR|URI", "The run's (or sweep's) directory, or a URI of one; default: runs/ and the experiment's name."
-        ),
+        option("DIR|URI", "Directory or URI of the run or sweep; default: runs/ and the experiment's name."),
     ] = None,
-    address: Annotated[str | None, option("RAY", "A running Ray cluster; default: Ray is started here.")] = None,
+    address: Annotated[str | None, option("RAY", "Address of a running Ray cluster; default: start Ray here.")] = None,
     network: Annotated[
         Literal["ray", "in-process"] | None,
         typer.Option(help="in-process: no Ray, everything in this process, for debugging."),
@@ -62,14 +60,14 @@ def run(
     resume: Annotated[
         bool,
         flag(
-            "Resume the runs that are there; finished ones are left as they are, or get more rounds (--set rounds=N).",
+            "Resume existing runs; finished runs stay unchanged, or get more rounds (--set rounds=N).",
             "--resume",
         ),
     ] = False,
     accept_changed_code: Annotated[
         bool,
         flag(
-            "Resume although modules of user-defined classes have changed since the run began; this is recorded.",
+            "Resume even if modules of user-defined classes have changed since the run began; this is recorded.",
             "--accept-changed-code",
         ),
     ] = False,
@@ -77,40 +75,40 @@ def run(
         list[str] | None,
         option(
             "NAME",
-            "Also write each round there: csv, tensorboard, mlflow, wandb, or package.module:Class; may be repeated.",
+            "Also write each round to csv, tensorboard, mlflow, wandb, or package.module:Class; may be repeated.",
             "--observe",
         ),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run an experiment, or all points of its sweep, several at a time where there is room; print the overhead table.
+    """Run an experiment, or all points of its sweep, several at a time if resources allow; print the overhead table.
 
-    Points on the wall clock, and those without Ray, run one after the other. The exit code is 4 where no round
-    of any run has completed, unless a server or clients misbehave (`adversary`): then that may be the result.
+    Points on the wall clock, and those without Ray, run one after the other. The exit code is 4 if no round of any run
+    has completed, unless a server or clients misbehave (`adversary`): then this may be the result.
     """
     if accept_changed_code and not resume:
-        raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
+        raise ExperimentError("--accept-changed-code: needs --resume; give --resume, too")
     flags = {"address": address, "network": network, "hosts": hosts}
-    given = [
+    cluster_overrides = [
         f"cluster.{key}={value if key == 'hosts' else yaml_quote(value)}"
         for key, value in flags.items()
         if value is not None
     ]
     from testbed.experiment import load
 
-    experiment = load(file, [*(overrides or []), *given])
+    experiment = load(file, [*(overrides or []), *cluster_overrides])
     if observe:
         from testbed.experiment.sections import observer_and_options
         from testbed.running.execution import with_values
 
         named = experiment.output.observers
-        known = {observer_and_options(entry)[0] for entry in named}
-        more = [name for name in dict.fromkeys(observe) if name not in known]
+        listed = {observer_and_options(entry)[0] for entry in named}
+        more = [name for name in dict.fromkeys(observe) if name not in listed]
         experiment = with_values(experiment, {"output.observers": [*named, *more]}, str(file))
     console = messages()
     try:
-        # From here on it takes seconds to import what is needed.
+        # These imports take seconds.
         from testbed.cli.progress import display_for
         from testbed.records.mirror import local_staging_dir
         from testbed.running import default_directory, run_all
@@ -142,19 +140,19 @@ def run(
 def _print_table(
     runs: "list[RunRecords]", summaries: Mapping[Path, Mapping[str, Any]], where: str | Path, console: Console
 ) -> None:
-    """Print the overhead table; runs that have ended just now are not summarised again."""
+    """Print the overhead table, with the given summaries of runs that have just ended."""
     try:
         echo(service("results.table")(runs, summaries), nl=False)
-    except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
+    except TestbedError as error:  # all runs have records, but the baseline may be ambiguous
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")
 
 
 def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> None:
-    """Say which runs have no completed round; exit with `NO_ROUND_COMPLETED` where that is all of them.
+    """Print which runs have no completed round, and exit with `NO_ROUND_COMPLETED` if no run has one.
 
-    In a sweep a point without one may be what is looked for (the drop-out rate at which nothing works), and under a
-    misbehaviour that all rounds are refused is a result: neither is a failure of the command, so both get a note.
+    In a sweep, a point without a completed round may be a result (the dropout rate at which nothing works), as may
+    refusals of all rounds under a misbehaviour. Neither is a failure of the command; both get a note.
     """
     from testbed.records.reader import summed_up
 
@@ -169,6 +167,6 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
         console.print(f"note: no round completed in {len(failed)} of {len(runs)} runs ({example})", markup=False)
         return
     among = f"{first.label}: no round completed" if len(runs) == 1 else f"no round completed in any of {len(runs)} runs"
-    told = f"{among}: {why}" if len(runs) == 1 else f"{among}, e.g. {first.label}: {why}"
-    console.print(Text.assemble(("error: ", "bold red"), told))
+    message = f"{among}: {why}" if len(runs) == 1 else f"{among}, e.g. {first.label}: {why}"
+    console.print(Text.assemble(("error: ", "bold red"), message))
     raise typer.Exit(NO_ROUND_COMPLETED)

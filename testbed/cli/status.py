@@ -1,4 +1,4 @@
-"""``testbed status``: how runs stand, while they are under way and after."""
+"""``testbed status``: the state of runs, while they are under way and afterwards."""
 
 import json
 import shlex
@@ -23,7 +23,7 @@ STATUS_EPILOG = examples(
     "testbed status runs/quickstart --follow",
     "testbed status runs/monday runs/tuesday --format json",
     "testbed status s3://bucket/runs/long",
-    then="Reads what is in the directories, and asks no process: works while a run is under way, and after a crash.",
+    then="Reads only the directories and asks no process, so it works while a run is under way and after a crash.",
 )
 
 _EVERY_S = 1.0
@@ -33,12 +33,12 @@ _EVERY_S = 1.0
 def status(
     directories: Annotated[list[str], argument("RUN", "Directories (or URIs) of runs or of sweeps.")],
     format: Annotated[
-        Literal["text", "json"], typer.Option(help="json holds everything, in seconds; one list for all runs.")
+        Literal["text", "json"], typer.Option(help="json: all values, times in seconds; one list for all runs.")
     ] = "text",
-    follow: Annotated[bool, flag("Keep showing it until no run is under way.", "--follow", "-f")] = False,
+    follow: Annotated[bool, flag("Update the output until no run is under way.", "--follow", "-f")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show how runs stand: rounds done and left, outcomes, accuracy, restarts, last events, and how to resume."""
+    """Show the state of runs: rounds done and left, outcomes, accuracy, restarts, last events, and how to resume."""
     from testbed.running.status import runs_at
 
     console = Console(soft_wrap=True)
@@ -46,47 +46,49 @@ def status(
         from rich.live import Live
 
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-            for found in _looks(directories):
-                live.update(render(found), refresh=True)
+            for runs in _looks(directories):
+                live.update(render(runs), refresh=True)
         return
     shown = ""
-    for found in _looks(directories) if follow else [runs_at(directories)]:
-        text = _json(found) if format == "json" else render(found)
+    for runs in _looks(directories) if follow else [runs_at(directories)]:
+        text = _json(runs) if format == "json" else render(runs)
         if str(text) != shown:
             console.print(text, end="")
             shown = str(text)
 
 
 def _looks(directories: Sequence[str]) -> "Iterator[list[RunsAt]]":
-    """Look every second, until twice nothing runs: a sweep may just be between two points."""
+    """Yield the state every second until nothing runs twice in a row: a sweep may be between two points."""
     from testbed.running.status import runs_at
 
     still = 0
     while still < 2:
-        found = runs_at(directories)
-        still = 0 if any(one.may_be_running for one in found) else still + 1
-        yield found
+        runs = runs_at(directories)
+        still = 0 if any(each.may_be_running for each in runs) else still + 1
+        yield runs
         if still < 2:
             time.sleep(_EVERY_S)
 
 
-def _json(found: "Sequence[RunsAt]") -> str:
+def _json(runs: "Sequence[RunsAt]") -> str:
     from testbed.running.status import plain
 
-    return json.dumps(plain(found), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(plain(runs), indent=2, ensure_ascii=False) + "\n"
 
 
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "unclear": "magenta", "not started": "dim"}
-_SAID = {"run-failed": "failed", "run-stopped": "stopped", "run-ended": "ended without its summary", "": "killed"}
+_ENDINGS = {"run-failed": "failed", "run-stopped": "stopped", "run-ended": "ended without its summary", "": "killed"}
 _WIDEST_LABEL = 44
 
 
-def render(found: "Sequence[RunsAt]") -> Text:
-    """How runs stand: a block of lines for a run, a table for those of a sweep."""
-    return Text("\n").join([_one(one.runs[0], one.where) if one.is_run else _several(one) for one in found])
+def render(places: "Sequence[RunsAt]") -> Text:
+    """Return the state of runs as text: a block of lines for a run, a table for a sweep."""
+    return Text("\n").join(
+        [_single_run(place.runs[0], place.where) if place.is_run else _several(place) for place in places]
+    )
 
 
-def _one(run: "RunStatus", where: str) -> Text:
+def _single_run(run: "RunStatus", where: str) -> Text:
     rows: list[tuple[str, Text]] = [("state", _state(run))]
     rows.append(("rounds", Text.assemble((_bar(run), "cyan"), f"  {run.rounds_done}/{run.rounds}")))
     if run.outcomes:
@@ -103,18 +105,18 @@ def _one(run: "RunStatus", where: str) -> Text:
     for name, value in rows:
         lines.append(f"  {name:10}", style="dim").append_text(value).append("\n")
     for entry in run.events:
-        lines.append(f"  {_moment(entry):10}", style="dim").append(_told(entry)).append("\n")
+        lines.append(f"  {_moment(entry):10}", style="dim").append(_log_line(entry)).append("\n")
     if run.state == "interrupted":
-        file = run.path / "experiment.yaml"  # equivalent to the one that began it
+        file = run.path / "experiment.yaml"  # equivalent to the original file
         lines.append("  resume with: ", style="dim")
         lines.append(f"{shlex.join(['testbed', 'run', str(file), '--out', where, '--resume'])}\n")
     return lines
 
 
-def _several(found: "RunsAt") -> Text:
-    runs, where = found.runs, found.where
+def _several(place: "RunsAt") -> Text:
+    runs, where = place.runs, place.where
     states = Counter[str](run.state for run in runs)
-    states["not started"] = found.not_started
+    states["not started"] = place.not_started
     lines = Text.assemble((where, "bold"), f"  {states.total()} points: ")
     lines.append_text(Text(", ").join(Text(f"{n} {state}", _COLOURS[state]) for state, n in states.items() if n))
     lines.append("\n")
@@ -123,18 +125,18 @@ def _several(found: "RunsAt") -> Text:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row, run in zip(rows, [None, *runs], strict=True):
         cells = [
-            cell.ljust(width) if place in (0, 1, 3) else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if number in (0, 1, 3) else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         line = Text("  " + "  ".join(cells).rstrip(), style="dim" if run is None else "")
         if run is not None:
             line.stylize(_COLOURS[run.state], 4 + widths[0], 4 + widths[0] + widths[1])
         lines.append_text(line).append("\n")
     done = sum(run.rounds_done for run in runs)
-    rounds = sum(run.rounds for run in runs) + found.not_started * max(run.rounds for run in runs)
-    if found.left_s is not None:
+    rounds = sum(run.rounds for run in runs) + place.not_started * max(run.rounds for run in runs)
+    if place.left_s is not None:
         lines.append(
-            f"  {done}/{rounds} rounds, about {clock_time(found.left_s)} until all points have ended\n", style="dim"
+            f"  {done}/{rounds} rounds, about {clock_time(place.left_s)} until all points have ended\n", style="dim"
         )
     for run in runs:
         for name, value in _troubles(run):
@@ -156,13 +158,15 @@ def _cells(run: "RunStatus") -> tuple[str, ...]:
 
 def _state(run: "RunStatus") -> Text:
     text = Text(run.state, style=_COLOURS[run.state])
-    seen = "" if run.seen_s is None else f"last sign of life {_ago(run.seen_s)}"
+    last_sign = "" if run.seen_s is None else f"last sign of life {_ago(run.seen_s)}"
     if run.state == "interrupted":
-        text.append(f" ({_SAID[run.ending]}{f': {visible(run.error)}' if run.error else ''}; {seen})", style="default")
+        text.append(
+            f" ({_ENDINGS[run.ending]}{f': {visible(run.error)}' if run.error else ''}; {last_sign})", style="default"
+        )
     elif run.state == "unclear":
-        text.append(f" (runs elsewhere, or was killed: nobody here can tell; {seen})", style="default")
-    elif run.state == "running" and seen:
-        text.append(f" ({seen})", style="default")
+        text.append(f" (runs on another machine, or was killed; {last_sign})", style="default")
+    elif run.state == "running" and last_sign:
+        text.append(f" ({last_sign})", style="default")
     return text
 
 
@@ -210,15 +214,15 @@ def _ago(seconds: float) -> str:
 
 
 def _moment(entry: Any) -> str:
-    """HH:MM:SS of an entry of the log, in UTC."""
+    """Return the time of an entry of the log, HH:MM:SS in UTC."""
     return str(entry.get("time", ""))[11:19]
 
 
-def _told(entry: Any) -> str:
-    """An entry of the log as a person would say it."""
-    said = [str(entry["event"]).replace("-", " ")]
-    said += [str(entry[key]) for key in ("round", "outcome") if key in entry]
+def _log_line(entry: Any) -> str:
+    """Return an entry of the log as words."""
+    words = [str(entry["event"]).replace("-", " ")]
+    words += [str(entry[key]) for key in ("round", "outcome") if key in entry]
     for key in ("after_round", "host", "reason", "detail", "error"):
         if entry.get(key):
-            said.append(f"· {key.replace('_', ' ')} {entry[key]}")
-    return visible(" ".join(said))
+            words.append(f"· {key.replace('_', ' ')} {entry[key]}")
+    return visible(" ".join(words))

@@ -1,4 +1,4 @@
-"""``testbed validate`` and ``testbed schema``: experiment files, without running anything."""
+"""``testbed validate`` and ``testbed schema``: experiment files, without running them."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ VALIDATE_EPILOG = examples(
 
 SCHEMA_EPILOG = examples(
     "testbed schema > experiment.schema.json",
-    then="Begin an experiment file with this line, and editors complete and check it:\n"
+    then="With this first line in an experiment file, editors complete and check it:\n"
     "# yaml-language-server: $schema=experiment.schema.json",
 )
 
@@ -36,9 +36,9 @@ def validate(
 ) -> None:
     """Check an experiment file, and every point of its sweep, without running it.
 
-    Warnings say what will go wrong as far as the numbers tell: too few clients online, a deadline that nobody can
-    meet. Training data and traces of links are read, and checked, only by `testbed run`. User-defined classes are
-    imported, and checked, only with --import-classes; a Flower app is started only by `testbed run`.
+    Warnings report problems that the numbers show: too few clients online, a deadline that no client can meet. Training
+    data and traces of links are read, and checked, only by `testbed run`. User-defined classes are imported, and
+    checked, only with --import-classes; a Flower app is started only by `testbed run`.
     """
     from testbed.experiment import load
     from testbed.experiment.schema import points
@@ -70,8 +70,8 @@ def _print_points(file: Path, experiment: "Experiment", all_points: "list[Point]
     echo(f"{file}: valid: a sweep of {len(all_points)} {'points' if len(all_points) > 1 else 'point'}")
     width = max(len(visible(point.label)) for point in all_points)
     for point in all_points:
-        one = point.experiment
-        echo(f"  {visible(point.label):{width}}  {one.rounds} rounds, {one.population} clients, {_protocols(one)}")
+        each = point.experiment
+        echo(f"  {visible(point.label):{width}}  {each.rounds} rounds, {each.population} clients, {_protocols(each)}")
 
 
 def _protocols(experiment: "Experiment") -> str:

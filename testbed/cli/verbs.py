@@ -1,7 +1,7 @@
-"""The verbs of the `testbed` command: entry points of the group ``sortition_testbed.commands``, imported when called.
+"""Verbs of the `testbed` command: entry points of the group ``sortition_testbed.commands``, imported when called.
 
 An entry point ``compare = "...:compare"`` names the `Verb` that ``testbed compare`` calls, or a group of commands (a
-`typer.Typer`). Packages of other people add verbs by the same group.
+`typer.Typer`). Packages of other authors add verbs by the same group.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -26,14 +26,14 @@ PANELS = {
     "Clusters": ("submit", "cluster", "jobs"),
     "Attack and bound": ("attack", "bound", "plan"),
 }
-"""The contents of `testbed --help`: its panels, and the order of the verbs in each."""
+"""Panels of `testbed --help`, with the verbs of each in order."""
 OTHERS = "Other packages"
 
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
 
 class Verbs(TyperGroup):
-    """The group of all verbs, each imported when it is needed: to be called, or for its line in the help."""
+    """Group of all verbs, each imported for a call or for its line in the help."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -41,7 +41,7 @@ class Verbs(TyperGroup):
 
 
 class _Commands(MutableMapping[str, Any]):
-    """The verbs by name, in the order of the help."""
+    """Verbs by name, in the order of the help."""
 
     def __init__(self) -> None:
         self._added: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class _Commands(MutableMapping[str, Any]):
 
 
 def _others() -> dict[str, list[EntryPoint]]:
-    """The verbs of other packages, by name: one entry point each, unless packages contend for a name."""
+    """Return the verbs of other packages by name; several entry points if packages compete for a name."""
     ours = own_points(GROUP)
     points: dict[str, list[EntryPoint]] = {}
     for point in all_points(GROUP)[0]:
@@ -83,13 +83,13 @@ def _others() -> dict[str, list[EntryPoint]]:
 
 
 def _foreign(name: str, points: list[EntryPoint]) -> Any:
-    """A verb of another package; where it cannot be had, a verb that says why."""
+    """Return a verb of another package; if it is unusable, a verb that reports the reason."""
     origins = [" ".join(owner(point)).rstrip() for point in points]
     if len(points) > 1:
         return _refusing(name, f"offered by {' and '.join(sorted(origins))}; uninstall all but one")
     try:
         return _command(name, points[0].load())
-    except BaseException as error:  # a foreign module raises anything, KeyboardInterrupt among it
+    except BaseException as error:  # a foreign module may raise anything, even KeyboardInterrupt
         raise_if_stopped()
         why = f"of {origins[0]}, cannot be imported: {type(error).__name__}: {reason(str(error))}"
         return _refusing(name, why)
@@ -104,9 +104,9 @@ def _refusing(name: str, why: str) -> Any:
 
 
 def _command(name: str, verb: Any) -> Any:
-    """What typer makes of a `Verb` or of a group of commands, with its name and its panel of the help."""
+    """Return typer's command for a `Verb` or a group of commands, with its name and its panel of the help."""
     app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
-    app.callback()(lambda: None)  # so that typer makes a group, also of a single command
+    app.callback()(lambda: None)  # makes typer return a group, also for a single command
     panel = _PANEL_OF.get(name, OTHERS)
     if isinstance(verb, typer.Typer):
         app.add_typer(verb, name=name, rich_help_panel=panel)
@@ -114,5 +114,5 @@ def _command(name: str, verb: Any) -> Any:
         app.command(name, epilog=verb.epilog, rich_help_panel=panel)(verb.call)
     else:
         raise TypeError(f"{verb!r} is neither a Verb of testbed.cli.invocation nor a typer.Typer")
-    made: Any = get_command(app)
-    return made.commands[name]
+    command_group: Any = get_command(app)
+    return command_group.commands[name]

@@ -1,4 +1,4 @@
-"""How the runs of an experiment stand while they go on, and when they will have ended."""
+"""State of an experiment's runs while they go on, and estimates of their ends."""
 
 import time
 from collections import Counter
@@ -17,22 +17,22 @@ ALL = "all points"
 
 
 class Watched:
-    """One run that goes on.
+    """State of one run that goes on.
 
     Args:
-        run: which.
-        outcomes: of the rounds that were recorded before.
-        now_s: a clock's seconds.
+        run: the run.
+        outcomes: outcomes of the rounds that were recorded before.
+        now_s: present time of a clock, in seconds.
         alike: see `Pace`.
 
     Attributes:
-        doing: what it does outside of its rounds, e.g. "summarising"; empty during them.
-        standing: the last that was heard of it.
-        accuracy: last measured.
-        outcomes: its rounds so far, by outcome.
-        pace: how fast it goes.
+        doing: activity outside of the rounds, e.g. "summarising"; empty during rounds.
+        standing: latest progress.
+        accuracy: latest accuracy.
+        outcomes: number of rounds so far, by outcome.
+        pace: speed of the run.
         clock: virtual or wall.
-        rounds: how many there will be.
+        rounds: number of rounds planned.
     """
 
     def __init__(self, run: PlannedRun, outcomes: Sequence[str], now_s: float, alike: Sequence[Pace] = ()) -> None:
@@ -52,11 +52,16 @@ class Watched:
 
     @property
     def _after_rounds(self) -> str:
-        """The work beside the rounds: none, and after the last round a merge, which takes minutes of a long run."""
+        """Activity outside of rounds: none, and after the last round a merge, which takes minutes for a long run."""
         return "merging the records of all rounds" if self.rounds_done >= self.rounds else ""
 
     def hear(self, standing: Standing, now_s: float) -> bool:
-        """Take in what comes; whether a round has just ended (each counts once, however often its progress comes)."""
+        """Record progress, and return whether a round has just ended; each round counts once.
+
+        Args:
+            standing: the progress.
+            now_s: present time of the clock, in seconds.
+        """
         self.doing, self.standing = self._after_rounds, standing
         self.pace.under_way(now_s)
         if not standing.outcome or standing.round_number != self.rounds_done + 1:
@@ -69,24 +74,24 @@ class Watched:
 
 
 class Display(Observer):
-    """Shows no progress (``--quiet``; warnings all the same), but knows how all runs stand: the start of the others.
+    """Observer that shows warnings only (``--quiet``) but tracks all runs; base of the displays of progress.
 
     Args:
-        console: where to show it.
-        clock: seconds that pass; for estimates alone.
+        console: console for the output.
+        clock: returns seconds, for estimates.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
         self.clock = clock
         self.runs: list[PlannedRun] = []
-        self.watched: dict[Path, Watched] = {}  # those that go on, in the order of their beginning
-        self.summaries: dict[Path, Mapping[str, Any]] = {}  # of the runs that have ended
-        self.paces: dict[Path, Pace] = {}  # of those that have begun, ended ones too
+        self.watched: dict[Path, Watched] = {}  # runs that go on, in the order of their start
+        self.summaries: dict[Path, Mapping[str, Any]] = {}  # summaries of the runs that have ended
+        self.paces: dict[Path, Pace] = {}  # paces of the runs that have begun, also of ended ones
         self.began_s = clock()
         self.most_at_once = 1
         self.runs_ended = 0
-        self.rounds_ended = 0  # of runs that have ended while this looked on
+        self.rounds_ended = 0  # rounds of the runs that have ended since the start
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +113,9 @@ class Display(Observer):
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         self.watched[run.path] = watched = Watched(run, outcomes, self.clock(), self._alike(run))
         self.paces[run.path] = watched.pace
-        running = sum(one.rounds_done < one.rounds for one in self.watched.values())  # others are being summarised
+        running = sum(
+            run_under_way.rounds_done < run_under_way.rounds for run_under_way in self.watched.values()
+        )  # others are being summarised
         self.most_at_once = max(self.most_at_once, running)
 
     def progressed(self, run: PlannedRun, progress: Standing) -> None:
@@ -116,7 +123,7 @@ class Display(Observer):
             self.round_ended(self.watched[run.path], progress)
 
     def round_ended(self, watched: Watched, progress: Standing) -> None:
-        """A round has just ended."""
+        """Show that a round has just ended."""
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         self.watched.pop(run.path, None)
@@ -136,7 +143,7 @@ class Display(Observer):
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until all is done, or None before the first round has ended."""
+        """Seconds until all runs have ended; None before the first round has ended."""
         going = [watched.pace for watched in self.watched.values()]
         waiting = [
             WaitingRun(run.point.experiment.rounds - run.rounds_done, self._alike(run))
@@ -146,7 +153,7 @@ class Display(Observer):
         return time_left(self.clock(), going, waiting, list(self.paces.values()), self.most_at_once)
 
     def _alike(self, waiting: PlannedRun) -> list[Pace]:
-        """The paces of the runs that have most of the sweep's values in common with one; the seed does not count."""
+        """Return the paces of the runs that share most of the sweep's values, without the seed, with a waiting run."""
         common: dict[int, list[Pace]] = {}
         for run in self.runs:
             pace = self.paces.get(run.path)
@@ -158,7 +165,7 @@ class Display(Observer):
 
     @property
     def whole(self) -> str:
-        """How all runs together stand, in a few words."""
+        """State of all runs together, in a few words."""
         parts = [f"{self.runs_ended}/{len(self.runs)} points"] if len(self.runs) > 1 else []
         parts.append(f"{self.rounds_done}/{self.rounds_planned} rounds")
         parts.append(f"{clock_time(self.clock() - self.began_s)} elapsed")

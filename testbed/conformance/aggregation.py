@@ -1,4 +1,4 @@
-"""The properties of aggregation protocols."""
+"""Properties of aggregation protocols."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ def aggregation_evidence(subject: Subject) -> Evidence:
 
 
 def _scenarios(plan: RunPlan) -> Iterator[Scenario]:
-    """Drop-outs at each stage: of a few clients, of random subsets, of all but one, and of all."""
+    """Yield dropouts at each stage: of a few clients, of random subsets, of all but one, and of all."""
     everybody = frozenset(range(plan.experiment.population))
     stages = ("train", *plan.aggregation.stages)
     yield Scenario()
@@ -57,13 +57,13 @@ def _scenarios(plan: RunPlan) -> Iterator[Scenario]:
 
 @dataclass(frozen=True)
 class Reference:
-    """One way to compute the result of a round from the updates themselves.
+    """A computation of a round's result from the updates themselves.
 
     Attributes:
-        name: for the report.
-        mean: from a round and its survivors to the mean `(d,)`.
-        weight: from the survivors to the sum of weights.
-        is_exact: whether the result is the same to the last bit; else to `_TOLERANCE`.
+        name: name in the report.
+        mean: returns the (d,) mean, from a round and its survivors.
+        weight: returns the sum of weights, from the survivors.
+        is_exact: whether the result is equal to the last bit; else to `_TOLERANCE`.
     """
 
     name: str
@@ -79,11 +79,11 @@ class Reference:
         return float(np.abs(aggregate.mean - expected).max())
 
     def agrees(self, number: int, aggregate: Aggregate) -> bool:
-        """Return whether the mean of a round, whatever its weight, is that of the reference."""
+        """Return whether the mean of a round agrees with the reference, without comparing weights."""
         return self.error(number, aggregate) <= (0 if self.is_exact else _TOLERANCE)
 
     def difference(self, number: int, aggregate: Aggregate) -> str:
-        """Return the difference of a round's result from the reference; empty: there is none."""
+        """Return the difference of a round's result from the reference; empty if there is none."""
         survivors = aggregate.survivors.tolist()
         if not self.agrees(number, aggregate):
             return f"is off by {self.error(number, aggregate):.2g}; it must be {self.name} of the survivors {survivors}"
@@ -94,7 +94,12 @@ class Reference:
 
 
 def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
-    """Return the references that may fit a protocol, the exact one first."""
+    """Return the references that may fit a protocol, the exact one first.
+
+    Args:
+        plan: the plan of the protocol's experiment.
+        workload: the workload that made the updates.
+    """
     parameters: AggregationParameters = plan.aggregation_parameters
     samples = workload.sample_counts
 
@@ -108,9 +113,9 @@ def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
     def sum_of(weights: npt.NDArray[np.int64]) -> Callable[[Sequence[int]], float]:
         return lambda survivors: float(weights[list(survivors)].sum())
 
-    ones = np.ones_like(samples)
+    equal_weights = np.ones_like(samples)
     by_samples = parameters.weights == "samples"
-    usual = samples if by_samples else ones
+    usual = samples if by_samples else equal_weights
     candidates = []
     if (quantisation := parameters.quantisation) is not None:
 
@@ -123,7 +128,7 @@ def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
             return quantisation.decode(np.array(total, np.uint64), len(survivors))[0]
 
         candidates.append(Reference("the quantised sum", quantised, sum_of(usual), True))
-    named = (("the mean by samples", samples), ("the mean of equal weights", ones))
+    named = (("the mean by samples", samples), ("the mean of equal weights", equal_weights))
     for name, weights in named if by_samples else named[1:]:
         candidates.append(Reference(name, weighted_mean(weights), sum_of(weights)))
     return candidates
@@ -145,11 +150,13 @@ def survivors_took_part(evidence: Evidence) -> str:
             raise Violation(f"{where}: survivors {survivors.tolist()} are not sorted and distinct; use np.sort")
         if len(stranger := np.setdiff1d(survivors, participants)):
             raise Violation(
-                f"{where}: client {stranger[0]} is a survivor and no participant; return those that answered"
+                f"{where}: client {stranger[0]} is a survivor but not a participant; return clients that answered"
             )
         absent = np.intersect1d(survivors, sorted(scenario.leaving.get("train", ())))
         if len(absent):
-            raise Violation(f"{where}: client {absent[0]} has left in training and is a survivor")
+            raise Violation(
+                f"{where}: client {absent[0]} is a survivor but dropped out in training; return clients that answered"
+            )
         if not len(survivors) and not evidence.subject.plan.aggregation.allows_empty_selection:
             raise Violation(f"{where} completes without a survivor; raise RoundAborted('too-few-updates', detail)")
         if not (np.isfinite(aggregate.mean).all() and np.isfinite(aggregate.weight)):
@@ -159,9 +166,9 @@ def survivors_took_part(evidence: Evidence) -> str:
 
 
 def sum_is_that_of_survivors(evidence: Evidence) -> str:
-    """Check the results of rounds with drop-outs against the updates of the survivors, added up one by one.
+    """Check the results of rounds with dropouts against the updates of the survivors, added up one by one.
 
-    The reference is the one whose mean rounds without drop-outs agree with.
+    The reference is the one that agrees with the means of rounds without dropouts.
     """
     plan = evidence.whole.plan
     if plan.noise_plan(DIMENSION) is not None:
@@ -169,12 +176,14 @@ def sum_is_that_of_survivors(evidence: Evidence) -> str:
     rounds = list(_completed(evidence))
     complete = [(facts, aggregate) for facts, scenario, aggregate in rounds if scenario.is_complete]
     candidates = references(plan, evidence.whole.workload)
-    errors = [max(one.error(facts.number, aggregate) for facts, aggregate in complete) for one in candidates]
-    fitting = [one for one in candidates if all(one.agrees(facts.number, aggregate) for facts, aggregate in complete)]
+    errors = [max(each.error(facts.number, aggregate) for facts, aggregate in complete) for each in candidates]
+    fitting = [
+        each for each in candidates if all(each.agrees(facts.number, aggregate) for facts, aggregate in complete)
+    ]
     if not fitting:
         nearest = min(range(len(errors)), key=errors.__getitem__)
         raise NotApplicable(
-            f"its result is no weighted mean of the updates: without drop-outs it is off by {errors[nearest]:.2g} from "
+            f"its result is no weighted mean of the updates: without dropouts it is off by {errors[nearest]:.2g} from "
             f"{candidates[nearest].name}"
         )
     reference = fitting[0]
@@ -185,18 +194,18 @@ def sum_is_that_of_survivors(evidence: Evidence) -> str:
         for stage in (stage for stage, clients in scenario.leaving.items() if clients):
             stages[stage] = stages.get(stage, 0) + 1
     if not stages:
-        raise NotApplicable("no round with drop-outs completed")
+        raise NotApplicable("no round with dropouts completed")
     at = ", ".join(f"{stage} in {count}" for stage, count in stages.items())
-    return f"{reference.name}; drop-outs at {at} rounds that completed"
+    return f"{reference.name}; dropouts at {at} rounds that completed"
 
 
 def _description(scenario: Scenario) -> str:
-    leaving = [f"{sorted(clients)} leave at {stage}" for stage, clients in scenario.leaving.items() if clients]
-    return "clients " + ", ".join(leaving) if leaving else "nobody leaves"
+    leaving = [f"{sorted(clients)} drop out at {stage}" for stage, clients in scenario.leaving.items() if clients]
+    return "clients " + ", ".join(leaving) if leaving else "no dropouts"
 
 
 def left_out_updates_have_no_effect(evidence: Evidence) -> str:
-    """Check that clients outside a sum can have learned anything, without an effect on the result."""
+    """Check that the updates of clients outside a sum have no effect on the result."""
     everybody = range(evidence.subject.experiment.population)
     changed = {
         facts.number: frozenset(everybody) - frozenset(aggregate.survivors.tolist())
@@ -210,13 +219,13 @@ def left_out_updates_have_no_effect(evidence: Evidence) -> str:
             if before.parts[name] != after.parts[name]:
                 raise Violation(
                     f"{name} of round {before.number} changes with the updates of clients "
-                    f"{sorted(changed.get(before.number, ()))}, which are no survivors; sum those of survivors alone"
+                    f"{sorted(changed.get(before.number, ()))}, which are not survivors; sum only updates of survivors"
                 )
     return f"{sum(len(changed[number]) for number in numbers)} other updates in {len(numbers)} rounds"
 
 
 def batches_are_summed_whole(evidence: Evidence) -> str:
-    """Check that a batch that has lost a member is left out of the sum, under a selection in batches."""
+    """Check that a batch that has lost a member is left out of the sum, with a selection in batches."""
     subject = evidence.subject
     parameters = subject.plan.aggregation_parameters
     if parameters.batches == "ignored":
@@ -226,7 +235,7 @@ def batches_are_summed_whole(evidence: Evidence) -> str:
     try:
         experiment = validated({**plain, "selection": selection}, f"testbed check {subject.name}")
     except ExperimentError as error:
-        raise NotApplicable(f"it does not go with a selection in batches ({reason(error)})") from None
+        raise NotApplicable(f"it does not support a selection in batches ({reason(error)})") from None
     stages = ("train", *subject.plan.aggregation.stages)
     scenarios = [Scenario(leaving={stage: frozenset({1})}) for stage in stages]  # a member of the first batch
     trial = Trial(experiment, [*scenarios, Scenario()]).run(len(scenarios) + 1)
@@ -238,20 +247,21 @@ def batches_are_summed_whole(evidence: Evidence) -> str:
         survivors = facts.outcome.survivors
         if len(broken := batches.broken(survivors.tolist())):
             raise Violation(
-                f"round {facts.number}: members {batches.members(broken).tolist()} are a batch, and the survivors are "
-                f"{survivors.tolist()}; leave out batches that have lost a member (parameters.batch_policy), or "
+                f"round {facts.number}: the survivors {survivors.tolist()} include only a part of the batch "
+                f"{batches.members(broken).tolist()}; leave out batches that have lost a member "
+                "(parameters.batch_policy), or "
                 "declare the key batches: Literal['ignored'] = 'ignored'"
             )
         left_out += len(survivors) < len(facts.outcome.participants)
     if trial.rounds[-1].outcome.aggregate is None:
-        raise Violation(f"a round in whole batches is {trial.rounds[-1].outcome.reason} although nobody drops out")
+        raise Violation(f"a round in whole batches is {trial.rounds[-1].outcome.reason} although no client drops out")
     return f"a batch was left out of {left_out} of {len(trial.rounds)} rounds"
 
 
 PROPERTIES: tuple[PropertyResult[Evidence], ...] = (
     FIRST,
     PropertyResult("Survivors are sorted, distinct participants that trained", survivors_took_part),
-    PropertyResult("The result is that of the survivors, whoever drops out where", sum_is_that_of_survivors),
+    PropertyResult("With any dropouts, the result is that of the survivors", sum_is_that_of_survivors),
     PropertyResult("Updates of clients that are left out have no effect", left_out_updates_have_no_effect),
     PropertyResult("Batches are summed as a whole or not at all", batches_are_summed_whole),
     *SHARED_LAST,

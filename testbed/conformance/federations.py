@@ -1,4 +1,4 @@
-"""Small federations in this process, with updates and drop-outs that follow from client and round alone."""
+"""Small federations in this process, with updates and dropouts that depend on client and round alone."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,17 +21,17 @@ from testbed.records import RunDirectory
 from testbed.workload.contract import Evaluation, LocalUpdate
 
 DIMENSION = 8
-_LARGEST = 0.2  # of an update's coordinates: below the default clips and norm bounds of all built-in protocols
+_LARGEST = 0.2  # coordinate of an update: below the default clips and norm bounds of all built-in protocols
 _MOST_SAMPLES = 9
-_ACCUSATIONS = ("refusal", "misbehaviour")  # kinds of events
+_ACCUSATIONS = ("refusal", "misbehaviour")  # event kinds
 
 
 class DrawnUpdates:
-    """A workload in which an update depends on its client and round alone, so that every sum can be computed apart.
+    """Workload in which an update depends on its client and round alone, so that every sum can be computed separately.
 
     Args:
         population: number of clients n.
-        changed: clients by round that have learned something else.
+        changed: by round, the clients that have other updates.
     """
 
     dimension = DIMENSION
@@ -45,7 +45,7 @@ class DrawnUpdates:
         return np.zeros(self.dimension, np.float32)
 
     def delta(self, client: int, round_number: int) -> npt.NDArray[np.float32]:
-        """Return a client's update, `(d,)` float32."""
+        """Return a client's update, (d,) float32."""
         changed = client in self._changed.get(round_number, frozenset())
         generator = np.random.default_rng((client, round_number, changed))
         return generator.uniform(-_LARGEST, _LARGEST, self.dimension).astype(np.float32)
@@ -67,12 +67,12 @@ class DrawnUpdates:
         samples: npt.NDArray[np.int64],
         clip: float | None,
     ) -> LocalUpdate:
-        """Return the sum of the gradients of some samples; see `testbed.workload.contract.GradientWorkload`."""
+        """Return the sum of the gradients of some samples, as `GradientWorkload` describes."""
         gradient = self.delta(client, round_number)
         if clip is not None:
             gradient = gradient * np.float32(min(1.0, clip / float(np.linalg.norm(gradient))))
-        held = int(self.sample_counts[client])
-        return LocalUpdate(gradient * np.float32(len(samples)), held, 0.0, len(samples))
+        sample_count = int(self.sample_counts[client])
+        return LocalUpdate(gradient * np.float32(len(samples)), sample_count, 0.0, len(samples))
 
     def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation:
         """Return a quality that depends on the model."""
@@ -81,11 +81,11 @@ class DrawnUpdates:
 
 @dataclass(frozen=True)
 class Scenario:
-    """The absent clients of one round.
+    """Absent clients of one round.
 
     Attributes:
-        away: those that are away for the whole round.
-        leaving: those that leave, by the stage in which they do.
+        away: clients that are offline for the whole round.
+        leaving: clients that drop out, by stage.
     """
 
     away: frozenset[int] = frozenset()
@@ -93,15 +93,15 @@ class Scenario:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everybody stays to the end."""
+        """Whether all clients stay to the end."""
         return not self.away and not any(self.leaving.values())
 
 
 class ScriptedPresence:
-    """An availability model that follows scenarios.
+    """Availability model that follows scenarios.
 
     Args:
-        scenarios: of the rounds 1, 2, ...; everybody is there in later ones.
+        scenarios: scenarios of the rounds 1, 2, ...; in later rounds all clients are online.
     """
 
     comes_back = False
@@ -117,29 +117,29 @@ class ScriptedPresence:
 
 
 class PlanWithoutShortcuts(RunPlan):
-    """A plan in which every party does all of its work itself, and expands every mask."""
+    """Plan in which every party does all of its work itself, and expands every mask."""
 
     @cached_property
     def results(self) -> Memo | None:
-        """Share no result among parties."""
+        """No memo: parties share no results."""
         return None
 
     @property
     def symbolic_masks(self) -> bool:
-        """Expand every mask."""
+        """False: every mask is expanded."""
         return False
 
 
 @dataclass(frozen=True)
 class RoundFacts:
-    """All that two equal runs have in common in one round.
+    """Properties of a round that two equal runs have in common.
 
     Attributes:
         number: the round.
-        outcome: what came of it.
-        stages: those that were asked, in order.
+        outcome: its outcome.
+        stages: stages that were asked, in order.
         accusations: refusals, and misbehaviour that the server has noticed.
-        parts: everything by name, as text that has every bit.
+        parts: all results by name, as text with every bit.
     """
 
     number: int
@@ -154,11 +154,11 @@ class Trial:
 
     Args:
         experiment: the experiment.
-        scenarios: the absent clients of each round.
+        scenarios: absent clients of each round.
         changed: see `DrawnUpdates`.
         hosts: number of hosts.
         shortcuts: whether parties of this process may share work.
-        records: where to record; None: nowhere.
+        records: directory to record into; None: nothing is recorded.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Trial:
         return self.network.hosts
 
     def run(self, count: int) -> "Trial":
-        """Run so many rounds more."""
+        """Run `count` more rounds."""
         asyncio.run(self._run(count))
         return self
 
@@ -194,7 +194,7 @@ class Trial:
             await self.next_round()
 
     async def next_round(self) -> RoundFacts:
-        """Run one round more."""
+        """Run one more round."""
         outcome = await self.federation.run_next_round()
         facts = RoundFacts(
             self.federation.state.round_number,
@@ -231,13 +231,17 @@ def _columns(exchange: Any) -> list[Any]:
     return [np.asarray(getattr(exchange, column.name)).tolist() for column in fields(exchange)]
 
 
-def first_difference(one: Sequence[RoundFacts], other: Sequence[RoundFacts]) -> str:
-    """Return where two runs differ first, e.g. ``the survivors of round 4``; empty: they do not."""
+def first_difference(first: Sequence[RoundFacts], other: Sequence[RoundFacts]) -> str:
+    """Return the first difference of two runs, e.g. ``the survivors of round 4``; empty if there is none.
+
+    Args:
+        first, other: rounds of the two runs.
+    """
     of_other = {facts.number: facts for facts in other}
-    for facts in one:
-        if (same := of_other.get(facts.number)) is None:
+    for facts in first:
+        if (counterpart := of_other.get(facts.number)) is None:
             continue
         for name, part in facts.parts.items():
-            if part != same.parts[name]:
+            if part != counterpart.parts[name]:
                 return f"{name} of round {facts.number}"
     return ""

@@ -1,4 +1,4 @@
-"""The check in a process of its own: a class may block its process, or end it."""
+"""The check in a separate process, as a class may block or end its process."""
 
 import multiprocessing
 import os
@@ -17,19 +17,19 @@ _RUNNING = "The class leaves its process running"
 
 
 def results_apart(name: str, overrides: Sequence[str] = ()) -> Iterator[Result]:
-    """Check the properties of a protocol in another process, which a signal to this one ends.
+    """Check the properties of a protocol in another process, which ends when a signal ends this one.
 
     Args:
         name: see `testbed.conformance.subjects.subject`.
-        overrides: as there.
+        overrides: see `testbed.conformance.subjects.subject`.
 
     Yields:
         The results; the last one is a failure if the class has ended its process.
 
     Raises:
-        TestbedError: as `subject` and `results_of` do.
+        TestbedError: as `subject` and `results_of`.
     """
-    context = multiprocessing.get_context("fork")  # the parent has imported everything, and no thread of its own runs
+    context = multiprocessing.get_context("fork")  # safe: the parent has imported everything and runs no threads
     results, sender = context.Pipe(duplex=False)
     child = context.Process(target=_check, args=(sender, name, overrides))
     with stopping_on_signals():
@@ -52,7 +52,7 @@ def results_apart(name: str, overrides: Sequence[str] = ()) -> Iterator[Result]:
 
 
 def _received(results: "Connection[object, object]") -> object:
-    """Return what the other process has sent; None: it has ended."""
+    """Return the next message of the other process; None if it has ended."""
     try:
         return results.recv()
     except EOFError:
@@ -60,7 +60,7 @@ def _received(results: "Connection[object, object]") -> object:
 
 
 def _check(sender: "Connection[object, object]", name: str, overrides: Sequence[str]) -> None:
-    os.setsid()  # a terminal sends Ctrl-C to the parent alone, which ends this process
+    os.setsid()  # a terminal then sends Ctrl-C only to the parent, which ends this process
     try:
         for result in results_of(subject(name, overrides)):
             sender.send(result)
@@ -70,7 +70,7 @@ def _check(sender: "Connection[object, object]", name: str, overrides: Sequence[
     except Exception as error:  # a module that cannot be imported
         line = f"testbed check: {name}: {type(error).__name__}: {reason(str(error))}"
         sender.send(CodeCrashed(line, "".join(traceback.format_exception(error)), "; --debug prints the traceback"))
-    except BaseException as error:  # of the class: nobody else sends this process Ctrl-C
+    except BaseException as error:  # raised by the class, as this process gets no Ctrl-C
         detail = f"the class raised {type(error).__name__}, which ends a process; raise an Exception instead"
         sender.send(Result(_RUNNING, "failed", detail, "".join(traceback.format_exception(error))))
         sender.send(_END)

@@ -1,4 +1,4 @@
-"""All properties of a protocol or a workload."""
+"""All properties of protocols and workloads."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,11 +13,11 @@ PROPERTIES: dict[str, tuple[PropertyResult[Evidence], ...]] = {
     "selection": selection.PROPERTIES,
     "aggregation": aggregation.PROPERTIES,
 }
-"""Those of protocols, by section."""
+"""Properties of protocols, by section."""
 
 
 def evidence_of(subject: Subject) -> Evidence:
-    """Return the runs of a protocol, none of which has been made yet."""
+    """Return the runs of a protocol, not yet made."""
     if subject.section == "selection":
         return selection.selection_evidence(subject)
     return aggregation.aggregation_evidence(subject)
@@ -27,11 +27,11 @@ def results_of(subject: Subject) -> Iterator[Result]:
     """Check the properties of a protocol or a workload, one after the other.
 
     Raises:
-        ExperimentError: the class does not keep its contract.
+        ExperimentError: the class does not follow its contract.
     """
     if subject.section == "workload":
         yield from results(workload.WorkloadEvidence(subject), workload.PROPERTIES)
         return
-    with suppress(CodeCrashed):  # the first property reports a class whose __init__ raises
+    with suppress(CodeCrashed):  # the first property reports an error in __init__
         _ = subject.plan
     yield from results(evidence_of(subject), PROPERTIES[subject.section])

@@ -1,4 +1,4 @@
-"""Properties, and the result of checking one of them."""
+"""Properties, and results of checking them."""
 
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -13,22 +13,22 @@ Verdict = Literal["passed", "failed", "not applicable"]
 
 
 class Violation(Exception):
-    """A class lacks a property; the message says what is wrong, where, and what to do."""
+    """A class lacks a property; the message has the problem, the place and the remedy."""
 
 
 class NotApplicable(Exception):
-    """A property makes no sense for a class; the message says why."""
+    """A property does not apply to a class; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of checking one property.
+    """Result of checking one property.
 
     Attributes:
         claim: the property in one sentence.
         verdict: whether the class has it.
-        detail: the extent of the check; of a failure what, where and what to do; else the reason.
-        trace: the traceback, as text, of an exception that the testbed does not raise itself; else empty.
+        detail: extent of the check; for a failure problem, place and remedy; else the reason.
+        trace: traceback, as text, of an exception that is not the testbed's own; else empty.
     """
 
     claim: str
@@ -62,15 +62,20 @@ class PropertyResult(Generic[Evidence]):
             return Result(self.claim, "failed", f"{error.line}; --debug prints the traceback", error.trace)
         except TestbedError as error:
             return Result(self.claim, "failed", f"the run ended: {reason(error)}")
-        except Exception as error:  # the class has returned a value of another type than its contract says
+        except Exception as error:  # the class has returned a value of a wrong type
             line = f"the run ended: {type(error).__name__}: {reason(error)}; --debug prints the traceback"
             return Result(self.claim, "failed", line, "".join(traceback.format_exception(error)))
 
 
 def results(evidence: Evidence, properties: Sequence[PropertyResult[Evidence]]) -> Iterator[Result]:
-    """Check properties in their order; the first one is that rounds run at all, without which there are no others."""
-    for position, one in enumerate(properties):
-        result = one.result(evidence)
+    """Yield the results of properties in order; without the first one, that rounds run at all, there are no others.
+
+    Args:
+        evidence: evidence about the class.
+        properties: the properties.
+    """
+    for position, property_ in enumerate(properties):
+        result = property_.result(evidence)
         yield result
         if position == 0 and result.verdict == "failed":
             return

@@ -1,4 +1,4 @@
-"""The properties of selection protocols."""
+"""Properties of selection protocols."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def selection_evidence(subject: Subject) -> Evidence:
 
 
 def _scenarios(plan: RunPlan) -> Iterator[Scenario]:
-    """Everybody is there, some are away, some leave at each stage of selection, and nobody is there."""
+    """Yield rounds with all clients, some offline, dropouts at each stage of selection, and no client."""
     population = plan.experiment.population
     generator = np.random.default_rng(population)
 
@@ -50,14 +50,16 @@ def participants_are_some_of_those_there(evidence: Evidence) -> str:
                 "Selection(np.unique(chosen), ...)"
             )
         if participants[0] < 0 or participants[-1] >= population:
-            raise Violation(f"{where}: participants {participants.tolist()} of clients 0 to {population - 1}")
+            raise Violation(
+                f"{where}: participants {participants.tolist()}; return numbers of clients, 0 to {population - 1}"
+            )
         if len(participants) > most:
             raise Violation(
-                f"{where}: {len(participants)} participants, maximum_participants is {most}; override that property"
+                f"{where}: {len(participants)} participants, but maximum_participants is {most}; override that property"
             )
         if len(absent := np.intersect1d(participants, sorted(scenario.away))):
             raise Violation(
-                f"{where}: client {absent[0]} is a participant and was away; choose among those that answer, "
+                f"{where}: client {absent[0]} is a participant but was offline; choose among the clients that answer, "
                 "replies.valid()"
             )
         count += 1
@@ -65,27 +67,27 @@ def participants_are_some_of_those_there(evidence: Evidence) -> str:
 
 
 def rounds_have_enough_participants(evidence: Evidence) -> str:
-    """Check that no round goes on with fewer participants than clients are promised."""
+    """Check that no round continues with fewer participants than clients are promised."""
     least = evidence.subject.plan.minimum_participants
     for facts in evidence.rounds:
         if facts.outcome.state == "completed" and len(facts.outcome.participants) < least:
             raise Violation(
-                f"round {facts.number}: {len(facts.outcome.participants)} participants, minimum_participants is "
+                f"round {facts.number}: {len(facts.outcome.participants)} participants, but minimum_participants is "
                 f"{least}; raise RoundSkipped('too-few-available', detail)"
             )
     return f"at least {least}"
 
 
 def participations_are_counted(evidence: Evidence) -> str:
-    """Check that the participation counts are those of the participants."""
+    """Check that the participation counts match the participants."""
     counts = np.zeros(evidence.subject.experiment.population, np.int64)
     for facts in evidence.rounds:
         counts[facts.outcome.participants] += 1
     if not np.array_equal(counts, recorded := evidence.whole.federation.state.participations):
         client = int(np.flatnonzero(counts != recorded)[0])
         raise Violation(
-            f"client {client} was a participant {counts[client]} times and counted {recorded[client]} times; do not "
-            "change round_.participations"
+            f"client {client} was a participant {counts[client]} times, but {recorded[client]} participations are "
+            "counted; do not change round_.participations"
         )
     return f"{counts.sum()} participations"
 
@@ -99,8 +101,7 @@ def batches_are_whole(evidence: Evidence) -> str:
         participants = facts.outcome.participants
         if len(broken := batches.broken(participants.tolist())):
             raise Violation(
-                f"round {facts.number}: some members of batch {broken[0]} are participants, and others not; choose "
-                "whole batches"
+                f"round {facts.number}: only some members of batch {broken[0]} are participants; choose whole batches"
             )
     return f"{len(batches.sizes)} batches"
 
@@ -110,7 +111,7 @@ PROPERTIES: tuple[PropertyResult[Evidence], ...] = (
     PropertyResult(
         "Participants are sorted, distinct, available and not too many", participants_are_some_of_those_there
     ),
-    PropertyResult("Rounds have as many participants as clients are promised", rounds_have_enough_participants),
+    PropertyResult("Rounds have at least the participants that clients are promised", rounds_have_enough_participants),
     PropertyResult("Participations are counted", participations_are_counted),
     PropertyResult("Batches take part as a whole", batches_are_whole),
     *SHARED_LAST,

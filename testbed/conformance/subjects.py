@@ -1,4 +1,4 @@
-"""The class that is checked, and the small experiment that it is checked with."""
+"""The class that is checked, and its small experiment."""
 
 import re
 from collections.abc import Sequence
@@ -24,13 +24,14 @@ SectionName = Literal["selection", "aggregation", "workload"]
 MOST_ROUNDS = 100
 _SEED = 1
 
+# With the default number of participants, 10: all clients, or a third of them.
 _EXPERIMENTS: dict[SectionName, dict[str, Any]] = {
     "aggregation": {"population": 10, "selection": {"protocol": "random"}},
     "selection": {"population": 30, "aggregation": {"protocol": "plain", "batches": "ignored"}},
     "workload": {"population": 10},
 }
 _NAME_KEYS: dict[SectionName, str] = {"selection": "protocol", "aggregation": "protocol", "workload": "dataset"}
-"""With the default number of participants, 10: everybody, or a third of all."""
+"""Key of each section that names the class."""
 _COMMITTEE = "aggregation.committee={size: 6, threshold: 4, serves_rounds: 3}"
 _LOTTO = ("selection={participants: 6, over_selection: 2.0, signatures: 4}",)
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -49,17 +50,18 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "min-separation": ("selection={participants: 4, separation: 2}",),
     "balls-in-bins": ("selection.bins=3",),
 }
-"""Keys of built-in protocols without a default, or with one for larger federations, as `--set` takes them."""
+"""Overrides for keys of built-in protocols without a default, or with a default for larger federations."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A protocol or workload, and the experiment that it is checked with.
+    """A protocol or workload, and the experiment for its checks.
 
     Attributes:
-        section: the section of an experiment that names the class.
-        name: its name there.
+        section: section of the experiment that names the class.
+        name: its name in that section.
         experiment: the experiment.
+        seed: seed of the experiment.
     """
 
     section: SectionName
@@ -69,10 +71,10 @@ class Subject:
 
     @cached_property
     def plan(self) -> RunPlan:
-        """The parts of the experiment.
+        """The plan of the experiment.
 
         Raises:
-            ExperimentError: the class does not keep its contract.
+            ExperimentError: the class does not follow its contract.
             CodeCrashed: its ``__init__`` raises.
         """
         with locating_crashes(f"the construction of {self.name}", then=""):
@@ -80,11 +82,11 @@ class Subject:
 
 
 def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
-    """Return the protocol or workload of a name with an experiment for it.
+    """Return the protocol or workload of a name, with an experiment for it.
 
     Args:
-        name: of a built-in protocol, of a plug-in of an installed package, or ``package.module:Name``.
-        overrides: of keys of the experiment, as `--set` takes them.
+        name: a built-in protocol, a plug-in of an installed package, or ``package.module:Name``.
+        overrides: overrides of the experiment's keys, as `--set` takes them.
 
     Raises:
         ExperimentError: no such protocol, or it does not take the keys.
@@ -97,21 +99,24 @@ def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
         apply_override(data, override)
     experiment = validated(data, f"testbed check {name}")
     if data[section].get(key) != name:
-        raise ExperimentError(f"--set {section}.{key}: {name} is checked, and no other {key}; leave the key out")
+        raise ExperimentError(f"--set {section}.{key}: the checked {key} must stay {name}; leave the key out")
     if experiment.seed != _SEED:
         raise ExperimentError(f"--set seed: checks have the seed {_SEED}; leave the key out")
     if experiment.rounds != MOST_ROUNDS:
-        raise ExperimentError("--set rounds: the properties say how many rounds are run; leave the key out")
+        raise ExperimentError("--set rounds: the properties determine the number of rounds; leave the key out")
     if experiment.sweep:
         raise ExperimentError("--set sweep: one protocol with one set of keys is checked; leave the sweep out")
     if not experiment.time.work_is_modelled or experiment.asynchronous is not None:
-        raise ExperimentError("--set: rounds on the virtual clock with modelled compute are checked; leave it so")
+        raise ExperimentError(
+            "--set: checks need synchronous rounds on the virtual clock with modelled compute; leave time and "
+            "asynchronous out"
+        )
     return Subject(section, name, experiment)
 
 
 def _section(name: str) -> SectionName:
     if ":" in name and not re.match(PLUGIN_NAME, name):
-        raise ExperimentError(f"testbed check: {name!r} is no name of a class; give package.module:Name")
+        raise ExperimentError(f"testbed check: {name!r} is not the name of a class; give package.module:Name")
     if ":" in name:
         kind = plugin_class(name, "testbed check")
         if isinstance(kind, type) and issubclass(kind, SelectionProtocol):
@@ -122,7 +127,7 @@ def _section(name: str) -> SectionName:
             return "workload"
         raise ExperimentError(
             f"testbed check: {name}: inherits neither from testbed.SelectionProtocol nor from "
-            "testbed.AggregationProtocol, and is no workload, which has initial_model and train"
+            "testbed.AggregationProtocol, and lacks the methods initial_model and train of a workload"
         )
     names: dict[str, SectionName] = {
         **{str(kind.model_fields["protocol"].default): "selection" for kind in selections.PROTOCOLS},

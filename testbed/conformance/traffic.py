@@ -1,4 +1,4 @@
-"""The traffic of a run: the bytes of each message as it is encoded, and questions that are asked once more."""
+"""Traffic of a run: the encoded bytes of each message, and questions that are asked again."""
 
 import re
 from dataclasses import replace
@@ -16,10 +16,10 @@ REFUSAL_NAME = re.compile(r"[a-z][a-z0-9-]*\.[a-z][a-z0-9-]*")
 
 
 class Traffic:
-    """Everything that the server and the clients of a run send each other.
+    """Messages between the server and the clients of a run.
 
     Args:
-        trial: the run, whose hosts are listened to from now on.
+        trial: the run; messages of its hosts are observed from now on.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -31,12 +31,12 @@ class Traffic:
         self._sizes: dict[tuple[int, int], tuple[dict[int, int], dict[int, int]]] = {}
         self.messages = 0
         self.mismatch = ""
-        """The first message with another size than recorded; empty: there is none."""
+        """The first message with another size than recorded; empty if there is none."""
         self.questions: list[Delivery] = []
-        """Those of the last completed round."""
+        """Questions of the last completed round."""
 
     async def next_round(self) -> RoundFacts:
-        """Run one round, and compare what is recorded of it with what was sent."""
+        """Run one round, and compare its recorded bytes with the messages."""
         self._of_round = []
         facts = await self.trial.next_round()
         if facts.outcome.state == "completed":
@@ -78,18 +78,22 @@ class Traffic:
             for client, outcome, bytes_down, bytes_up in zip(*(column.tolist() for column in columns), strict=True):
                 if outcome != ANSWERED:
                     continue
-                for sent, recorded, way in ((down, bytes_down, "question"), (up, bytes_up, "answer")):
-                    if client in sent and sent[client] != recorded:
+                for sizes, recorded, message in ((down, bytes_down, "question"), (up, bytes_up, "answer")):
+                    if client in sizes and sizes[client] != recorded:
                         self.mismatch = self.mismatch or (
-                            f"round {number}, stage {exchange.stage}, client {client}: the {way} has {sent[client]} "
-                            f"bytes, {recorded} are recorded; send everything in fields of a Message"
+                            f"round {number}, stage {exchange.stage}, client {client}: the {message} has "
+                            f"{sizes[client]} bytes, but {recorded} are recorded; send all data in fields of a Message"
                         )
-                    self.messages += client in sent
+                    self.messages += client in sizes
 
     async def ask_again(self) -> list[tuple[str, int, str]]:
-        """Ask the questions of the last completed round once more, in a new round: (stage, client, refusal) of each.
+        """Ask the questions of the last completed round again in a new round.
 
-        Raises `Violation` where a client crashes.
+        Returns:
+            (stage, client, refusal) of each refusal.
+
+        Raises:
+            Violation: a client crashes.
         """
         number = self.trial.federation.state.round_number + 1
         await self._hosts.begin_round(number)
@@ -98,8 +102,8 @@ class Traffic:
             answers = await self._deliver(replace(delivery, key=(number, position)))
             for crash in answers.crashes:
                 raise Violation(
-                    f"stage {delivery.kind.stage}: client {crash.client} crashes when a question of round {number - 1} "
-                    f"is asked in round {number} ({crash.error}, {crash.file}:{crash.line}); raise "
+                    f"stage {delivery.kind.stage}: client {crash.client} crashes on a question of round {number - 1} "
+                    f"in round {number} ({crash.error}, {crash.file}:{crash.line}); raise "
                     "testbed.Refusal(name, detail) instead"
                 )
             refusals += [(delivery.kind.stage, refusal.client, refusal.check) for refusal in answers.refusals]
@@ -107,12 +111,12 @@ class Traffic:
 
 
 async def refusals_of_old_questions(traffic: Traffic) -> str:
-    """Check how clients react to old questions; returns the extent of the check, raises `Violation`."""
+    """Check the clients' reactions to old questions, and return the extent of the check; raises `Violation`."""
     refusals = await traffic.ask_again()
     for stage, client, name in refusals:
         if not REFUSAL_NAME.fullmatch(name):
             raise Violation(
-                f"stage {stage}: client {client} refuses by the name {name!r}; use protocol.check, e.g. "
+                f"stage {stage}: client {client} refuses with the name {name!r}; name refusals protocol.check, e.g. "
                 "mine.asked-twice"
             )
     names = sorted({name for _, _, name in refusals})

@@ -1,4 +1,4 @@
-"""The properties of user-defined workloads (`testbed.workload.contract.Workload`)."""
+"""Properties of user-defined workloads (`testbed.workload.contract.Workload`)."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +14,11 @@ from testbed.workload.building import build
 from testbed.workload.contract import Evaluation, LocalUpdate, Workload
 
 _ROUNDS = (1, 2)
-_HOSTS = 4  # threads that call `train` at the same time, as several hosts in one process do
+_HOSTS = 4  # threads that call `train` concurrently, as several hosts in one process do
 
 
 class WorkloadEvidence:
-    """One class and the updates of its clients.
+    """A workload, and the updates of its clients.
 
     Args:
         subject: the workload and its experiment.
@@ -34,7 +34,7 @@ class WorkloadEvidence:
 
     @cached_property
     def workload(self) -> Workload:
-        """The object that most properties look at."""
+        """The object that most properties check."""
         return self.built()
 
     @property
@@ -58,17 +58,21 @@ def sizes_are_declared(evidence: WorkloadEvidence) -> str:
     if not isinstance(dimension, int | np.integer) or dimension < 1:
         raise Violation(f"dimension is {dimension!r}; return the number of the model's parameters, an int above 0")
     if (counts < 0).any():
-        raise Violation(f"sample_counts: client {int(counts.argmin())} has {counts.min()} samples; return none below 0")
+        raise Violation(
+            f"sample_counts: client {int(counts.argmin())} has {counts.min()} samples; return numbers of at least 0"
+        )
     _check_vector("initial_model", workload.initial_model(), int(dimension))
     return f"{dimension} parameters, {counts.sum()} samples of {population} clients"
 
 
-def _check_vector(what: str, vector: Any, dimension: int) -> None:
+def _check_vector(name: str, vector: Any, dimension: int) -> None:
     if not isinstance(vector, np.ndarray) or vector.dtype != np.float32 or vector.shape != (dimension,):
-        found = f"{vector.dtype} of shape {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
-        raise Violation(f"{what} is {found}; return ({dimension},) float32, e.g. with .astype(np.float32)")
+        description = (
+            f"{vector.dtype} of shape {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
+        )
+        raise Violation(f"{name} is {description}; return ({dimension},) float32, e.g. with .astype(np.float32)")
     if not np.isfinite(vector).all():
-        raise Violation(f"{what} has numbers that are not finite")
+        raise Violation(f"{name} has numbers that are not finite; return finite numbers")
 
 
 def updates_are_as_declared(evidence: WorkloadEvidence) -> str:
@@ -80,7 +84,9 @@ def updates_are_as_declared(evidence: WorkloadEvidence) -> str:
             raise Violation(f"{where} returns {type(update).__name__}; return testbed.LocalUpdate")
         _check_vector(f"{where}: delta", update.delta, evidence.workload.dimension)
         if update.samples != counts[client]:
-            raise Violation(f"{where}: {update.samples} samples, sample_counts says {counts[client]}")
+            raise Violation(
+                f"{where}: {update.samples} samples, but sample_counts has {counts[client]}; return the same number"
+            )
         if update.examples_processed < 0:
             raise Violation(f"{where}: examples_processed is {update.examples_processed}; return samples times epochs")
     return f"{len(evidence.updates)} updates"
@@ -88,16 +94,16 @@ def updates_are_as_declared(evidence: WorkloadEvidence) -> str:
 
 def evaluation_is_a_quality(evidence: WorkloadEvidence) -> str:
     """Check the evaluation of the initial model."""
-    found = evidence.workload.evaluate(evidence.model)
-    if found is None:
-        raise NotApplicable("evaluate returns None: nothing is learned that could be measured")
-    if not isinstance(found, Evaluation):
-        raise Violation(f"evaluate returns {type(found).__name__}; return testbed.Evaluation or None")
-    if not (np.isnan(found.accuracy) or 0 <= found.accuracy <= 1) or found.samples < 0:
+    evaluation = evidence.workload.evaluate(evidence.model)
+    if evaluation is None:
+        raise NotApplicable("evaluate returns None: the workload measures nothing")
+    if not isinstance(evaluation, Evaluation):
+        raise Violation(f"evaluate returns {type(evaluation).__name__}; return testbed.Evaluation or None")
+    if not (np.isnan(evaluation.accuracy) or 0 <= evaluation.accuracy <= 1) or evaluation.samples < 0:
         raise Violation(
-            f"evaluate: accuracy {found.accuracy} of {found.samples} samples; it is a share, 0 to 1, or NaN"
+            f"evaluate: accuracy {evaluation.accuracy} of {evaluation.samples} samples; return a share, 0 to 1, or NaN"
         )
-    return f"loss {found.loss:.3g}, accuracy {found.accuracy:.3g}"
+    return f"loss {evaluation.loss:.3g}, accuracy {evaluation.accuracy:.3g}"
 
 
 def results_follow_from_the_arguments(evidence: WorkloadEvidence) -> str:
@@ -105,7 +111,7 @@ def results_follow_from_the_arguments(evidence: WorkloadEvidence) -> str:
     backwards = list(reversed(evidence.updates))
     other = evidence.built()
     if other.initial_model().tobytes() != evidence.model.tobytes():
-        raise Violation("initial_model differs between two objects of one seed; draw from the seed alone")
+        raise Violation("initial_model differs between two objects with one seed; draw from the seed alone")
     _compare(evidence, backwards, [other.train(client, evidence.model, number) for client, number in backwards])
     third = evidence.built()
     with ThreadPoolExecutor(_HOSTS) as threads:
@@ -113,7 +119,7 @@ def results_follow_from_the_arguments(evidence: WorkloadEvidence) -> str:
     _compare(evidence, backwards, updates, " in threads")
     first, again = (evidence.workload.evaluate(evidence.model) for _ in range(2))
     if repr(first) != repr(again):
-        raise Violation("evaluate gives another result when it is asked again")
+        raise Violation("evaluate returns another result for the same model; do not depend on earlier calls")
     return f"{len(backwards)} updates again, in the opposite order, by other objects and in {_HOSTS} threads"
 
 
@@ -125,7 +131,7 @@ def _compare(
         if (before.delta.tobytes(), repr(before)) != (update.delta.tobytes(), repr(update)):
             raise Violation(
                 f"train of client {client} in round {number} differs when another object trains the clients in another "
-                f"order{how}; draw from (seed, client, round_number) alone, and keep nothing between calls"
+                f"order{how}; draw from (seed, client, round_number) alone, and store nothing between calls"
             )
 
 
@@ -134,6 +140,6 @@ PROPERTIES: tuple[PropertyResult[WorkloadEvidence], ...] = (
     PropertyResult("Updates are finite float32 vectors, with the declared samples", updates_are_as_declared),
     PropertyResult("An evaluation is a quality", evaluation_is_a_quality),
     PropertyResult(
-        "The same seed gives the same bits, whoever asks and in whichever order", results_follow_from_the_arguments
+        "The same seed gives the same bits, for all callers and orders of calls", results_follow_from_the_arguments
     ),
 )

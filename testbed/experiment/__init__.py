@@ -1,4 +1,4 @@
-"""The experiment file: its sections, how it is loaded and checked, and the points of its sweep."""
+"""The experiment file: its sections, loading and validation, and the points of its sweep."""
 
 from testbed.experiment.schema import Experiment, Point, load
 

@@ -1,6 +1,6 @@
 """The section of asynchronous rounds (`testbed.engine.buffered`).
 
-Options that such rounds exclude: `testbed.experiment.compatibility`.
+`testbed.experiment.compatibility` lists the options that asynchronous rounds exclude.
 """
 
 from typing import Annotated
@@ -17,39 +17,43 @@ class Asynchronous(Section):
     """Buffered asynchronous aggregation (FedBuff). The buffer holds `selection.participants` updates (K)."""
 
     concurrency: Annotated[int, Field(gt=0)] = Field(
-        description="Clients that train at any time (the paper's M_c); under secure aggregation also those that have "
-        "finished and hold their updates; whoever leaves is replaced"
+        description="Clients that train at the same time (the paper's M_c), with secure aggregation including clients "
+        "that have finished and hold their updates. A client that leaves is replaced"
     )
     staleness_exponent: float = Field(
         0.5,
         ge=0,
         le=10,
-        description="a: an update that is tau rounds old counts 1 / (1 + tau)^a of itself; 0: all count alike",
+        description="Exponent a: an update that is tau rounds old has the weight 1 / (1 + tau)^a. 0: all count alike",
     )
     max_staleness: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Updates that are more rounds old are thrown away; none: however old they are"
+        None, description="Largest age of an update, in rounds; older updates are dropped. Unset: no limit"
     )
     redraw_s: float = Field(
         60.0,
         gt=0,
         le=1e9,
-        description="After so many seconds the server looks again for clients, where fewer were online than may train",
+        description="Seconds after which the server again looks for clients if fewer than concurrency are online",
     )
 
     def check(self, population: int, selection: SelectionParameters, aggregation: AggregationParameters) -> None:
-        """Raise `ValueError` (one line) for fewer clients than may train, or for settings of the protocols."""
+        """Raise `ValueError` (one line) for too small a population, or for unfit settings of the protocols."""
         if self.concurrency > population:
             raise ValueError(
-                f"asynchronous.concurrency: {self.concurrency} of a population of {population}; at most {population}"
+                f"asynchronous.concurrency: {self.concurrency} must be at most the population of {population}"
             )
         selection.check_asynchronous()
         aggregation.check_asynchronous(self.concurrency, selection.participants)
 
 
 def without_unwritten(links: Links, aggregation: AggregationParameters) -> tuple[Links, AggregationParameters]:
-    """The two sections for asynchronous rounds: what nobody has written takes the value that these rounds can have.
+    """Return the two sections for asynchronous rounds, with fitting values for keys that the user has not set.
 
-    Keys that are set here stay unwritten, so that `notes` can tell.
+    These keys still count as not set, so that `notes` can report them.
+
+    Args:
+        links: the experiment's links.
+        aggregation: the experiment's aggregation.
     """
     if "transport" not in links.model_fields_set:
         links = links.model_copy(update={"transport": "none"})
@@ -58,13 +62,20 @@ def without_unwritten(links: Links, aggregation: AggregationParameters) -> tuple
 
 
 def notes(asynchronous: Asynchronous | None, links: Links, aggregation: AggregationParameters) -> list[str]:
-    """What an experiment with asynchronous rounds has that nobody has written, a line each."""
+    """Return a note, one line, for each key that asynchronous rounds have set in place of the user.
+
+    Args:
+        asynchronous: the section; None: no notes.
+        links: the experiment's links.
+        aggregation: the experiment's aggregation.
+    """
     if asynchronous is None:
         return []
     lines = []
     if "transport" not in links.model_fields_set:
         lines.append(
-            "asynchronous rounds go without TCP (links.transport: none), as windows are followed in the stages of a "
-            "round alone; set links: {transport: none} for synchronous runs that are compared with them"
+            "asynchronous rounds run without TCP (links.transport: none), because congestion windows are modelled "
+            "within the stages of synchronous rounds only; set links: {transport: none} in synchronous runs that you "
+            "compare with this one"
         )
     return [*lines, *aggregation.asynchronous_notes()]

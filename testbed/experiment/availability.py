@@ -1,4 +1,4 @@
-"""The ``availability`` section by itself, for commands that make traces of a model."""
+"""The ``availability`` section alone, for commands that generate traces from a model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from testbed.experiment.schema import validated
 
 
 def availability_section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:
-    """The `availability` section by itself that has this model and these settings.
+    """Return an `availability` section with this model and these settings.
 
     Args:
-        model: its name.
+        model: name of the model.
         settings: e.g. ``mean_online_s=600``; values are YAML, as in an experiment.
 
     Raises:

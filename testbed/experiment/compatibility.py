@@ -1,7 +1,7 @@
 """Options of an experiment that exclude each other: one table, one check, one form of message.
 
-Options of an aggregation protocol that exclude each other are checked by its parameters, with the same message
-(`excludes`): those of a user-defined protocol are read later than an experiment is checked.
+Aggregation protocols check their own options with the same message (`excludes`), because parameters of user-defined
+protocols are read later than an experiment is checked.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ class Choice:
 
     Attributes:
         key: its dotted key.
-        chosen: from an experiment to the chosen value as a text, "" where the key alone names it; None: not chosen.
+        chosen: returns an experiment's chosen value as text, "" if the key alone is shown; None if it is not chosen.
         values: the values that count as chosen, for the documentation; "": every value but the default.
     """
 
@@ -35,18 +35,18 @@ class Choice:
     values: str = ""
 
     def shown(self, experiment: Any) -> str | None:
-        """Return the key and the chosen value; None where it is not chosen."""
+        """Return the key and the chosen value; None if the option is not chosen."""
         value = self.chosen(experiment)
         return value if value is None else self.key + (f": {value}" if value else "")
 
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Two options of which an experiment can have one.
+    """Two options that exclude each other.
 
     Attributes:
-        option, other: the two.
-        why: the reason; a function where it depends on the experiment.
+        option, other: the two options.
+        why: the reason, or a function that returns it for an experiment.
         advice: the change that makes the experiment valid.
     """
 
@@ -62,11 +62,11 @@ def check_exclusions(experiment: Any) -> None:
     Args:
         experiment: an `Experiment` without a sweep.
     """
-    for one in EXCLUSIONS:
-        option, other = one.option.shown(experiment), one.other.shown(experiment)
+    for exclusion in EXCLUSIONS:
+        option, other = exclusion.option.shown(experiment), exclusion.other.shown(experiment)
         if option is not None and other is not None:
-            why = one.why if isinstance(one.why, str) else one.why(experiment)
-            raise excludes(option, other, why, one.advice)
+            why = exclusion.why if isinstance(exclusion.why, str) else exclusion.why(experiment)
+            raise excludes(option, other, why, exclusion.advice)
 
 
 def check_reported_losses(
@@ -74,7 +74,7 @@ def check_reported_losses(
     selection: SelectionParameters,
     aggregation: AggregationParameters,
 ) -> None:
-    """Raise `ValueError` where losses and counts would leave the clients beside noise without permission.
+    """Raise `ValueError` if clients would send exact losses and counts beside a noised sum without permission.
 
     Args:
         allowed: ``privacy.report_losses``.
@@ -83,7 +83,7 @@ def check_reported_losses(
     """
     if not aggregation.reports_losses:
         if allowed:
-            raise ValueError(f"report_losses: clients never report any under {aggregation.protocol}; leave it out")
+            raise ValueError(f"report_losses: clients never report losses under {aggregation.protocol}; leave it out")
         return
     if allowed or noise_of(aggregation) is None:
         return
@@ -92,7 +92,7 @@ def check_reported_losses(
 
 
 def _there(section: Any, name: str = "") -> str | None:
-    """The value of the field `name` of an optional section, "" without a field; None where the section is absent."""
+    """Return a field of an optional section as text, "" without a field; None if the section is absent."""
     return None if section is None else str(getattr(section, name)) if name else ""
 
 
@@ -101,14 +101,14 @@ def _if(condition: bool, value: str = "") -> str | None:
 
 
 def _other_quorums(experiment: Any) -> str | None:
-    """Stages with a quorum whose answers come one by one in asynchronous rounds."""
+    """Return a stage with a quorum that clients answer one by one in asynchronous rounds; None if there is none."""
     aggregation = experiment.aggregation
     single = ("train", *(aggregation.stages if aggregation.asynchronous_buffer == "server" else ()))
     return next((stage for stage in experiment.time.stage_quorums if stage in single), None)
 
 
 def _transport(experiment: Any) -> str | None:
-    """The transport, where messages may be held back by windows; `auto` decides by the clients' links."""
+    """Return the transport if congestion windows may hold messages back; `auto` decides by the clients' links."""
     links: Links = experiment.links
     if isinstance(links.transport, Transport):
         return _if(links.transport.has_windows, links.transport.preset)
@@ -119,7 +119,7 @@ def _transport(experiment: Any) -> str | None:
 
 
 def _named(kinds: Iterable[Any]) -> str:
-    """The protocols of these classes of parameters: `a, b or c`."""
+    """Return the protocols of these parameter classes as `a, b or c`."""
     *others, last = [str(kind.model_fields["protocol"].default) for kind in kinds]
     return f"{', '.join(others)} or {last}"
 
@@ -127,91 +127,106 @@ def _named(kinds: Iterable[Any]) -> str:
 _BUFFERED = [kind for kind in aggregations.PROTOCOLS if kind.asynchronous_buffer is not None]
 _SINGLE_DRAWS = [kind for kind in selections.PROTOCOLS if kind.draws_singly is not None]
 
-NOISE = Choice("aggregation.noise", lambda one: _there(noise_of(one.aggregation)))
-COMPRESSION = Choice("aggregation.compression", lambda one: _there(compression_of(one.aggregation), "name"))
-SERVER_OPTIMIZER = Choice("aggregation.server_optimizer", lambda one: _there(one.aggregation.server_optimizer, "name"))
-ROBUST = Choice("aggregation.robust", lambda one: one.aggregation.robust_rule or None)
+NOISE = Choice("aggregation.noise", lambda experiment: _there(noise_of(experiment.aggregation)))
+COMPRESSION = Choice(
+    "aggregation.compression", lambda experiment: _there(compression_of(experiment.aggregation), "name")
+)
+SERVER_OPTIMIZER = Choice(
+    "aggregation.server_optimizer", lambda experiment: _there(experiment.aggregation.server_optimizer, "name")
+)
+ROBUST = Choice("aggregation.robust", lambda experiment: experiment.aggregation.robust_rule or None)
 SAMPLE_PRIVACY = Choice(
     "aggregation.protocol",
-    lambda one: _if(one.aggregation.protects_samples, one.aggregation.protocol),
-    "one that protects samples",
+    lambda experiment: _if(experiment.aggregation.protects_samples, experiment.aggregation.protocol),
+    "a protocol that protects samples",
 )
-DRIFT_CORRECTION = Choice("workload.drift_correction", lambda one: _there(one.workload.drift_correction, "name"))
+DRIFT_CORRECTION = Choice(
+    "workload.drift_correction", lambda experiment: _there(experiment.workload.drift_correction, "name")
+)
 FEDDYN = Choice(
     "workload.drift_correction",
-    lambda one: _if(_there(one.workload.drift_correction, "name") == "feddyn", "feddyn"),
+    lambda experiment: _if(_there(experiment.workload.drift_correction, "name") == "feddyn", "feddyn"),
     "`feddyn`",
 )
-PROXIMAL = Choice("workload.proximal", lambda one: _if(one.workload.proximal > 0, f"{one.workload.proximal:g}"))
-METRICS = Choice("workload.metrics", lambda one: _if(bool(one.workload.metrics)))
-LOCAL_LAYERS = Choice("workload.local_layers", lambda one: _there(one.workload.local_layers))
+PROXIMAL = Choice(
+    "workload.proximal", lambda experiment: _if(experiment.workload.proximal > 0, f"{experiment.workload.proximal:g}")
+)
+METRICS = Choice("workload.metrics", lambda experiment: _if(bool(experiment.workload.metrics)))
+LOCAL_LAYERS = Choice("workload.local_layers", lambda experiment: _there(experiment.workload.local_layers))
 SIMULATED = Choice(
-    "workload.training", lambda one: _if(one.workload.training == "simulated", "simulated"), "`simulated`"
+    "workload.training", lambda experiment: _if(experiment.workload.training == "simulated", "simulated"), "`simulated`"
 )
 CLIENTS_AT_ONCE = Choice(
     "workload.clients_at_once",
-    lambda one: _if(one.workload.clients_at_once > 1, str(one.workload.clients_at_once)),
+    lambda experiment: _if(experiment.workload.clients_at_once > 1, str(experiment.workload.clients_at_once)),
 )
 UNREPORTED_LOSSES = Choice(
     "aggregation.noise",
-    lambda one: _if(
-        noise_of(one.aggregation) is not None
-        and one.aggregation.reports_losses
-        and not (one.privacy and one.privacy.report_losses)
+    lambda experiment: _if(
+        noise_of(experiment.aggregation) is not None
+        and experiment.aggregation.reports_losses
+        and not (experiment.privacy and experiment.privacy.report_losses)
     ),
     "without `privacy.report_losses: true`",
 )
 INFLATE_UTILITY = Choice(
     "adversary.clients",
-    lambda one: _if(
-        one.adversary is not None and "inflate-utility" in map(name_of, one.adversary.clients), "inflate-utility"
+    lambda experiment: _if(
+        experiment.adversary is not None and "inflate-utility" in map(name_of, experiment.adversary.clients),
+        "inflate-utility",
     ),
     "`inflate-utility`",
 )
-CANARIES = Choice("privacy.canaries", lambda one: _there(one.privacy and one.privacy.canaries))
-MEASURED = Choice("time.compute", lambda one: _if(one.time.compute != "modelled", one.time.compute), "`measured`")
-WALL_CLOCK = Choice("time.clock", lambda one: _if(one.time.clock == "wall", "wall"), "`wall`")
-ASYNCHRONOUS = Choice("asynchronous", lambda one: _there(one.asynchronous))
+CANARIES = Choice("privacy.canaries", lambda experiment: _there(experiment.privacy and experiment.privacy.canaries))
+MEASURED = Choice(
+    "time.compute", lambda experiment: _if(experiment.time.compute != "modelled", experiment.time.compute), "`measured`"
+)
+WALL_CLOCK = Choice("time.clock", lambda experiment: _if(experiment.time.clock == "wall", "wall"), "`wall`")
+ASYNCHRONOUS = Choice("asynchronous", lambda experiment: _there(experiment.asynchronous))
 WHOLE_ROUNDS = Choice(
     "selection.protocol",
-    lambda one: _if(one.selection.draws_singly is None, one.selection.protocol),
+    lambda experiment: _if(experiment.selection.draws_singly is None, experiment.selection.protocol),
     f"not {_named(_SINGLE_DRAWS)}",
 )
 UNBUFFERED = Choice(
     "aggregation.protocol",
-    lambda one: _if(one.aggregation.asynchronous_buffer is None, one.aggregation.protocol),
+    lambda experiment: _if(experiment.aggregation.asynchronous_buffer is None, experiment.aggregation.protocol),
     f"not {_named(_BUFFERED)}",
 )
-ADVERSARY = Choice("adversary", lambda one: _there(one.adversary))
+ADVERSARY = Choice("adversary", lambda experiment: _there(experiment.adversary))
 SCHEDULE = Choice(
-    "availability.model", lambda one: _if(isinstance(one.availability, Scheduled), "schedule"), "`schedule`"
+    "availability.model",
+    lambda experiment: _if(isinstance(experiment.availability, Scheduled), "schedule"),
+    "`schedule`",
 )
 WINDOWS = Choice("links.transport", _transport, "with congestion windows")
 QUORUM = Choice("time.stage_quorums", _other_quorums, "of stages that clients answer one by one")
 
-_KEPT_BY_ROUND = "clients keep their state by rounds that train and sum the same model"
-_ONE_GRADIENT = "clients send one gradient at the server's model, and do not train"
-_NO_TIME = "clients that are trained together take no time of their own that could be measured or waited for"
+_KEPT_BY_ROUND = "client states belong to rounds in which all clients train the same model"
+_ONE_GRADIENT = "clients send one gradient at the server's model instead of training"
+_NO_TIME = "clients that are trained together have no separate time to measure or wait for"
 
 EXCLUSIONS: tuple[Exclusion, ...] = (
-    Exclusion(ASYNCHRONOUS, WHOLE_ROUNDS, lambda one: one.selection.needs_rounds, f"use {_named(_SINGLE_DRAWS)}"),
+    Exclusion(
+        ASYNCHRONOUS, WHOLE_ROUNDS, lambda experiment: experiment.selection.needs_rounds, f"use {_named(_SINGLE_DRAWS)}"
+    ),
     Exclusion(ASYNCHRONOUS, UNBUFFERED, "the protocol needs whole rounds", f"use {_named(_BUFFERED)}"),
     Exclusion(ASYNCHRONOUS, NOISE, "the ledger does not account for updates of several rounds in one sum"),
     Exclusion(ASYNCHRONOUS, DRIFT_CORRECTION, _KEPT_BY_ROUND),
     Exclusion(ASYNCHRONOUS, LOCAL_LAYERS, _KEPT_BY_ROUND),
     Exclusion(ASYNCHRONOUS, WALL_CLOCK, "the time at which each client finishes is computed"),
     Exclusion(ASYNCHRONOUS, ADVERSARY, "its effect on a buffer is not modelled"),
-    Exclusion(ASYNCHRONOUS, SCHEDULE, "a schedule is of rounds"),
+    Exclusion(ASYNCHRONOUS, SCHEDULE, "a schedule lists synchronous rounds"),
     Exclusion(
         ASYNCHRONOUS,
         WINDOWS,
-        "congestion windows are followed only within the stages of a synchronous round",
+        "congestion windows are modelled only within the stages of a synchronous round",
         "set links: {transport: none}, or {transport: {preset: tcp, congestion_control: none}} for the headers alone",
     ),
     Exclusion(ASYNCHRONOUS, QUORUM, "the server waits for single answers, not for a stage"),
-    Exclusion(CANARIES, SAMPLE_PRIVACY, "it protects single samples, and a canary is a whole update"),
+    Exclusion(CANARIES, SAMPLE_PRIVACY, "the protocol protects single samples, but a canary is a whole update"),
     Exclusion(CANARIES, COMPRESSION, "a canary is a whole update"),
-    Exclusion(CANARIES, DRIFT_CORRECTION, "a canary is an update alone, without corrections"),
+    Exclusion(CANARIES, DRIFT_CORRECTION, "a canary is an update without corrections"),
     Exclusion(CANARIES, LOCAL_LAYERS, "a canary is a whole update"),
     Exclusion(SAMPLE_PRIVACY, DRIFT_CORRECTION, _ONE_GRADIENT),
     Exclusion(SAMPLE_PRIVACY, LOCAL_LAYERS, _ONE_GRADIENT),
@@ -220,22 +235,22 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
         UNREPORTED_LOSSES,
         INFLATE_UTILITY,
-        "no loss leaves a client, so that there is none to lie about",
+        "clients report no losses, so the misbehaviour has no effect",
         "set privacy.report_losses: true, or leave out one of the two",
     ),
-    Exclusion(LOCAL_LAYERS, DRIFT_CORRECTION, "corrections are for models that all clients share"),
+    Exclusion(LOCAL_LAYERS, DRIFT_CORRECTION, "corrections need a model that all clients share"),
     Exclusion(LOCAL_LAYERS, CLIENTS_AT_ONCE, "clients have different layers"),
-    Exclusion(LOCAL_LAYERS, METRICS, "loss and accuracy alone are measured with each client's layers"),
-    Exclusion(DRIFT_CORRECTION, PROXIMAL, "each changes the loss of a client in its own way"),
+    Exclusion(LOCAL_LAYERS, METRICS, "with each client's layers only loss and accuracy are measured"),
+    Exclusion(DRIFT_CORRECTION, PROXIMAL, "both change the loss of a client"),
     Exclusion(DRIFT_CORRECTION, CLIENTS_AT_ONCE, "clients have different corrections"),
     Exclusion(DRIFT_CORRECTION, NOISE, "no noise is planned for the corrections in the sum"),
     # Compression errors of all rounds would add up in the kept corrections, and the model diverges.
-    Exclusion(DRIFT_CORRECTION, COMPRESSION, "clients add up their updates over the rounds, and need them whole"),
-    Exclusion(FEDDYN, SERVER_OPTIMIZER, "feddyn has a step of its own at the server"),
+    Exclusion(DRIFT_CORRECTION, COMPRESSION, "corrections accumulate over the rounds and need uncompressed updates"),
+    Exclusion(FEDDYN, SERVER_OPTIMIZER, "feddyn has its own step at the server"),
     Exclusion(ROBUST, DRIFT_CORRECTION, "the corrections rely on the mean of all clients' messages"),
     Exclusion(LOCAL_LAYERS, NOISE, "no noise is planned for a part of the model"),
-    Exclusion(SIMULATED, MEASURED, "no time passes that could be measured", "set time.compute: modelled"),
+    Exclusion(SIMULATED, MEASURED, "simulated training has no time to measure", "set time.compute: modelled"),
     Exclusion(CLIENTS_AT_ONCE, MEASURED, _NO_TIME, "leave it out, or set time.compute: modelled"),
     Exclusion(CLIENTS_AT_ONCE, WALL_CLOCK, _NO_TIME, "leave it out, or set time.clock: virtual"),
 )
-"""In the order in which they are checked."""
+"""All exclusions, in the order in which they are checked."""

@@ -1,4 +1,4 @@
-"""How good the model is to become: targets that are measured, and one that ends the run."""
+"""Targets of the model's quality: measured in the tables, or ending the run."""
 
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ def _column(text: Any) -> str:
 
 
 def _share(value: Any) -> Any:
-    """An accuracy that is written in per cent."""
+    """Return an accuracy as a share, also if it is written in per cent."""
     if not isinstance(value, str):
         return value
     target = _target(value)
@@ -34,11 +34,11 @@ def _share(value: Any) -> Any:
 
 _FORMS: list[Any] = [{"type": "string"}, {"type": "number"}, {"type": "object", "maxProperties": 1}]
 TargetText = Annotated[str, BeforeValidator(_column), WithJsonSchema({"anyOf": _FORMS})]
-"""What `Target.parse` takes; kept as its column."""
+"""A target in any form that `Target.parse` takes, as the name of its column."""
 
 
 def listed(targets: Any) -> Any:
-    """Several targets, which may be one alone, or a mapping: ``{accuracy: 0.8, loss: 0.5}``."""
+    """Return targets as a tuple, also for a single target or a mapping ``{accuracy: 0.8, loss: 0.5}``."""
     if isinstance(targets, dict):
         return tuple({metric: value} for metric, value in targets.items())
     if isinstance(targets, str | int | float) and not isinstance(targets, bool):
@@ -47,42 +47,44 @@ def listed(targets: Any) -> Any:
 
 
 class StopAt(Section):
-    """A target that ends the run: one of these. Other metrics by their names: ``{macro-f1: 0.6}``; or ``80%`` alone."""
+    """Target that ends the run: exactly one key. Other metrics by name: ``{macro-f1: 0.6}``; or ``80%`` alone."""
 
     accuracy: Annotated[float, BeforeValidator(_share)] | None = Field(
         None,
         exclude_if=lambda value: value is None,
-        description="End the run after the first evaluation with this accuracy, a share or in per cent (80%)",
+        description="Least accuracy that ends the run, as a share or in per cent (80%)",
     )
     loss: float | None = Field(
-        None, exclude_if=lambda value: value is None, description="The same for a loss that falls to this"
+        None, exclude_if=lambda value: value is None, description="Largest loss that ends the run"
     )
     perplexity: float | None = Field(
-        None, exclude_if=lambda value: value is None, description="The same for a perplexity, where words are learned"
+        None,
+        exclude_if=lambda value: value is None,
+        description="Largest perplexity that ends the run, for next-word prediction",
     )
 
     metric: TargetText | None = Field(
         None,
         exclude_if=lambda value: value is None,
-        description="The same for any metric of workload.metrics, e.g. macro-f1>=0.6",
+        description="Target of any metric of workload.metrics that ends the run, e.g. macro-f1>=0.6",
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _by_name(cls, given: Any) -> Any:
-        """A target alone, as a text or a number, or the name of another metric as the key."""
-        if isinstance(given, str | int | float) and not isinstance(given, bool):
-            given = _target(given)
-            return {given.metric: given.threshold} if given.metric in METRICS else {"metric": given.column}
-        if isinstance(given, dict) and len(given) == 1 and not given.keys() & cls.model_fields.keys():
-            name = str(next(iter(given)))
-            return {"metric": given} if ":" in name or name in MEASURED else given
-        return given
+    def _by_name(cls, value: Any) -> Any:
+        """Accept a single target as text or number, and the name of another metric as the key."""
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            value = _target(value)
+            return {value.metric: value.threshold} if value.metric in METRICS else {"metric": value.column}
+        if isinstance(value, dict) and len(value) == 1 and not value.keys() & cls.model_fields.keys():
+            name = str(next(iter(value)))
+            return {"metric": value} if ":" in name or name in MEASURED else value
+        return value
 
     @model_validator(mode="after")
     def _is_one(self) -> "StopAt":
-        if len(self._given()) + (self.metric is not None) != 1:
-            raise ValueError(f"one of {', '.join(METRICS)} ends a run, e.g. {{accuracy: 0.8}}")
+        if len(self._thresholds()) + (self.metric is not None) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(METRICS)} or a metric, e.g. {{accuracy: 0.8}}")
         try:
             _ = self.target
         except ExperimentError as error:
@@ -91,29 +93,37 @@ class StopAt(Section):
 
     @property
     def target(self) -> Target:
-        """The target itself."""
+        """The target, parsed."""
         if self.metric is not None:
             return Target.parse(self.metric)
-        [(metric, threshold)] = self._given()
+        [(metric, threshold)] = self._thresholds()
         return Target(metric, threshold)
 
-    def _given(self) -> list[tuple[Any, float]]:
+    def _thresholds(self) -> list[tuple[Any, float]]:
         values = [(metric, getattr(self, metric)) for metric in METRICS]
         return [(metric, value) for metric, value in values if value is not None]
 
 
 def check_goals(targets: tuple[str, ...], stop_at: StopAt | None, workload: WorkloadSection) -> None:
-    """Raise `ValueError`, which begins with the key, for a target that is there twice or that nobody will measure."""
+    """Raise `ValueError`, beginning with the key, for a target that is listed twice or never measured.
+
+    Args:
+        targets: ``targets``, each as a column.
+        stop_at: ``stop_at``.
+        workload: the experiment's workload.
+    """
     named = [("targets", Target.parse(text)) for text in targets]
     named += [] if stop_at is None else [("stop_at", stop_at.target)]
     for key, target in named:
         if named.count((key, target)) > 1:
-            raise ValueError(f"{key}: {target.column} is there twice")
+            raise ValueError(f"{key}: {target.column} is listed twice; remove one")
         if workload.training == "simulated":
-            raise ValueError(f"{key}: workload.training: simulated evaluates nothing; train for real, or leave it out")
+            raise ValueError(
+                f"{key}: workload.training: simulated evaluates no model; set training: real, or leave {key} out"
+            )
         if workload.flower is not None and not workload.flower.evaluate_clients:
             raise ValueError(
-                f"{key}: workload.flower.evaluate_clients: 0 evaluates nothing; raise it, or leave this out"
+                f"{key}: workload.flower.evaluate_clients: 0 evaluates no model; raise it, or leave {key} out"
             )
         try:
             target.check_workload(workload.dataset, workload.metrics)

@@ -1,4 +1,4 @@
-"""A grid of values to try (`testbed tune --grid KEY=V1,V2`) as a sweep of an experiment; imports nothing slow."""
+"""Grids of values to try (`testbed tune --grid KEY=V1,V2`) as sweeps of an experiment."""
 
 from collections.abc import Sequence
 
@@ -7,33 +7,43 @@ from testbed.experiment.schema import Experiment
 
 
 def key_of(values: str) -> str:
-    """The key in ``KEY=V1,V2``; raises `ExperimentError` for another form."""
+    """Return the key in ``KEY=V1,V2``; raises `ExperimentError` for another form.
+
+    Example:
+        >>> key_of("workload.learning_rate=0.1,0.03")
+        'workload.learning_rate'
+    """
     key, equals, listed = values.partition("=")
     if not (key.strip() and equals and listed.strip()):
-        raise ExperimentError(f"--grid {values}: not of the form KEY=V1,V2, e.g. workload.learning_rate=0.1,0.03")
+        raise ExperimentError(f"--grid {values}: must be KEY=V1,V2, e.g. workload.learning_rate=0.1,0.03")
     return key.strip()
 
 
 def as_sweep(values: str) -> str:
-    """``KEY=V1,V2`` as an override that adds it to the sweep of an experiment."""
+    """Return ``KEY=V1,V2`` as an override that adds the key to the sweep of an experiment.
+
+    Example:
+        >>> as_sweep("workload.learning_rate=0.1,0.03")
+        'sweep.workload.learning_rate=[0.1,0.03]'
+    """
     key, _, listed = values.partition("=")
     return f"sweep.{key.strip()}=[{listed}]"
 
 
 def require_searchable(experiment: Experiment, keys: Sequence[str], seeds: str | None = None) -> None:
-    """Raise `ExperimentError` where a grid over `keys` would have no best value; known before hours of work.
+    """Raise `ExperimentError` if a grid over `keys` would have no best value, before hours of work.
 
     Args:
-        experiment: as it was given, without the grid.
-        keys: of the grid.
-        seeds: to run each value with.
+        experiment: the experiment, without the grid.
+        keys: keys of the grid.
+        seeds: the seeds to run each value with.
     """
     for key in keys:
         if keys.count(key) > 1:
-            raise ExperimentError(f"--grid {key}: given twice; name all its values in one")
+            raise ExperimentError(f"--grid {key}: given twice; list all its values in one --grid")
         if key == "seed":
-            raise ExperimentError("--grid seed: a seed is not chosen; give --seeds")
+            raise ExperimentError("--grid seed: a seed cannot be tuned; give --seeds")
         if key in experiment.sweep:
-            raise ExperimentError(f"--grid {key}: the experiment sweeps over it, too; take it out of one of the two")
+            raise ExperimentError(f"--grid {key}: the experiment's sweep has this key, too; remove it from one of them")
     if seeds and "seed" in experiment.sweep:
-        raise ExperimentError("--seeds: the experiment sweeps over its seed; take it out of one of the two")
+        raise ExperimentError("--seeds: the experiment's sweep has the key seed, too; remove it from one of them")

@@ -1,10 +1,9 @@
-"""What an experiment depends on: the files that it reads, the user-defined classes that it names, its own settings.
+"""Inputs of an experiment: files, user-defined classes, and the digest of its settings from which secrets derive.
 
-The digest of the settings, and of the files, tells experiments apart whose secrets must be unrelated. Two runs with
-one seed that differ in anything, be it the learning rate of two points of one sweep or the content of a trace, must not
-mask (or add noise) alike: the difference of a client's two inputs would be that of its updates, bare, for anybody to
-see. Exceptions: the source of user-defined classes, `workload.clients_at_once`, which changes the rounding alone, and
-`workload.client_accuracy`, which measures and changes nothing.
+Two runs with one seed that differ in anything, such as the learning rate of two points of a sweep or the content of a
+trace, must not use the same masks or noise: the difference of a client's two masked inputs would be the bare difference
+of its updates. Exceptions are the source of user-defined classes, `workload.clients_at_once`, which changes only the
+rounding, and `workload.client_accuracy`, which only measures.
 """
 
 import hashlib
@@ -22,45 +21,48 @@ from testbed.experiment.schema import Experiment
 from testbed.files import limits
 from testbed.plugins.classes import IMPORTING_ADVICE, NotImportedError
 
-_WRITTEN = ("output",)  # sections whose paths are not read
+_WRITTEN = ("output",)  # sections with paths that are written, not read
 _DOMAIN = b"testbed/experiment/secrets/v1"
-_WITHOUT_EFFECT = frozenset(  # on what is computed; with stop_at it is the same, and less of it
+_WITHOUT_EFFECT = frozenset(  # on the rounds that are computed; stop_at changes only their number
     {"cluster", "output", "provenance", "records", "stop_at", "sweep", "targets"}
 )
 _SECRETS_ROUNDS = "secrets_rounds"
 SECRETS, SECRETS_FORM = "secrets", "without rounds"
-"""The key of a run's provenance that says how its secrets follow from the seed, and what new runs have there."""
+"""Key of a run's provenance for the derivation of secrets from the seed, and its value in new runs."""
 _ABSENT = object()
 
 
 def located(experiment: Experiment) -> Experiment:
-    """The same experiment with absolute paths, for processes that have another working directory."""
+    """Return the same experiment with absolute paths, for processes with another working directory."""
     data = experiment.model_dump(mode="python", exclude_unset=True)
     return Experiment.model_validate(_absolute(data))
 
 
 def digests(experiment: Experiment) -> dict[str, str]:
-    """SHA-256 of every file that `experiment` names, and of folders the digest of their files' names and digests.
+    """Return the SHA-256 of every file that `experiment` names.
 
-    Files that options of user-defined code name are among them. A path that does not exist is left out: whoever reads
-    it says so.
+    A folder has the digest of its files' names and digests. Files named in options of user-defined code count, too.
+    Missing paths are left out; the code that reads them reports the error.
+
+    Returns:
+        hexadecimal digests by path.
     """
-    found = {}
+    digest_by_path = {}
     plain = experiment.model_dump(mode="python")
     in_options = (path for _, path in _texts_in_options(plain, ()) if _is_file(path))
     for path in sorted({*_paths(plain), *in_options}):
         if path.exists():
-            found[str(path)] = _digest(path)
-    return found
+            digest_by_path[str(path)] = _digest(path)
+    return digest_by_path
 
 
 def with_digests(experiment: Experiment, files: Mapping[str, str], former_rounds: int | None = None) -> Experiment:
-    """The experiment as a run has it whose files have these digests: `secrets_context` depends on them.
+    """Return the experiment with these digests in its provenance, on which `secrets_context` depends.
 
     Args:
         experiment: one point, with absolute paths or as it was written.
-        files: `digests` when the run began, as it has recorded them.
-        former_rounds: with how many rounds the run began, where its secrets depend on that (`secrets_rounds`).
+        files: `digests` at the beginning of the run, as recorded.
+        former_rounds: number of rounds with which the run began, if its secrets depend on it (`secrets_rounds`).
     """
     absolute = {str(Path(path).absolute()): digest for path, digest in files.items()}
     more: dict[str, Any] = {"files": absolute | dict(files)} if files else {}
@@ -70,13 +72,13 @@ def with_digests(experiment: Experiment, files: Mapping[str, str], former_rounds
 
 
 def secrets_rounds(provenance: Mapping[str, Any], rounds: int) -> int | None:
-    """Return the number of rounds that a recorded run's secrets depend on; None: they depend on none.
+    """Return the number of rounds on which a recorded run's secrets depend; None: they depend on none.
 
-    Until version 0.2 they depended on the number with which the run began, and a run that began then keeps them.
+    Until version 0.2 secrets depended on the number with which the run began, and such runs keep their secrets.
 
     Args:
-        provenance: of the run.
-        rounds: of the run, as recorded now.
+        provenance: provenance of the run.
+        rounds: the run's number of rounds, as recorded now.
     """
     if provenance.get(SECRETS) == SECRETS_FORM:
         return None
@@ -85,7 +87,7 @@ def secrets_rounds(provenance: Mapping[str, Any], rounds: int) -> int | None:
 
 
 def missing(experiment: Experiment) -> Iterator[str]:
-    """A line, with its key, for each file or folder that `experiment` names and that is not here."""
+    """Yield a line, with its key, for each file or folder that `experiment` names and that does not exist."""
     for key, path in _keyed_paths(experiment.model_dump(mode="python"), ()):
         if not path.exists():
             relative = "" if path.is_absolute() else " (relative paths count from the working directory)"
@@ -93,7 +95,13 @@ def missing(experiment: Experiment) -> Iterator[str]:
 
 
 def check_unchanged(recorded: Mapping[str, str], experiment: Experiment, where: str) -> None:
-    """Raise `ExperimentError` when a file is not what it was when the run began (`recorded`: its digests then)."""
+    """Raise `ExperimentError` if a file has changed since the run began.
+
+    Args:
+        recorded: digests at the beginning of the run.
+        experiment: the experiment.
+        where: the run, for the message.
+    """
     for path, digest in digests(experiment).items():
         if recorded.get(path, digest) != digest:
             raise ExperimentError(
@@ -128,7 +136,7 @@ def _keyed_paths(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 
 def _texts_in_options(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Path]]:
-    """Texts within `options`, `model_options` and the like, which may be the names of files, with their keys."""
+    """Yield texts within `options`, `model_options` and the like, which may be names of files, with their keys."""
     if isinstance(value, dict):
         for inner, more in value.items():
             yield from _texts_in_options(more, (*key, str(inner)))
@@ -140,7 +148,7 @@ def _texts_in_options(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[
 
 
 def _is_file(path: Path) -> bool:
-    with suppress(OSError, ValueError):  # of a text that no file can be called
+    with suppress(OSError, ValueError):  # raised for texts that cannot be file names
         return path.is_file()
     return False
 
@@ -158,7 +166,11 @@ def _digest(path: Path) -> str:
 
 
 def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
-    """The key and the name, ``package.module:Name``, of each; of an experiment without a sweep."""
+    """Return the key and the name, ``package.module:Name``, of each user-defined class.
+
+    Args:
+        experiment: a point of a sweep, or an experiment without one.
+    """
     named = [
         ("selection.protocol", experiment.selection.protocol),
         ("aggregation.protocol", experiment.aggregation.protocol),
@@ -172,13 +184,13 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
         if kind.devices is not None:
             named.append((f"classes.{name}.device.model", kind.devices.model))
     if experiment.adversary is not None:
-        named += [("adversary.server", name_of(one)) for one in experiment.adversary.server]
-        named += [("adversary.clients", name_of(one)) for one in experiment.adversary.clients]
+        named += [("adversary.server", name_of(misbehaviour)) for misbehaviour in experiment.adversary.server]
+        named += [("adversary.clients", name_of(misbehaviour)) for misbehaviour in experiment.adversary.clients]
     return [(key, name) for key, name in named if ":" in name]
 
 
 def named_code(experiment: Experiment) -> list[tuple[str, str]]:
-    """The key and the name of all code that an experiment names: `plugin_classes`, and a Flower app.
+    """Return the key and the name of all code that an experiment names: `plugin_classes`, and a Flower app.
 
     Args:
         experiment: a point of a sweep, or an experiment without one.
@@ -188,26 +200,34 @@ def named_code(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import_classes: bool) -> None:
-    """Raise `NotImportedError` for user-defined classes, and Flower apps, whose code may not run."""
-    named = [one for experiment in experiments for one in named_code(experiment)]
+    """Raise `NotImportedError` if experiments name code that the user has not allowed to run.
+
+    Args:
+        experiments: points, each without a sweep.
+        where: the file or run, for the message.
+        import_classes: whether the user has allowed it.
+    """
+    named = [code for experiment in experiments for code in named_code(experiment)]
     if named and not import_classes:
-        kinds = "user-defined classes, whose modules this command imports"
+        kinds, action = "user-defined classes", "import their modules"
         if any(key == "workload.flower" for key, _ in named):
-            kinds = "user-defined classes or a Flower app, whose code this command runs"
+            kinds, action = "user-defined classes or a Flower app", "run their code"
         names = ", ".join(dict.fromkeys(name for _, name in named))
-        raise NotImportedError(f"{where}: names {kinds} only when asked: {names}; give {IMPORTING_ADVICE}")
+        raise NotImportedError(
+            f"{where}: names {kinds}: {names}; this command does not {action} unless you allow it: give "
+            f"{IMPORTING_ADVICE}"
+        )
 
 
 def secrets_context(experiment: Experiment) -> bytes:
-    """32 bytes, the same wherever and whenever this point of an experiment is run, or resumed.
+    """Return 32 bytes that identify this point of an experiment wherever and whenever it runs or resumes.
 
-    What is left at its default does not count, so that a key that a later version adds changes nothing; nor do paths,
-    which differ from machine to machine. Of files the content counts, as far as the run has recorded digests of them
-    (`with_digests`). Runs that differ in nothing but where their files lie have the same secrets.
+    Keys at their defaults do not count, so that a key added by a later version changes nothing. Paths do not count, as
+    they differ between machines; the content of files counts if the run has recorded digests (`with_digests`).
 
-    The number of rounds counts where a misbehaviour acts by it, so that it changes the rounds themselves. What else
-    follows from it, such as noise that is planned for an epsilon, is in sections that count. Otherwise a run of more
-    rounds begins as the shorter one does, so that a finished run can be given more of them.
+    The number of rounds counts only if a misbehaviour depends on it. Other effects of the number, such as noise planned
+    for an epsilon, are in sections that count. So a run of more rounds begins as the shorter one does, and a finished
+    run can be extended.
     """
     recorded = (experiment.provenance or {}).get(_SECRETS_ROUNDS)
     by_rounds = experiment.adversary is not None and bool(experiment.adversary.depending_on_rounds())
@@ -217,7 +237,7 @@ def secrets_context(experiment: Experiment) -> bytes:
     if experiment.aggregation.supports_symbolic_masks:  # how masks are emulated has no effect either
         as_usual = experiment.aggregation.model_copy(update={"masks": None})
         experiment = experiment.model_copy(update={"aggregation": as_usual})
-    # The first has no effect but for rounding, and the second none.
+    # clients_at_once changes only the rounding, and client_accuracy only measures.
     with_effect = experiment.workload.model_copy(update={"clients_at_once": 1, "client_accuracy": False})
     experiment = experiment.model_copy(update={"workload": with_effect})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in without}
@@ -228,7 +248,7 @@ def secrets_context(experiment: Experiment) -> bytes:
 
 
 def _recorded_files(experiment: Experiment) -> list[tuple[str, str]]:
-    """The key and the recorded digest of each file that results depend on, in the order of the keys."""
+    """Return the key and the recorded digest of each file that results depend on, in the order of the keys."""
     recorded = (experiment.provenance or {}).get("files")
     if not isinstance(recorded, dict):
         return []
@@ -239,22 +259,22 @@ def _recorded_files(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
-    """The fields that are not at their default, and those that say which of several sections this is.
+    """Return the fields that differ from their defaults, and those that name the kind of a section.
 
-    A default that has changed still counts as what it was in earlier versions (`former_defaults` of the section), so
-    that the same values give the same secrets in every version.
+    A default that has changed counts as in earlier versions (`former_defaults` of the section), so that the same values
+    give the same secrets in every version.
     """
     fields = type(model).model_fields
     values = dict(model)
     former = _former_defaults(model)
-    kept = []
+    chosen = []
     for name, declared in fields.items():
         default = former[name] if name in former else declared.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             default = default.model_copy(update=dict(_former_defaults(default)))
         if _names_section(declared.annotation) or values[name] != default:
-            kept.append((name, values[name]))
-    return [*kept, *(model.model_extra or {}).items()]
+            chosen.append((name, values[name]))
+    return [*chosen, *(model.model_extra or {}).items()]
 
 
 def _former_defaults(model: BaseModel) -> Mapping[str, Any]:

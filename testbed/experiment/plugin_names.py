@@ -1,6 +1,6 @@
-"""The names that installed packages offer, in an experiment as plain data: each becomes the class that it stands for.
+"""Short names of plug-ins from installed packages, replaced in an experiment's plain data by their classes.
 
-So an experiment that is recorded names classes, and says the same where the package is not installed.
+So a recorded experiment names classes, and has the same meaning where the package is not installed.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -36,39 +36,41 @@ BUILT_IN: dict[str, Callable[[], Collection[str]]] = {
     "client-misbehaviour": lambda: misbehaviours.names("clients"),
     "observer": lambda: OBSERVERS,
 }
-"""The names that are taken, by the kind of plug-in; an installed package does not change what they mean."""
+"""Reserved names by kind of plug-in; an installed package cannot change their meaning."""
 
 _NAMES_WITH_OPTIONS = {"server-misbehaviour", "client-misbehaviour"}  # {NAME: {OPTION: VALUE}}
 
 
 def problem(plugin: Plugin) -> str:
-    """Why no experiment can use it, in one line; empty where one can."""
+    """Return the reason why no experiment can use a plug-in, in one line; empty if one can."""
     if not plugin.problem and plugin.name in BUILT_IN[plugin.kind]():
         return f"{plugin.name} is built in; give the plug-in another name"
     return plugin.problem
 
 
 def resolved(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """An experiment with classes in place of the names of plug-ins; `data` stays as it is.
+    """Return an experiment's plain data with classes in place of the names of plug-ins.
 
     Args:
-        data: plain data, as they are given: nothing is checked here but these names.
-        where: the file, or what else they come from; begins the lines of errors.
+        data: plain data, not validated here and not changed.
+        where: the file or another source; begins the lines of errors.
 
     Raises:
-        ExperimentError: names of plug-ins that cannot be used; a line each.
+        ExperimentError: names of unusable plug-ins, one line each.
     """
     lines: list[str] = []
 
     def replaced(value: Any, parts: tuple[str, ...], kind: str, key: str) -> Any:
-        """`value`, which stands at `key`, with the names at `parts` below it replaced."""
+        """Return `value`, which stands at `key`, with the names at `parts` below it replaced."""
         if parts:
             if not isinstance(value, dict):
                 return value
-            wanted = value.keys() if parts[0] == "*" else value.keys() & {parts[0]}
-            return value | {one: replaced(value[one], parts[1:], kind, f"{key}.{one}".lstrip(".")) for one in wanted}
+            names = value.keys() if parts[0] == "*" else value.keys() & {parts[0]}
+            return value | {
+                entry: replaced(value[entry], parts[1:], kind, f"{key}.{entry}".lstrip(".")) for entry in names
+            }
         if isinstance(value, list | tuple):
-            return [replaced(one, (), kind, key) for one in value]
+            return [replaced(entry, (), kind, key) for entry in value]
         if isinstance(value, dict) and kind in _NAMES_WITH_OPTIONS:
             return {replaced(name, (), kind, key): options for name, options in value.items()}
         if isinstance(value, dict) and kind == "observer":
@@ -82,10 +84,10 @@ def resolved(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             return value
         return value if plugin is None else plugin.target
 
-    found = dict(data)
-    for kind in {one.kind for one in installed()} & KINDS.keys():
+    result = dict(data)
+    for kind in {plugin.kind for plugin in installed()} & KINDS.keys():
         for key in KINDS[kind]:
-            found = replaced(found, tuple(key.split(".")), kind, "")
+            result = replaced(result, tuple(key.split(".")), kind, "")
     if lines:
         raise ExperimentError("\n".join(dict.fromkeys(lines)))
-    return found
+    return result

@@ -1,6 +1,6 @@
-"""An experiment as plain data, before it is validated: YAML, overrides such as ``selection.participants=20``, sweeps.
+"""Experiments as plain data, before validation: YAML, overrides such as ``selection.participants=20``, sweeps.
 
-In experiments a key that stands twice is an error, and errors are one line with file and line.
+A duplicate key is an error. Errors are one line, with file and line.
 """
 
 import itertools
@@ -27,33 +27,33 @@ from testbed.selection import catalogue as selections
 MAXIMUM_POINTS = 10_000
 _SWEEP = "sweep"
 _NOT_SWEPT = (_SWEEP, "provenance")
-# What PyYAML lets through for odd scalars, e.g. `2024-13-45`, `!!bool x`, numbers of 5000 digits.
+# Raised by PyYAML for odd scalars, e.g. `2024-13-45`, `!!bool x`, numbers of 5000 digits.
 _SCALAR_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
 class _Strict:
-    """For a safe loader: a key that stands twice is an error, and 1e-3 is a number (as in YAML 1.2)."""
+    """Mixin for safe loaders: a duplicate key is an error, and 1e-3 is a number (as in YAML 1.2)."""
 
     def construct_mapping(self: Any, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
+        keys: set[Any] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be one word", key_node.start_mark)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
-            seen.add(key)
-        return dict(super().construct_mapping(node, deep))  # type: ignore[misc]  # of the loader mixed into
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a single word", key_node.start_mark)
+            if key in keys:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} occurs twice", key_node.start_mark)
+            keys.add(key)
+        return dict(super().construct_mapping(node, deep))  # type: ignore[misc]  # defined by the loader
 
 
 class _Loader(_Strict, yaml.SafeLoader):
-    """Says best where a mistake is."""
+    """Loader with the best positions of mistakes."""
 
 
 class _QuickLoader(_Strict, plain_yaml.SAFE):  # type: ignore[misc]  # chosen at run time
-    """Is quick where PyYAML was built with libyaml."""
+    """Loader that is fast if PyYAML was built with libyaml."""
 
 
 for _loader in (_Loader, _QuickLoader):
@@ -63,7 +63,7 @@ for _loader in (_Loader, _QuickLoader):
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; raises `ExperimentError` with file and line."""
+    """Return the mapping in a YAML file; raises `ExperimentError` with file and line."""
     try:
         limits.check_regular(path)
         text = limits.text(path, limits.YAML_BYTES)
@@ -77,12 +77,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ExperimentError(f"{path}: cannot be read: {error}") from None
     data = parsed(text, str(path))
     if not isinstance(data, dict):
-        raise ExperimentError(f"{path}: an experiment is a mapping of keys to values; see `testbed schema`")
+        raise ExperimentError(f"{path}: an experiment must be a mapping of keys to values; see `testbed schema`")
     return data
 
 
 def parsed(text: str, where: str) -> Any:
-    """The value that `text` is; raises `ExperimentError` with `where` and line."""
+    """Return the value of a YAML text; raises `ExperimentError` with `where` and line.
+
+    Args:
+        text: the YAML.
+        where: the file or another source, for the error.
+    """
     try:
         try:
             return plain_yaml.parsed(text, _QuickLoader)
@@ -99,18 +104,31 @@ def parsed(text: str, where: str) -> Any:
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
-    """Set what ``key=value`` says in `data`; raises `ExperimentError`.
+    """Apply the override ``key=value`` to `data`.
 
     A mapping is merged into the section; ``{}`` empties it. A mapping for ``sweep`` replaces the sweep, ``null`` drops
-    it, and ``sweep.KEY=[...]`` adds a key to it, or replaces the values of one.
+    it, and ``sweep.KEY=[...]`` adds a key to it or replaces the key's values.
+
+    Args:
+        data: the experiment as plain data; changed.
+        override: ``key=value`` with a dotted key and a YAML value.
+
+    Raises:
+        ExperimentError: not of this form, or the key is invalid.
+
+    Example:
+        >>> data = {"selection": {"protocol": "random"}}
+        >>> apply_override(data, "selection.participants=20")
+        >>> data
+        {'selection': {'protocol': 'random', 'participants': 20}}
     """
     where = f"--set {override if override.isprintable() else repr(override)}"
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
-        raise ExperimentError(f"{where}: expected key=value, e.g. selection.participants=20")
+        raise ExperimentError(f"{where}: must be key=value, e.g. selection.participants=20")
     key, value = key.strip(), parsed(text, where)
     sweep, dot, swept = key.partition(".")
-    if sweep == _SWEEP and dot and swept:  # its keys are dotted names themselves
+    if sweep == _SWEEP and dot and swept:  # keys of the sweep contain dots
         set_key(data, _SWEEP, {swept: value}, where)
         return
     if value == {} or (key == _SWEEP and isinstance(value, dict | None)):  # an empty section, another sweep or none
@@ -120,9 +138,18 @@ def apply_override(data: dict[str, Any], override: str) -> None:
 
 
 def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set a dotted key in nested mappings; a mapping is merged into the one that is there.
+    """Set a dotted key in nested mappings; a mapping is merged into the existing one.
 
     Setting another `protocol` (or availability `model`) drops the keys of its section that the new one does not have.
+
+    Args:
+        data: nested mappings; changed.
+        key: e.g. ``selection.participants``.
+        value: the new value.
+        where: the source of the value, for errors.
+
+    Raises:
+        ExperimentError: the key is invalid, or leads through a value that is not a section.
     """
     *sections, last = key.split(".")
     if not all((*sections, last)):
@@ -132,14 +159,14 @@ def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
             data[section] = {}
         if not isinstance(data[section], dict):
             remedy = f"; set links.{section}={{preset: {data[section]}, {last}: ...}}" if section == "transport" else ""
-            raise ExperimentError(f"{where}: {section} is not a section, so it has no key {last}{remedy}")
+            raise ExperimentError(f"{where}: {section} is not a section and has no key {last}{remedy}")
         data = data[section]
     _merge(data, last, value)
 
 
 def _merge(data: dict[str, Any], key: str, value: Any) -> None:
     if data.get(key, value) != value:
-        # Another protocol or model: what only the one before knew goes with it.
+        # Another protocol or model: drop the keys that only the former one has.
         keys = _alternative_keys().get((key, str(value)))
         for other in [other for other in data if keys is not None and other not in keys]:
             del data[other]
@@ -151,33 +178,38 @@ def _merge(data: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _another_form(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether the two are different forms (or distributions) of a setting of the links, with nothing to merge."""
+    """Return whether two settings of the links have different forms (or distributions), with nothing to merge."""
     forms = form_of(old), form_of(new)
     return None not in forms and (forms[0] != forms[1] or old.get("distribution") != new.get("distribution"))
 
 
 def alternative_keys(section: str, name: str) -> frozenset[str]:
-    """The keys of a built-in protocol (or availability model) of a section; empty for other names."""
+    """Return the keys of a built-in protocol (or availability model) of a section; empty for other names.
+
+    Args:
+        section: ``selection``, ``aggregation`` or ``availability``.
+        name: name of the protocol or model.
+    """
     kinds: dict[str, tuple[type[BaseModel], ...]] = {
         "selection": tuple(selections.PROTOCOLS),
         "aggregation": tuple(aggregations.PROTOCOLS),
         "availability": tuple(MODELS),
     }
     named_by = "model" if section == "availability" else "protocol"
-    known = any(kind.model_fields[named_by].default == name for kind in kinds[section])
-    return _alternative_keys()[named_by, name] if known else frozenset()
+    is_built_in = any(kind.model_fields[named_by].default == name for kind in kinds[section])
+    return _alternative_keys()[named_by, name] if is_built_in else frozenset()
 
 
 @cache
 def _alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
-    """The keys of each built-in alternative of a section, by what names it, e.g. ("protocol", "secagg")."""
-    found = {}
+    """Return the keys of each built-in alternative of a section by its key and name, e.g. ("protocol", "secagg")."""
+    keys_by_name = {}
     kinds: tuple[type[BaseModel], ...] = (*selections.PROTOCOLS, *aggregations.PROTOCOLS)
     for kind in kinds:
-        found["protocol", str(kind.model_fields["protocol"].default)] = frozenset(kind.model_fields)
+        keys_by_name["protocol", str(kind.model_fields["protocol"].default)] = frozenset(kind.model_fields)
     for model in MODELS:
-        found["model", str(model.model_fields["model"].default)] = frozenset(model.model_fields) - model.unread
-    return found
+        keys_by_name["model", str(model.model_fields["model"].default)] = frozenset(model.model_fields) - model.unread
+    return keys_by_name
 
 
 @dataclass(frozen=True)
@@ -185,9 +217,9 @@ class GridPoint:
     """A point of a sweep.
 
     Attributes:
-        label: names it among the points.
-        values: by their keys.
-        names: by key, of the values that have a name (``label:``).
+        label: name among the points.
+        values: values by swept key.
+        names: names of the values that have one (``label:``), by key.
     """
 
     label: str
@@ -196,68 +228,83 @@ class GridPoint:
 
 
 def grid(sweep: dict[str, list[Any]], where: str) -> list[GridPoint]:
-    """The points of a sweep, in the order of the file.
+    """Return the points of a sweep, in the order of the file.
 
-    Raises `ExperimentError` for a key that cannot be swept over, a label that is none, a grid of too many points, or
-    the same point twice.
+    Args:
+        sweep: values by dotted key.
+        where: the file or another source; begins the lines of errors.
+
+    Raises:
+        ExperimentError: a key that cannot be swept, an invalid label, a grid of too many points, or the same point
+            twice.
     """
     _check_grid(sweep, where)
     choices = [[named_value(value, f"{where}: sweep.{key}") for value in values] for key, values in sweep.items()]
-    found = []
+    combinations = []
     for choice in itertools.product(*choices):
         values = {key: value for key, (_, value) in zip(sweep, choice, strict=True)}
-        found.append((values, {key: name for key, (name, _) in zip(sweep, choice, strict=True) if name}))
-    labels = _labels(found, where)
-    return [GridPoint(label, values, names) for label, (values, names) in zip(labels, found, strict=True)]
+        combinations.append((values, {key: name for key, (name, _) in zip(sweep, choice, strict=True) if name}))
+    labels = _labels(combinations, where)
+    return [GridPoint(label, values, names) for label, (values, names) in zip(labels, combinations, strict=True)]
 
 
 def named_value(value: Any, where: str) -> tuple[str, Any]:
-    """The name of a sweep's value, empty if it has none, and what it stands for; raises `ExperimentError`.
+    """Return the name of a sweep's value, empty if it has none, and the value itself.
 
-    It is named by the key ``label`` beside those of its mapping; one that is no mapping is
-    ``{label: ..., value: ...}``.
+    A mapping is named by a key ``label`` beside its other keys; any other value by ``{label: ..., value: ...}``.
+
+    Args:
+        value: as the sweep lists it.
+        where: the file and key, for the error.
+
+    Raises:
+        ExperimentError: the label is not a name, or names nothing.
+
+    Example:
+        >>> named_value({"label": "slow", "value": 3}, "sweep.rounds")
+        ('slow', 3)
     """
     if not isinstance(value, dict) or "label" not in value:
         return "", value
     name = value["label"]
     if not isinstance(name, str | int | float) or isinstance(name, bool) or not str(name).strip():
-        raise ExperimentError(f"{where}: label: should be a name, not {name!r}")
+        raise ExperimentError(f"{where}: label: must be a name, not {name!r}")
     rest = {key: part for key, part in value.items() if key != "label"}
     if not rest:
-        raise ExperimentError(f"{where}: label: {name} names nothing; give what it stands for beside it, or value:")
+        raise ExperimentError(f"{where}: label: {name} names no value; add value: or the keys that it stands for")
     return _one_line(name).strip(), rest["value"] if rest.keys() == {"value"} else rest
 
 
 def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
     for key in sweep:
         if key.partition(".")[0] in _NOT_SWEPT:
-            raise ExperimentError(f"{where}: sweep.{key}: cannot be swept over; name a setting of the experiment")
+            raise ExperimentError(f"{where}: sweep.{key}: cannot be swept; name a setting of the experiment")
     count = math.prod(len(values) for values in sweep.values())
     if count > MAXIMUM_POINTS:
-        raise ExperimentError(f"{where}: sweep: a grid of {count} points; at most {MAXIMUM_POINTS}")
+        raise ExperimentError(f"{where}: sweep: a grid of {count} points; at most {MAXIMUM_POINTS} are allowed")
 
 
 def _labels(grid: list[tuple[dict[str, Any], dict[str, str]]], where: str) -> list[str]:
-    """A label for each point: the shortest form in which all differ; a value that has a name is called by it."""
+    """Return a label for each point, in the shortest form in which all differ; named values appear by name."""
     label, times = "", 0
     for form in (_differences, _all_keys):
         labels = form(grid)
         label, times = Counter(labels).most_common(1)[0]
         if times == 1:
             return labels
-    raise ExperimentError(f"{where}: sweep: the point {label} stands {times} times")
+    raise ExperimentError(f"{where}: sweep: the point {label} occurs {times} times; remove the duplicates")
 
 
 def _differences(grid: list[tuple[dict[str, Any], dict[str, str]]]) -> list[str]:
-    """What differs among the points; of a single point all that is swept."""
-    points, names = [values for values, _ in grid], [given for _, given in grid]
+    """Return the differences between the points; for a single point all swept values."""
+    points, names = [values for values, _ in grid], [names_of_values for _, names_of_values in grid]
     if len(grid) == 1:
         return [",".join(value_names(key, [value], [names[0].get(key, "")])[0] for key, value in points[0].items())]
     return [",".join(parts.values()) for parts in names_of_points(points, names)]
 
 
 def _all_keys(grid: list[tuple[dict[str, Any], dict[str, str]]]) -> list[str]:
-    """key=value for every value in a mapping, with the whole keys."""
+    """Return key=value for every value in a mapping, with the whole keys."""
     return [
         ",".join(
             names.get(key)

@@ -1,8 +1,8 @@
-"""The experiment: one pydantic model, whose JSON schema editors use (`testbed schema`), and the points of its sweep.
+"""The experiment: one pydantic model, with the JSON schema for editors (`testbed schema`), and the points of its sweep.
 
-A name of a stage that the protocols of an experiment do not have would silently have no effect, so it is refused. In a
-sweep the protocols differ. Where clients drop out must be a stage of each point, or that point would lose nobody and be
-compared with others that do. A deadline or a quorum may be of a stage that only other points have.
+An unknown name of a stage would silently have no effect, so it is refused. In a sweep the protocols, and so the stages,
+may differ. A stage of dropouts must exist in each point: a point without dropouts would be compared with points that
+have them. A deadline or a quorum may name a stage that only other points have.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,88 +55,105 @@ from testbed.workload.section import WorkloadSection
 
 _ALWAYS = "train"
 _WITH_AN_ADVERSARY = "adversary/"
-RANDOM = "random"  # availability.dropout.stage: any stage after selection
+RANDOM = "random"
+"""Value of availability.dropout.stage: any stage after selection."""
 
 
 class Experiment(Section):
-    """A federation and what to do with it."""
+    """A federation, its protocols and its surroundings, as an experiment file describes them.
 
-    name: str = Field("experiment", min_length=1, max_length=100, description="Appears in tables and pictures")
+    Construction raises `ExperimentError`, as the command line does: one line per mistake, with the key.
+    """
+
+    name: str = Field("experiment", min_length=1, max_length=100, description="Name in tables and figures")
     seed: Annotated[int, Field(ge=0)] | None = Field(
         None,
-        description="Same seed (and modelled compute): same bytes. Without: protocol secrets from the operating system",
+        description="Seed of all randomness: the same seed, with modelled compute, gives the same bytes. Unset: "
+        "protocol secrets come from the operating system",
     )
-    rounds: int = Field(10, gt=0, le=10_000_000, description="Rounds of training")
+    rounds: int = Field(10, gt=0, le=10_000_000, description="Number of rounds of training")
     population: int = Field(
         100,
         gt=0,
         le=MOST_CLIENTS,
-        description="Number of clients (n), as many as the memory holds: `testbed validate` warns where it cannot",
+        description="Number of clients (n). `testbed validate` warns if the memory is too small for them",
     )
     on_crash: Literal["stop", "drop"] = Field(
         "stop",
-        description="When a client's code crashes (a bug, not a refusal): stop ends the run, which --resume resumes; "
-        "drop loses the client for the stage, and the tables count the crashes",
+        description="Reaction to a crash (a bug, not a refusal) in a client's code. stop (default): end the run, which "
+        "--resume can continue; drop: the client drops out of the stage, and the tables count the crash",
     )
     targets: Annotated[tuple[TargetText, ...], Field(max_length=100), BeforeValidator(listed)] = Field(
         (),
         exclude_if=lambda targets: not targets,
-        description="What the model is to reach, e.g. [80%, loss<0.5] or {accuracy: 0.8, macro-f1: 0.6}: the tables "
-        "and summary.json say when it has",
+        description="Targets of the model's quality, e.g. [80%, loss<0.5] or {accuracy: 0.8, macro-f1: 0.6}: tables "
+        "and summary.json report when each is reached. Default: none",
     )
     stop_at: StopAt | None = Field(
         None,
         exclude_if=lambda section: section is None,
-        description="A target that ends the run after the round whose evaluation meets it",
+        description="Target that ends the run after the first round with an evaluation that meets it. Unset: all "
+        "rounds are run",
     )
-    workload: WorkloadSection = Field(default_factory=WorkloadSection, description="What the clients learn")
-    selection: SelectionSection = Field(default_factory=selections.DEFAULT, description="Who takes part")
-    aggregation: AggregationSection = Field(default_factory=aggregations.DEFAULT, description="How updates become one")
-    links: Links = Field(default_factory=Links, description="Bandwidth and latency")
-    devices: Devices = Field(default_factory=Devices, description="How fast the clients compute")
+    workload: WorkloadSection = Field(
+        default_factory=WorkloadSection, description="Data, model and local training of the clients"
+    )
+    selection: SelectionSection = Field(
+        default_factory=selections.DEFAULT, description="Protocol that selects each round's participants"
+    )
+    aggregation: AggregationSection = Field(
+        default_factory=aggregations.DEFAULT, description="Protocol that aggregates the participants' updates"
+    )
+    links: Links = Field(default_factory=Links, description="Bandwidth, latency and transport of the clients' links")
+    devices: Devices = Field(default_factory=Devices, description="Computing speed of the clients")
     classes: Annotated[dict[str, ClientClass], Field(max_length=MOST_CLASSES)] = Field(
         default_factory=dict,
         exclude_if=lambda classes: not classes,
-        description="Classes of clients by name, e.g. phone-4g, whose links and devices differ together",
+        description="Classes of clients by name, e.g. phone-4g, each with links and devices of its own. Default: all "
+        "clients follow links and devices",
     )
-    availability: AvailabilitySection = Field(default_factory=Always, description="Who is there")
+    availability: AvailabilitySection = Field(
+        default_factory=Always, description="Model of the times at which clients are online, and dropouts"
+    )
     adversary: AdversarySection | None = Field(
         None,
         exclude_if=lambda section: section is None,
-        description="Dishonest clients, and what they and a malicious server do; none: everybody is honest",
+        description="Dishonest clients, and the misbehaviours of clients and server. Unset: all parties are honest",
     )
     privacy: PrivacySection | None = Field(
         None,
         exclude_if=lambda section: section is None,
-        description="How the privacy ledger accounts, and a budget; none: the defaults, where noise is added at all",
+        description="Accounting of the privacy ledger, and a budget. Unset: defaults, if the aggregation adds noise",
     )
     asynchronous: Asynchronous | None = Field(
         None,
         exclude_if=lambda section: section is None,
-        description="Clients train all the time, and a round is a buffer of updates (FedBuff); none: rounds in which "
-        "the server waits for its participants",
+        description="Asynchronous rounds: clients train all the time, and a round is a buffer of updates (FedBuff). "
+        "Unset: synchronous rounds, in which the server waits for its participants",
     )
-    time: Time = Field(default_factory=Time, description="The clock")
-    cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
-    output: Output = Field(default_factory=Output, description="Where records go")
+    time: Time = Field(default_factory=Time, description="Clock, compute times, deadlines and quorums")
+    cluster: Cluster = Field(default_factory=Cluster, description="Processes and machines of the run")
+    output: Output = Field(default_factory=Output, description="Destination of the records")
     records: RecordsSection = Field(
         default_factory=RecordsSection,
         exclude_if=lambda section: section == RecordsSection(),
-        description="What is recorded beside the tables of the rounds",
+        description="Records besides the tables of the rounds",
     )
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="A grid: keys (dotted) and their values; a mapping is merged into the section it names; another "
-        "protocol drops the keys that it does not have; label: beside the keys of a value (or beside value:, if it is "
-        "no mapping) names it in tables, figures and directories",
+        description="Grid of runs: dotted keys, each with a list of values. A mapping is merged into the section of "
+        "its key; another protocol drops the keys that it does not have. A value with label: (for a value that is no "
+        "mapping: {label: NAME, value: VALUE}) has this name in tables, figures and directories",
     )
-    provenance: dict[str, Any] | None = Field(None, description="Written by the testbed into a run's directory")
-    _set_apart: Keys = PrivateAttr(default_factory=dict)  # that only some of the swept protocols have
+    provenance: dict[str, Any] | None = Field(
+        None, description="Versions, files and history of a run, written by the testbed into the run's directory"
+    )
+    _set_apart: Keys = PrivateAttr(default_factory=dict)  # keys that only some of the swept protocols have
 
     if not TYPE_CHECKING:  # types come from the fields
 
         def __init__(self, **sections):
-            """Raises `ExperimentError`: one line per mistake, with its key, as the command says it."""
+            """Raise `ExperimentError` with one line per mistake, which names the key."""
             sections = as_plain_data(sections, "Experiment")
             fitting, apart = with_fitting_protocols(resolved(sections, "Experiment"), "Experiment")
             try:
@@ -145,7 +162,7 @@ class Experiment(Section):
                 raise one_line_each(error, sections, type(self), "Experiment") from None
             self._set_apart = apart
 
-        __init__.__pydantic_base_init__ = True  # pydantic's own way around: what is read is validated strictly
+        __init__.__pydantic_base_init__ = True  # pydantic skips this method for data from files, validated strictly
 
     @model_serializer(mode="wrap")
     def _with_keys_set_apart(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -160,7 +177,7 @@ class Experiment(Section):
         links = self.links
         if self.asynchronous is not None:
             links, planned = without_unwritten(links, planned)
-        # The attributes set on a frozen model, before anybody has it: `Experiment(...)` takes no other result.
+        # Set attributes of a frozen model: pydantic ignores another object returned by a validator of `__init__`.
         object.__setattr__(self, "aggregation", planned)
         object.__setattr__(self, "links", links)
         try:
@@ -196,9 +213,14 @@ class Experiment(Section):
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> "Experiment":
-        """The validated experiment in a YAML file, with overrides such as ``selection.participants=20`` applied.
+        """Return the validated experiment in a YAML file; every point of a sweep is validated, too.
 
-        Every point of a sweep is validated too. Raises `ExperimentError`: one line per mistake, with file and key path.
+        Args:
+            path: the file.
+            overrides: e.g. ``selection.participants=20``, applied in order.
+
+        Raises:
+            ExperimentError: one line per mistake, with file and key.
         """
         where = str(path)
         if isinstance(overrides, str | Mapping):
@@ -211,7 +233,7 @@ class Experiment(Section):
         return experiment
 
     def plain(self) -> dict[str, Any]:
-        """As plain data that YAML can hold, every default written out."""
+        """Return the experiment as plain data for YAML, with every default written out."""
         return self.model_dump(mode="json")
 
 
@@ -220,11 +242,11 @@ class Point:
     """One experiment of a sweep.
 
     Attributes:
-        label: names it among the points, and its directory; empty when there is no sweep.
-        values: the swept keys and their values here.
-        experiment: without its sweep.
-        names: of the values that the sweep names, by their keys.
-        left_out: keys of the experiment that this point's protocols do not have.
+        label: name among the points, and of the point's directory; empty without a sweep.
+        values: the swept keys and their values in this point.
+        experiment: the point's experiment, without a sweep.
+        names: names of values (``label:``), by key.
+        left_out: keys of the experiment that the point's protocols do not have.
     """
 
     label: str
@@ -234,28 +256,40 @@ class Point:
     left_out: tuple[LeftOut, ...] = ()
 
     def where(self, file: str) -> str:
-        """What errors of this point begin with."""
+        """Return the beginning of error messages of this point."""
         return f"{file}: sweep point {self.label}" if self.label else file
 
 
 def validated(data: dict[str, Any], where: str) -> Experiment:
-    """Plain data as an experiment; `where` (the file, or what else they come from) begins each line of the error."""
+    """Return the experiment that plain data describe.
+
+    Args:
+        data: the data, as YAML holds them.
+        where: the file or another source; begins each line of the error.
+
+    Raises:
+        ExperimentError: one line per mistake.
+    """
     fitting, apart = with_fitting_protocols(resolved(data, where), where)
-    found = validated_as(Experiment, fitting, where)
-    found._set_apart = apart
-    return found
+    experiment = validated_as(Experiment, fitting, where)
+    experiment._set_apart = apart
+    return experiment
 
 
 load = Experiment.load
 
 
 def points(experiment: Experiment, where: str) -> Iterator[Point]:
-    """The experiment's points, in the order of the file.
+    """Yield the experiment's points, in the order of the file.
 
-    A value that is a mapping is merged into the section that its key names; any other value replaces what is there.
+    A value that is a mapping is merged into the section that its key names; any other value replaces the former one.
+
+    Args:
+        experiment: the experiment; without a sweep it is the only point.
+        where: the file or another source, for errors.
 
     Raises:
-        ExperimentError: for a point that does not hold, a grid of too many points, or the same point twice.
+        ExperimentError: an invalid point, a grid of too many points, or the same point twice.
     """
     if not experiment.sweep:
         yield Point("", {}, experiment)
@@ -268,12 +302,12 @@ def points(experiment: Experiment, where: str) -> Iterator[Point]:
             set_key(data, key, deepcopy(value), f"{where}: sweep.{key}")
         left_out = leave_out(data, base, experiment.sweep, point.values)
         with hinting(base, experiment.sweep):
-            found = validated(data, f"{where}: sweep point {point.label}")
-        yield Point(point.label, point.values, found, point.names, tuple(left_out))
+            experiment_of_point = validated(data, f"{where}: sweep point {point.label}")
+        yield Point(point.label, point.values, experiment_of_point, point.names, tuple(left_out))
 
 
 def known_stages() -> set[str]:
-    """The stages of all questions that a built-in protocol asks, or a built-in misbehaviour."""
+    """Return the stages of all questions that built-in protocols and misbehaviours ask."""
     protocols: tuple[type[SelectionParameters] | type[AggregationParameters], ...]
     protocols = (*selections.PROTOCOLS, *aggregations.PROTOCOLS)
     declared = [stage for kind in protocols for stage in (*kind.stages, *kind.further_stages)]
@@ -281,8 +315,11 @@ def known_stages() -> set[str]:
 
 
 def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
-    """The stages of a round, in order; None where a protocol is a user-defined class, which is not imported."""
-    selection, aggregation = (one.stages_of_round() for one in (experiment.selection, experiment.aggregation))
+    """Return the stages of a round, in order.
+
+    None if a protocol is a user-defined class, which this function does not import.
+    """
+    selection, aggregation = (section.stages_of_round() for section in (experiment.selection, experiment.aggregation))
     if not selection or not aggregation:
         return None
     return (*(selection if experiment.asynchronous is None else ()), _ALWAYS, *aggregation)
@@ -295,12 +332,12 @@ def check_points(
     """Raise `ExperimentError` for a stage that the protocols of a point, or of all points, do not have.
 
     Args:
-        experiments: all points of a sweep, or the one experiment, each with what its errors begin with.
-        stages: of a point; None: not known, so its names are left unchecked.
+        experiments: all points of a sweep, or the only experiment, each with the beginning of its error messages.
+        stages: returns the stages of a point; None: unknown, so the point is not checked.
     """
-    known = [stages(experiment) for _, experiment in experiments]
-    everywhere = None if None in known else {stage for found in known for stage in found or ()}
-    for (where, experiment), own in zip(experiments, known, strict=True):
+    stages_by_point = [stages(experiment) for _, experiment in experiments]
+    everywhere = None if None in stages_by_point else {stage for several in stages_by_point for stage in several or ()}
+    for (where, experiment), own in zip(experiments, stages_by_point, strict=True):
         if own is None:
             continue
         try:
@@ -313,16 +350,16 @@ def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Itera
     """Raise `ExperimentError` for the name of a stage that this experiment does not have.
 
     Args:
-        experiment: one point; what names stages (drop-out, deadlines and quorums).
-        stages: of its protocols, in order.
-        elsewhere: stages of the other points of its sweep; None: not known, so any stage of a built-in protocol passes
-            where a deadline or a quorum names it.
+        experiment: one point, with the stages of its dropouts, deadlines and quorums.
+        stages: stages of its protocols, in order.
+        elsewhere: stages of all points of the sweep; None: unknown, so that deadlines and quorums may name any stage of
+            a built-in protocol.
     """
     stages = tuple(dict.fromkeys(stages))
-    known = known_stages()
+    built_in = known_stages()
     if experiment.adversary is not None and experiment.adversary.server:  # an honest server asks none of them
-        stages += tuple(sorted(stage for stage in known if stage.startswith(_WITH_AN_ADVERSARY)))
-    any_point = tuple(dict.fromkeys((*stages, *sorted(known if elsewhere is None else elsewhere))))
+        stages += tuple(sorted(stage for stage in built_in if stage.startswith(_WITH_AN_ADVERSARY)))
+    any_point = tuple(dict.fromkeys((*stages, *sorted(built_in if elsewhere is None else elsewhere))))
     shown = stages if elsewhere is None else any_point
     dropout = experiment.availability.dropout
     if dropout.stage != RANDOM:
@@ -343,29 +380,29 @@ def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Itera
 def check_schedule(stages: Iterable[str], where: str, own: Iterable[str] = ()) -> None:
     """Raise `ExperimentError` for a stage of a schedule that no protocol has.
 
-    Those of protocols that this run does not have are no mistake: `ScheduledAvailability` says what they mean.
+    Stages of other protocols than the run's are valid; `ScheduledAvailability` defines their meaning.
 
     Args:
-        stages: that the schedule names.
+        stages: stages that the schedule names.
         where: the schedule.
         own: stages of user-defined protocols, of all points.
     """
-    known = {*known_stages(), *own}
+    all_stages = {*known_stages(), *own}
     for stage in stages:
-        if stage and stage not in known:
-            raise ExperimentError(f"{where}: unknown stage {stage!r}; {_allowed(stage, sorted(known))}")
+        if stage and stage not in all_stages:
+            raise ExperimentError(f"{where}: unknown stage {stage!r}; {_allowed(stage, sorted(all_stages))}")
 
 
-def _check(key: str, stage: str, fitting: Iterable[str], shown: Iterable[str], experiment: Experiment) -> None:
+def _check(key: str, stage: str, fitting: Iterable[str], allowed_stages: Iterable[str], experiment: Experiment) -> None:
     if stage in fitting:
         return
-    shown = tuple(shown)
+    allowed_stages = tuple(allowed_stages)
     if stage in known_stages():
         protocols = f"selection {experiment.selection.protocol} with aggregation {experiment.aggregation.protocol}"
         if experiment.asynchronous is not None:
             protocols += " in asynchronous rounds"
-        raise ExperimentError(f"{key}: {stage!r} is no stage of {protocols}; {_allowed(stage, shown)}")
-    raise ExperimentError(f"{key}: unknown stage {stage!r}; {_allowed(stage, shown)}")
+        raise ExperimentError(f"{key}: {stage!r} is no stage of {protocols}; {_allowed(stage, allowed_stages)}")
+    raise ExperimentError(f"{key}: unknown stage {stage!r}; {_allowed(stage, allowed_stages)}")
 
 
 def _allowed(stage: str, shown: Sequence[str]) -> str:

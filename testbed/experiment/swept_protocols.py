@@ -1,7 +1,7 @@
-"""Sweeps over protocols (``sweep: {aggregation.protocol: [plain, secagg]}``) whose keys differ.
+"""Sweeps over protocols (``sweep: {aggregation.protocol: [plain, secagg]}``) with different keys.
 
-The section is written once. Each point takes the keys that its protocol has and leaves out the others; a note says
-which. A key that none of the swept protocols has is an error. The same goes for availability models.
+The section is written once. Each point takes the keys that its protocol has and leaves out the others, with a note. A
+key that none of the swept protocols has is an error. Availability models work alike.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ _DEFAULTS = {"selection": "random", "aggregation": "secagg", "availability": "al
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Keys of a section that a point of a sweep leaves out, as its protocol does not have them.
+    """Keys of a section that a point of a sweep leaves out, because its protocol does not have them.
 
     Attributes:
         section: e.g. ``aggregation``.
-        protocol: the point's protocol, or availability model.
-        keys: of the section.
+        protocol: the point's protocol or availability model.
+        keys: keys of the section.
     """
 
     section: str
@@ -34,63 +34,72 @@ class LeftOut:
 
     def __str__(self) -> str:
         keys = ", ".join(f"{self.section}.{key}" for key in self.keys)
-        return f"{self.protocol} has no {keys}: left out there"
+        return f"{self.protocol} has no {keys}: left out in its points"
 
 
 Keys = dict[str, dict[str, Any]]
-"""Keys of sections and their values, by section."""
+"""Keys and values by section."""
 
 
 def with_fitting_protocols(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], Keys]:
-    """Name in each section a protocol that has its keys, and set the keys apart that only other swept protocols have.
+    """Name in each section a protocol that has its keys, and set apart the keys that only other swept protocols have.
 
-    No point has the protocol that the section names where the sweep replaces it, and the section's keys need not be
-    that protocol's. The section gets the name of the swept protocol that has most of its keys.
+    Where the sweep replaces a section's protocol, no point has that protocol, and the section's keys need not fit it.
+    The section gets the swept protocol that has most of its keys.
+
+    Args:
+        data: the experiment as plain data.
+        where: the file or another source; begins the lines of errors.
 
     Returns:
         the experiment as plain data, and the keys set apart; `with_keys` puts them back.
 
     Raises:
-        ExperimentError: a section has a key that none of the swept protocols has; a line each.
+        ExperimentError: a section has a key that none of the swept protocols has; one line each.
     """
-    made, apart = dict(data), {}
+    adjusted, apart = dict(data), {}
     for section, protocols, all_named in _swept(data.get("sweep"), where):
         written = data.get(section)
-        if not isinstance(written, Mapping) or (known := _keys_of(section, written, protocols)) is None:
+        if not isinstance(written, Mapping) or (allowed := _keys_of(section, written, protocols)) is None:
             continue
         named_by = _NAMED_BY[section]
         lines = [
-            f"{where}: {section}.{key}: none of the swept protocols has this key; {_allowed(str(key), known)}"
+            f"{where}: {section}.{key}: none of the swept protocols has this key; {_allowed(str(key), allowed)}"
             for key in written
-            if key != named_by and key not in known
+            if key != named_by and key not in allowed
         ]
         if lines:
             raise ExperimentError("\n".join(lines))
         if all_named:  # else a point has the protocol of the section, or the default
-            most = max(protocols, key=lambda one: len(alternative_keys(section, one) & written.keys()))
+            most = max(protocols, key=lambda protocol: len(alternative_keys(section, protocol) & written.keys()))
             has = alternative_keys(section, most)
             apart[section] = {key: value for key, value in written.items() if key not in has and key != named_by}
-            made[section] = {key: value for key, value in written.items() if key in has} | {named_by: most}
-    return made, {section: keys for section, keys in apart.items() if keys}
+            adjusted[section] = {key: value for key, value in written.items() if key in has} | {named_by: most}
+    return adjusted, {section: keys for section, keys in apart.items() if keys}
 
 
 def with_keys(data: Mapping[str, Any], apart: Keys) -> dict[str, Any]:
-    """Return plain data with the keys that were set apart in its sections."""
+    """Return plain data with the keys that were set apart in its sections.
+
+    Args:
+        data: the experiment as plain data.
+        apart: the keys set apart.
+    """
     return {**data, **{section: {**data[section], **keys} for section, keys in apart.items() if section in data}}
 
 
 def leave_out(
     data: dict[str, Any], base: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]], values: Mapping[str, Any]
 ) -> list[LeftOut]:
-    """Take out of a point's sections the keys that its protocols do not have, and return them.
+    """Remove from a point's sections the keys that its protocols do not have, and return them.
 
     Args:
-        data: the point, as plain data, with the values of its sweep; changed here.
+        data: the point as plain data, with the values of its sweep; changed.
         base: the experiment without the sweep.
-        sweep: of the experiment.
-        values: of this point, by their swept keys: none of these is left out.
+        sweep: sweep of the experiment.
+        values: values of this point by swept key; none of these keys is removed.
     """
-    left = []
+    left_out_keys = []
     for section, *_ in _swept(sweep, ""):
         mine, named_by = data.get(section), _NAMED_BY[section]
         if not isinstance(mine, dict):
@@ -105,13 +114,18 @@ def leave_out(
         for key in gone:
             mine.pop(key, None)
         if gone:
-            left.append(LeftOut(section, protocol, tuple(gone)))
-    return left
+            left_out_keys.append(LeftOut(section, protocol, tuple(gone)))
+    return left_out_keys
 
 
 @contextlib.contextmanager
 def hinting(base: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]) -> Iterator[None]:
-    """Errors of a point within say how each swept protocol gets keys of its own, where they are about a protocol's."""
+    """Add to errors about a protocol's keys a hint how to give each swept protocol keys of its own.
+
+    Args:
+        base: the experiment without the sweep.
+        sweep: sweep of the experiment.
+    """
     try:
         yield
     except ExperimentError as error:
@@ -129,7 +143,7 @@ def hinting(base: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]) -> Iter
 
 
 def _swept(sweep: Any, where: str) -> Iterator[tuple[str, list[str], bool]]:
-    """The sections whose protocol is swept over, the names of their protocols, and whether each value has one."""
+    """Yield the sections with swept protocols, the names of the protocols, and whether each value has a name."""
     if not isinstance(sweep, Mapping):
         return
     for section, named_by in _NAMED_BY.items():
@@ -138,16 +152,18 @@ def _swept(sweep: Any, where: str) -> Iterator[tuple[str, list[str], bool]]:
             continue
         plain = [named_value(value, where)[1] for value in values]
         names = [value.get(named_by) if isinstance(value, Mapping) else value for value in plain]
-        if found := [name for name in names if isinstance(name, str)]:
-            yield section, found, len(found) == len(names)
+        if texts := [name for name in names if isinstance(name, str)]:
+            yield section, texts, len(texts) == len(names)
 
 
 def _keys_of(section: str, written: Mapping[str, Any], protocols: Sequence[str]) -> set[str] | None:
-    """The keys of the swept protocols, and of the section's own; None: a user-defined class is among them."""
+    """Return the keys of the swept protocols and of the section's own; None if one is a user-defined class."""
     named = written.get(_NAMED_BY[section], _DEFAULTS[section])
-    found = [alternative_keys(section, one) for one in (*protocols, *([named] if isinstance(named, str) else []))]
-    return None if not all(found) else {key for keys in found for key in keys}
+    key_sets = [
+        alternative_keys(section, protocol) for protocol in (*protocols, *([named] if isinstance(named, str) else []))
+    ]
+    return None if not all(key_sets) else {key for keys in key_sets for key in keys}
 
 
-def _allowed(key: str, known: set[str]) -> str:
-    return f"{did_you_mean(key, sorted(known))}allowed: {', '.join(sorted(known))}"
+def _allowed(key: str, allowed: set[str]) -> str:
+    return f"{did_you_mean(key, sorted(allowed))}allowed: {', '.join(sorted(allowed))}"

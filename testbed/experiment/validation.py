@@ -1,7 +1,6 @@
-"""Data as an experiment, or what is wrong with it: one line a mistake, which says where and what is allowed.
+"""Strict validation of plain data as an experiment, with one line per mistake: the place and the allowed values.
 
-An experiment is data that JSON could hold; it is validated as JSON would be, strictly: `true` is no number, and
-`"10"` is none either.
+An experiment is data that JSON can hold, and is validated strictly as JSON: `true` is not a number, nor is `"10"`.
 """
 
 import math
@@ -22,29 +21,30 @@ _LONGEST_SHOWN = 60
 _LARGEST_EXACT = 2**53  # every whole number up to it is a double
 _NO_INTEGER = {"int_type", "int_from_float"}
 _OTHER_TYPES = {"literal_error", "string_type", "list_type", "tuple_type", "dict_type", "model_type", "none_required"}
-_ANY = "*"  # among the parts of a location: any name, of a mapping's entry
+_ANY = "*"  # part of a location: any key of a mapping
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
 _Kind = TypeVar("_Kind", bound=BaseModel)
 _ELSEWHERE = {("aggregation", "robust"): MISPLACED_KEY_HINT}
-"""What is said of keys that another alternative of a section has, by section and key, where to list those that are
-there says too little.
-"""
+"""Message for keys that belong elsewhere, by section and key, where a list of allowed keys would not help."""
 
 
 def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
-    """`data` as `kind`; raises `ExperimentError`.
+    """Return `data` validated as `kind`.
 
     Args:
         kind: `testbed.experiment.schema.Experiment`.
         data: plain data.
-        where: the file, or what else they come from; begins each line of the error.
+        where: the file or another source; begins each line of the error.
+
+    Raises:
+        ExperimentError: one line per mistake.
     """
     try:
         text = to_json(data, inf_nan_mode="constants")
         plain = from_json(text)
     except (ValueError, RecursionError) as error:
         why = " ".join(str(error).removeprefix("Error serializing to JSON: ").split())
-        raise ExperimentError(f"{where}: a value that an experiment cannot hold: {why}") from None
+        raise ExperimentError(f"{where}: an experiment cannot hold this value: {why}") from None
     lines = [f"{path}: must be a finite number" for path in _not_finite(plain, ())]
     if not lines:
         try:
@@ -61,9 +61,9 @@ def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
 
 
 def _made_whole(error: ValidationError, data: Any) -> bool:
-    """Turn numbers such as 1000.0 (written 1e3) into integers, in place, where nothing but an integer is allowed.
+    """Turn numbers such as 1000.0 (written 1e3) into integers, in place, where only an integer is allowed.
 
-    Where a share is allowed, too, 1.0 is a share and no number of things. Returns whether there were such numbers.
+    Where a share is allowed as well, 1.0 is a share. Returns whether there were such numbers.
     """
     problems: dict[tuple[Any, ...], set[str]] = {}
     for problem in error.errors(include_url=False):
@@ -82,9 +82,14 @@ def _made_whole(error: ValidationError, data: Any) -> bool:
 
 
 def as_plain_data(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`sections`, as Python's code has them, without what no experiment can hold; numpy's numbers become Python's.
+    """Return sections given as Python objects as plain data; numpy's numbers become Python's.
 
-    Raises `ExperimentError`, a line for each such value: a class, a function, an infinite number.
+    Args:
+        sections: arguments of `Experiment`.
+        where: begins the lines of errors.
+
+    Raises:
+        ExperimentError: one line for each value that no experiment can hold: a class, a function, an infinite number.
     """
     lines: list[str] = []
 
@@ -99,27 +104,34 @@ def as_plain_data(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
             lines.append(f"{_dotted(path)}: must be a finite number")
         elif isinstance(value, type) or callable(value):
             name = getattr(value, "__qualname__", type(value).__name__)
-            lines.append(f"{_dotted(path)}: should be a name, e.g. 'package.module:{name}', and not what it names")
+            lines.append(f"{_dotted(path)}: should be a name, e.g. 'package.module:{name}', not a class or function")
         else:
             try:
                 to_json(value)
             except ValueError:
-                lines.append(f"{_dotted(path)}: a value that an experiment cannot hold: {type(value).__name__}")
+                lines.append(f"{_dotted(path)}: an experiment cannot hold a value of type {type(value).__name__}")
         return value
 
-    found = {key: plain(value, (key,)) for key, value in sections.items()}
+    plain_sections = {key: plain(value, (key,)) for key, value in sections.items()}
     if lines:
         raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
-    return found
+    return plain_sections
 
 
 def one_line_each(error: ValidationError, data: Any, kind: type[BaseModel], where: str) -> ExperimentError:
-    """What pydantic found wrong with `data` as `kind`: a line for each mistake, which begins with `where`."""
+    """Return pydantic's error as an `ExperimentError` with one line per mistake.
+
+    Args:
+        error: pydantic's error.
+        data: the data that were validated.
+        kind: the model.
+        where: begins each line.
+    """
     return ExperimentError("\n".join(f"{where}: {line}" for line in _lines(error, data, kind)))
 
 
 def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
-    """The key paths of infinite numbers and NaN, which no setting can mean."""
+    """Yield the key paths of infinite numbers and NaN, which no setting allows."""
     if isinstance(value, float) and not math.isfinite(value):
         yield _dotted(path)
     elif isinstance(value, dict | list):
@@ -128,13 +140,13 @@ def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
 
 
 def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[str]:
-    """One line per key path; what the alternatives of a union expect is said in one line."""
-    found: dict[str, list[str]] = {}
-    given: dict[str, str] = {}
+    """Return one line per key path; expectations of a union's alternatives share a line."""
+    wordings_by_path: dict[str, list[str]] = {}
+    shown_by_path: dict[str, str] = {}
     hints: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         kind = problem["type"]
-        if kind == "default_factory_not_called":  # follows from an error that has a line of its own
+        if kind == "default_factory_not_called":  # follows from another error, which has its own line
             continue
         location = _without_tags(problem["loc"], data)
         if kind == "missing":
@@ -142,27 +154,27 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
         if kind == "union_tag_invalid":
             location.append(_discriminator(location))
         path = _dotted(location)
-        found.setdefault(path, []).append(_wording(problem, model))
+        wordings_by_path.setdefault(path, []).append(_wording(problem, model))
         if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
-            given[path] = _shown(problem["input"])
+            shown_by_path[path] = _shown(problem["input"])
         if kind in ("float_parsing", "float_type"):
             hints[path] = _share(problem["input"])
     lines = []
-    for path, wordings in found.items():
+    for path, wordings in wordings_by_path.items():
         first, *others = dict.fromkeys(wordings)
         line = " or ".join((first, *(other.removeprefix("should be ") for other in others)))
-        line += given.get(path, "") + hints.get(path, "")
+        line += shown_by_path.get(path, "") + hints.get(path, "")
         lines.append(f"{path}: {line}" if path else line)
     return lines
 
 
 def _discriminator(location: Sequence[Any]) -> str:
-    """The key that names the alternative of a section."""
+    """Return the key that names the alternative of a section."""
     return "model" if location[0] == "availability" else "protocol"
 
 
 def _without_tags(location: Sequence[Any], data: Any) -> list[Any]:
-    """The location as a path in the data: pydantic puts the names of a union's alternatives in between."""
+    """Return pydantic's location as a path in the data, without the names of a union's alternatives."""
     path = []
     for part in location:
         try:
@@ -177,22 +189,22 @@ def _dotted(path: Sequence[Any]) -> str:
     return ".".join(part if isinstance(part, str) and part.isprintable() else repr(part) for part in path)
 
 
-def _shown(given: Any) -> str:
-    if not isinstance(given, str | int | float | None):
+def _shown(value: Any) -> str:
+    if not isinstance(value, str | int | float | None):
         return ""
-    text = _YAML_WORDS[given] if given is None or isinstance(given, bool) else repr(given)
+    text = _YAML_WORDS[value] if value is None or isinstance(value, bool) else repr(value)
     return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
 
 
 def _share(value: Any) -> str:
-    """The question whether a percentage such as 5% is meant as a share of 1; empty where it is no percentage."""
+    """Return a question whether a percentage such as 5% is meant as a share of 1; empty for other values."""
     if isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value.strip())):
         return f"; did you mean {float(match[1]) / 100:g}?"
     return ""
 
 
 def _nested(key: str, allowed: Sequence[str]) -> str:
-    """How to write a key with dots in a file, where its first part is a key of the section; else nothing."""
+    """Return advice how to nest a key with dots in a file, if its first part is a key of the section; else ""."""
     first, dot, rest = key.partition(".")
     if not dot or first not in allowed or not all(rest.split(".")):
         return ""
@@ -201,7 +213,7 @@ def _nested(key: str, allowed: Sequence[str]) -> str:
 
 
 def _wording(problem: Any, model: type[BaseModel]) -> str:
-    """What is wrong and what is allowed, without the path."""
+    """Return the mistake and the allowed values, without the path."""
     kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
     if kind == "extra_forbidden":
         *section, key = problem["loc"]
@@ -235,38 +247,40 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
 
 
 def _other_alternatives(model: type[BaseModel], section: Sequence[Any], key: str) -> str:
-    """Which other protocols (or models) of a section have a key that this one has not; empty where none has it."""
+    """Return which other protocols (or models) of a section have a key; empty if none has it."""
     if len(section) != 2:  # the section and the tag of its alternative
         return ""
     name, own = section
     others = [
-        known[1]
-        for known, keys in _keys(model).items()
-        if len(known) == 2 and known[0] == name and known[1] != own and key in keys
+        location[1]
+        for location, keys in _keys(model).items()
+        if len(location) == 2 and location[0] == name and location[1] != own and key in keys
     ]
     return f"it is a key of {', '.join(others)}, and not of {own}; " if others else ""
 
 
 def _keys_at(model: type[BaseModel], section: tuple[str, ...]) -> list[str]:
-    """The keys of the section at this location."""
-    for known, keys in _keys(model).items():
-        if len(known) == len(section) and all(part in (_ANY, own) for part, own in zip(known, section, strict=True)):
+    """Return the keys of the section at this location."""
+    for location, keys in _keys(model).items():
+        if len(location) == len(section) and all(
+            part in (_ANY, own) for part, own in zip(location, section, strict=True)
+        ):
             return keys
     return []
 
 
 @cache
 def _keys(model: type[BaseModel], section: tuple[str, ...] = ()) -> dict[tuple[str, ...], list[str]]:
-    """The keys of each section, by the section's location in pydantic's errors (tags of unions included)."""
-    found = {section: sorted(model.model_fields)}
+    """Return the keys of each section by its location in pydantic's errors (tags of unions included)."""
+    keys_by_section = {section: sorted(model.model_fields)}
     for name, field in model.model_fields.items():
         for tag, inner in _models_in(field.annotation):
-            found |= _keys(inner, (*section, name, *tag))
-    return found
+            keys_by_section |= _keys(inner, (*section, name, *tag))
+    return keys_by_section
 
 
 def _models_in(annotation: Any, tag: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
-    """The models that an annotation allows, each with the tag it has in a union."""
+    """Yield the models that an annotation allows, each with its tags in unions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield tag, annotation
     elif get_origin(annotation) is Annotated:

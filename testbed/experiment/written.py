@@ -1,4 +1,4 @@
-"""The keys of an experiment that somebody has written, in its file, its sweep or with --set; the rest are defaults."""
+"""Keys of an experiment that the user has set in its file, its sweep or with --set; all others are defaults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,14 @@ from testbed.experiment.schema import Experiment, validated
 from testbed.flattening import flattened
 
 _ASIDE = {"sweep", "provenance"}
-_NAMES_OF_KINDS = ("protocol", "model", "mechanism", "scheme")  # a kind has its own name as the default
+_NAMES_OF_KINDS = ("protocol", "model", "mechanism", "scheme")  # the default of these is the kind's own name
 
 
 def written_keys(experiment: Experiment) -> list[str]:
-    """The dotted keys that somebody has set, in the order of the schema.
+    """Return the dotted keys that the user has set, in the order of the schema.
 
-    The file in a run's directory has every default written out. Of an experiment that was read from one, these are the
-    keys that the run has recorded, and any other key whose value is not the default.
+    The file in a run's directory has every default written out. For an experiment read from such a file, these are the
+    keys that the run has recorded, and all other keys with values that differ from the defaults.
 
     Args:
         experiment: one point of a sweep, or an experiment without one.
@@ -33,19 +33,19 @@ def written_keys(experiment: Experiment) -> list[str]:
 
 
 def changed_keys(experiment: Experiment) -> list[str]:
-    """The dotted keys whose values are not the defaults of this version of the testbed, in the order of the schema."""
+    """Return the dotted keys with values that differ from this version's defaults, in the order of the schema."""
     return _keys(_changed(experiment))
 
 
 def written_in(plain: Mapping[str, Any]) -> list[str] | None:
-    """The keys that somebody has set in the experiment of a recorded run.
+    """Return the keys that the user has set in the experiment of a recorded run.
 
     Args:
-        plain: the run's ``experiment.yaml``. Runs of earlier versions do not say which keys were set: then these are
-            the keys whose values are not the defaults.
+        plain: the run's ``experiment.yaml``. Runs of earlier versions did not record the keys; for these the result is
+            the keys with values that differ from the defaults.
 
     Returns:
-        Dotted keys; None where this version cannot tell, because it does not read the experiment.
+        Dotted keys; None if this version cannot read the experiment.
     """
     recorded = (plain.get("provenance") or {}).get("written")
     if isinstance(recorded, list):
@@ -57,8 +57,8 @@ def written_in(plain: Mapping[str, Any]) -> list[str] | None:
 
 
 def _changed(model: BaseModel) -> dict[str, Any]:
-    """The values of a section that are not its defaults, as plain data; the name of its kind always counts."""
-    kept: dict[str, Any] = {}
+    """Return the non-default values of a section as plain data; the name of its kind always counts."""
+    changed: dict[str, Any] = {}
     plain = model.model_dump(mode="json")
     values = {name: getattr(model, name) for name in type(model).model_fields}  # a default may follow from another key
     for name, field in type(model).model_fields.items():
@@ -68,12 +68,12 @@ def _changed(model: BaseModel) -> dict[str, Any]:
         default = field.get_default(call_default_factory=True, validated_data=values)
         if isinstance(value, BaseModel):
             if value != default:
-                kept[name] = _changed(value)
+                changed[name] = _changed(value)
         elif value != default or (name in _NAMES_OF_KINDS and value is not None):
-            kept[name] = plain[name]
-    return kept
+            changed[name] = plain[name]
+    return changed
 
 
 def _keys(plain: Mapping[str, Any]) -> list[str]:
-    """The dotted keys of nested mappings."""
+    """Return the dotted keys of nested mappings."""
     return [key for key, _ in flattened(plain, keep_empty=True)]

@@ -1,1 +1,1 @@
-"""Files as the testbed reads and writes them: whole or not at all, within limits, also at a URI."""
+"""Files as the testbed reads and writes them: atomically, within size limits, and at URIs."""

@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all."""
+"""Atomic writes: a file exists completely or not at all."""
 
 import contextlib
 import fcntl
@@ -11,21 +11,21 @@ from weakref import WeakValueDictionary
 
 from testbed.errors import reason
 
-_LOCKS: WeakValueDictionary[str, threading.RLock] = WeakValueDictionary()  # by path, while somebody writes there
+_LOCKS: WeakValueDictionary[str, threading.RLock] = WeakValueDictionary()  # by path, while a thread writes there
 _LOCKS_LOCK = threading.Lock()
 
 
 @contextlib.contextmanager
 def atomic_write(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[bytes]]:
-    """Write a file under a temporary name beside `path` and rename it when all is on disk.
+    """Write a file under a temporary name beside `path`, and rename it when all data are on disk.
 
-    Whatever goes wrong before that, what was there is untouched, and the temporary file is removed. Threads and
-    processes that write the same file (a push that still runs when its run goes on) take turns, as they share its
-    temporary name; processes only where the file system has locks.
+    After any earlier error the former file is untouched, and the temporary file is removed. Threads and processes that
+    write the same file (such as a push that still runs when its run resumes) take turns, as they share the temporary
+    name; processes do so only if the file system has locks.
 
     Args:
-        path: where the file is to be.
-        failed: makes the error that is raised when the file cannot be written, from why, in one line.
+        path: the file to write.
+        failed: returns the error to raise if the file cannot be written, from the reason in one line.
     """
     temporary = path.with_name(f".{path.name}.writing")
     with _LOCKS_LOCK:
@@ -48,19 +48,19 @@ def atomic_write(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[
 
 @contextlib.contextmanager
 def _opened(temporary: Path) -> Iterator[IO[bytes]]:
-    """The empty temporary file, locked until it is closed: another process that has it finishes first."""
+    """Yield the empty temporary file, locked until it is closed; another process that holds it finishes first."""
     while True:
         with open(temporary, "wb", opener=_as_it_is) as file:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if _is_still(file, temporary):  # else who had it has renamed it meanwhile
+            if _is_still(file, temporary):  # else its former holder has renamed it meanwhile
                 file.truncate(0)
                 yield file
                 return
 
 
 def _as_it_is(path: str, flags: int) -> int:
-    """Open a file without truncating it: it may be another's. A link in a foreign directory leads nowhere else."""
+    """Open a file without truncating it, as another process may hold it, and without following symbolic links."""
     return os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 

@@ -1,8 +1,8 @@
-"""How much is read of a file, whoever wrote it: all limits in one place, each far above what honest files need.
+"""Limits on the size of files that are read: all in one place, each far above the needs of honest files.
 
-A file that is larger is refused in one line before it is in memory. What is read as a whole is read through
-`whole` or `text`, which never take more than their limit, also from what has no size (a pipe, a device); what is read
-line by line goes through `lines`, what is read in stretches through `pieces`; what lies in a tar is of `SmallHeaders`.
+A larger file is refused in one line before it is in memory. Whole files are read with `whole` or `text`, which never
+read more than the limit, also from pipes and devices, which have no size. Lines are read with `lines`, other parts with
+`pieces`, and members of tar files with `SmallHeaders`.
 """
 
 import errno
@@ -23,36 +23,36 @@ _OF_HEADERS = (
 )
 
 YAML_BYTES = 64 * MIB
-"""Experiment files, also those of run directories, and tables of costs: lists of 10^6 numbers fit."""
+"""Experiment files, also in run directories, and tables of costs: lists of 10^6 numbers fit."""
 YAML_NODES = 2_000_000
-"""Values in a YAML file, with what its aliases stand for written out."""
+"""Values in a YAML file, with its aliases expanded."""
 YAML_DEPTH = 64
-"""Mappings and lists within one another in a YAML file."""
+"""Nesting of mappings and lists in a YAML file."""
 NUMBER_CHARACTERS = 200
-"""Of a number in a YAML file."""
+"""Characters of a number in a YAML file."""
 NUMBER_KEYS = 1000
-"""Keys in a YAML file that are numbers: these can be chosen so that a dict has to look at all of them for each."""
+"""Keys that are numbers in a YAML file. An attacker could make each lookup in a dict visit all of them."""
 
 LOG_BYTES = 512 * MIB
 """``log.jsonl``: two million rounds."""
 LOG_LINE_BYTES = MIB
-"""A line of it; longer ones are left out, as torn ones are."""
+"""A line of the log; longer ones are skipped, as torn ones are."""
 ATTEMPTS_BYTES = 256 * MIB
 """``attempts.json``: the participants of a few rounds."""
 SMALL_JSON_BYTES = MIB
-"""What the testbed keeps for itself in a directory (where it is mirrored, up to where)."""
+"""Small internal files of a directory, such as the state of its mirror."""
 ARRAYS_BYTES = 64 * GIB
 """``checkpoint.npz`` and ``aggregates/``: models of 10^9 parameters."""
 TABLE_ROWS = 500_000_000
-"""Rows of a table or a trace that is read as a whole; larger tables are read in stretches."""
+"""Rows of a table or a trace that is read as a whole; larger tables are read in parts."""
 TABLE_VALUES = 2_000_000_000
 """Values of a foreign table (a matrix of latencies, a table of devices)."""
 TABLE_BYTES = 4 * GIB
 """Memory of a Parquet table that is read as a whole, decoded, unless `TABLE_VARIABLE` says otherwise."""
 TABLE_VARIABLE = "TESTBED_TABLE_GIB"
-"""The environment variable that replaces `TABLE_BYTES`, in GiB, for large runs of one's own."""
+"""Environment variable that replaces `TABLE_BYTES`, in GiB, for the user's own large runs."""
 AS_OBJECTS = 16
-"""A table whose values become Python objects may have this part of it: each takes about as many times the room."""
+"""Divisor of the limit for tables of Python objects, which take about this many times the memory."""
 LISTED_FILES = 2_000_000
 """Files at a URI."""
 
@@ -61,11 +61,11 @@ TRACE_BYTES = 2 * GIB
 PICKLE_BYTES = 512 * MIB
 """A trace as a pickle."""
 IDX_BYTES = 2 * GIB
-"""A file of images as MNIST has it, unpacked: EMNIST byclass has 0.6 GB."""
+"""A file of images in MNIST's format, unpacked: EMNIST byclass has 0.6 GB."""
 ARCHIVE_BYTES = 4 * GIB
-"""All that lies in a data set's archive, unpacked: CIFAR's have 0.2 GB."""
+"""All members of a data set's archive, unpacked: CIFAR's have 0.2 GB."""
 ARCHIVE_HEADER_BYTES = MIB
-"""The names and attributes of one of its members."""
+"""The names and attributes of one member of an archive."""
 USERS_BYTES = 2 * GIB
 """A file with the data of some users (LEAF's JSON), or the text of one."""
 NUMBERS_BYTES = 64 * MIB
@@ -73,44 +73,76 @@ NUMBERS_BYTES = 64 * MIB
 
 
 class TooLarge(ValueError):
-    """Why a file is not read, as the end of a message."""
+    """Reason why a file is not read, as the end of a message."""
 
 
 def table_bytes(as_objects: bool = False) -> int:
-    """Return how many bytes of memory a Parquet table may take that is read as a whole.
+    """Return the largest memory, in bytes, of a Parquet table that is read as a whole.
 
     Args:
         as_objects: whether its values become Python objects afterwards.
 
     Raises:
-        TooLarge: `TABLE_VARIABLE` is set to no number of GiB.
+        TooLarge: `TABLE_VARIABLE` is not a number of GiB.
     """
     text = os.environ.get(TABLE_VARIABLE, "")
     try:
         most = round(float(text) * GIB) if text else TABLE_BYTES
     except (ValueError, OverflowError):
-        raise TooLarge(f"{TABLE_VARIABLE}={text} is no number of GiB") from None
+        raise TooLarge(f"{TABLE_VARIABLE}={text} must be a number of GiB") from None
     return most // AS_OBJECTS if as_objects else most
 
 
 def whole(path: Path, most: int) -> bytes:
-    """A file's bytes; raises `TooLarge` when there are more than `most`, else OSError as `open` does."""
+    """Return a file's bytes.
+
+    Args:
+        path: the file.
+        most: largest number of bytes.
+
+    Raises:
+        TooLarge: the file is larger.
+        OSError: as `open`.
+    """
     with open(path, "rb") as file:
         return read(file, most)
 
 
 def text(path: Path, most: int, encoding: str = "utf-8") -> str:
-    """A file's text, its ends of lines as in Python; raises as `whole`, and UnicodeDecodeError."""
+    """Return a file's text, with line ends as in Python.
+
+    Args:
+        path: the file.
+        most: largest number of bytes.
+        encoding: encoding of the text.
+
+    Raises:
+        TooLarge, OSError: as `whole`.
+        UnicodeDecodeError: the file is not text.
+    """
     return whole(path, most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read(file: IO[bytes], most: int) -> bytes:
-    """What is left of an open file; raises `TooLarge` when that is more than `most` bytes."""
-    return b"".join(pieces(file, most))  # all at once would make room for all at once
+    """Return the rest of an open file.
+
+    Args:
+        file: the file.
+        most: largest number of bytes.
+
+    Raises:
+        TooLarge: the rest is larger.
+    """
+    return b"".join(pieces(file, most))  # file.read(most) would allocate `most` bytes at once
 
 
 def pieces(file: IO[bytes], most: int) -> Iterator[bytes]:
-    """What is left of an open file, a stretch at a time; raises `TooLarge` when that is more than `most` bytes."""
+    """Yield the rest of an open file in parts; raises as `read`.
+
+    Args:
+        file: the file.
+        most: largest number of bytes.
+    """
     left = most
     while piece := file.read(min(left + 1, _PIECE_BYTES)):
         left -= len(piece)
@@ -120,7 +152,15 @@ def pieces(file: IO[bytes], most: int) -> Iterator[bytes]:
 
 
 def lines(file: IO[str], most: int) -> Iterator[str]:
-    """The lines of an open text file; raises `TooLarge` when they have more than `most` characters."""
+    """Yield the lines of an open text file.
+
+    Args:
+        file: the file.
+        most: largest number of characters.
+
+    Raises:
+        TooLarge: the lines have more characters.
+    """
     left = most
     while line := file.readline(left + 1):
         left -= len(line)
@@ -130,7 +170,12 @@ def lines(file: IO[str], most: int) -> Iterator[str]:
 
 
 def check_size(path: Path, most: int) -> None:
-    """Raise `TooLarge` when a file that another library will read has more than `most` bytes, or is no file."""
+    """Raise `TooLarge` if a path is not a regular file, or is larger than allowed; for files that other libraries read.
+
+    Args:
+        path: the file.
+        most: largest number of bytes.
+    """
     if not path.is_file():
         raise TooLarge("not a regular file")
     if path.stat().st_size > most:
@@ -138,23 +183,28 @@ def check_size(path: Path, most: int) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Raise OSError for a pipe or a device: reading a pipe waits for ever, and a device need not end.
+    """Raise OSError for a pipe or a device: reading a pipe may block forever, and a device may have no end.
 
-    Folders and files that do not exist pass: opening them says what is wrong.
+    Folders and missing files pass: opening them raises the right error.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(errno.EINVAL, "not a regular file but a pipe or a device; name a file", str(path))
+        raise OSError(errno.EINVAL, "a pipe or a device, not a regular file; name a file", str(path))
 
 
 def size(count: int) -> str:
-    """Bytes for a person."""
+    """Return a number of bytes as text, in GiB or MiB.
+
+    Example:
+        >>> size(1 << 31), size(3 << 19)
+        ('2 GiB', '1.5 MiB')
+    """
     return f"{count // GIB} GiB" if count >= GIB and count % GIB == 0 else f"{count / MIB:.10g} MiB"
 
 
 class SmallHeaders(tarfile.TarInfo):
-    """A member of a tar whose extended headers are small: `tarfile` reads these into memory, whatever their size."""
+    """Tar member with small extended headers; `tarfile` reads headers of any size into memory."""
 
-    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:  # to be overridden, as `tarfile` says
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:  # `tarfile` documents this override
         if self.type in _OF_HEADERS and self.size > ARCHIVE_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of more than {size(ARCHIVE_HEADER_BYTES)}")
         member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # private, so not in the stubs

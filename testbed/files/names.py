@@ -1,8 +1,8 @@
-"""Names of files and of places: made from text, given by somebody else, or a URI.
+"""Names of files and directories: made from text, given by others, or URIs.
 
-A name made from text is safe on every file system and still readable. Names that somebody else has given (a listing, an
-archive) stay below the directory that they are for. URIs of directories that hold records are told from paths, and
-refused when they carry a secret.
+A name made from text is valid on every file system and still readable. Names given by others (in a listing, an archive)
+stay below their directory. URIs of directories with records are distinguished from paths, and refused if they contain a
+secret.
 """
 
 import hashlib
@@ -28,12 +28,17 @@ _ENVIRONMENT = {
 
 
 def directory_names(labels: Sequence[str]) -> list[str]:
-    """A safe and unique directory name for each label, depending on the labels alone."""
+    """Return a safe and unique directory name for each label, depending on the labels alone.
+
+    Example:
+        >>> directory_names(["rounds=3", "Rounds=3", "a/b"])
+        ['rounds=3', 'Rounds=3-2', 'a-b']
+    """
     names: list[str] = []
     for label in labels:
         name = file_name(label)
         number = 2
-        while name.lower() in {other.lower() for other in names}:  # some file systems do not tell A from a
+        while name.lower() in {other.lower() for other in names}:  # some file systems ignore case
             name = f"{file_name(label)}-{number}"
             number += 1
         names.append(name)
@@ -41,7 +46,12 @@ def directory_names(labels: Sequence[str]) -> list[str]:
 
 
 def file_name(text: str) -> str:
-    """`text` as a name that every file system takes, still readable: only letters, digits and ``._=,+-``."""
+    """Return `text` as a readable name for every file system: only letters, digits and ``._=,+-``.
+
+    Example:
+        >>> file_name("lr 0.1 / momentum")
+        'lr-0.1-momentum'
+    """
     name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", text).strip("-.") or "run"
     if len(name) > _LONGEST_NAME:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -52,22 +62,28 @@ def file_name(text: str) -> str:
 def check_name(name: str, where: str) -> None:
     """Raise `RunError`, which names the entry, unless `name` is a relative path of ordinary components.
 
-    Refused are components that are empty, ``.`` or ``..``, with a backslash, NUL or another control character, or a
-    drive letter, on any system: what is harmless here may be copied to where it is not.
+    Components that are empty, ``.`` or ``..``, or that contain a backslash, a control character or a drive letter are
+    refused on every system, because the files may be copied to a system where they matter.
 
     Args:
         name: with slashes between its components.
-        where: what lists it; begins the message.
+        where: the listing or archive; begins the message.
     """
     for component in name.split("/"):
         if component in ("", ".", "..") or "\\" in component or not component.isprintable() or _DRIVE.match(component):
-            raise RunError(f"{where}: the entry {_shown(name)} could lie outside of the directory; nothing is read")
+            raise RunError(f"{where}: the entry {_shown(name)} may lie outside the directory; nothing is read")
 
 
 def inside(directory: Path, name: str, where: str) -> Path:
-    """The path of `name` in `directory`, after `check_name`, and none that symbolic links lead out of it.
+    """Return the path of `name` in `directory`, after `check_name`.
 
-    Raises `RunError`, which names the entry.
+    Args:
+        directory: the directory.
+        name: with slashes between its components.
+        where: the listing or archive; begins the message.
+
+    Raises:
+        RunError: the name is invalid, or symbolic links lead out of the directory; names the entry.
     """
     check_name(name, where)
     path = directory / name
@@ -82,37 +98,42 @@ def _shown(name: str) -> str:
 
 
 def is_uri(text: str | Path) -> bool:
-    """Whether `text` is a URI (``scheme://...``), not a path; says nothing of whether it can be used."""
+    """Return whether `text` is a URI (``scheme://...``) instead of a path; the URI may still be unusable."""
     return isinstance(text, str) and _URI.match(text) is not None
 
 
 def path_or_uri(text: str | Path) -> str | Path:
-    """A URI as `checked_uri` returns it, anything else as a path.
+    """Return a URI as `checked_uri` does, anything else as a path.
 
-    Raises `ValueError` (one line) for a URI with a secret, and for one that has been a `Path` and lost a slash.
+    Raises:
+        ValueError: a URI with a secret, or one that was a `Path` and lost a slash; one line.
     """
     if is_uri(text):
         return checked_uri(str(text))
     if _MANGLED.match(str(text)):
-        raise ValueError(f"{str(text)!r} is a URI that lost a slash: give it as text, not as a path, with ://")
+        raise ValueError(f"{str(text)!r} is a URI that lost a slash; give it as text with ://, not as a path")
     return Path(text)
 
 
 def checked_uri(uri: str) -> str:
-    """`uri` without slashes at its end.
+    """Return `uri` without slashes at its end.
 
-    What stands in a URI ends up in records, logs and lists of processes, so credentials must not: neither before an @
-    nor among the parameters. Names alone (``hdfs://user@host``, ``gs://anonymous@bucket``) are fine.
+    A URI appears in records, logs and lists of processes, so it must not contain credentials, neither before an @ nor
+    among the parameters. User names alone (``hdfs://user@host``, ``gs://anonymous@bucket``) are allowed.
 
     Raises:
-        ValueError: it holds a secret, or cannot be taken apart; one line, which does not repeat the secret.
+        ValueError: it contains a secret, or cannot be parsed; one line, which does not repeat the secret.
+
+    Example:
+        >>> checked_uri("s3://bucket/runs/")
+        's3://bucket/runs'
     """
     scheme = uri.partition("://")[0].lower()
     try:
         parts = urlsplit(uri)
         parameters = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
-        raise ValueError(f"{scheme}://...: not a URI that can be read") from None
+        raise ValueError(f"{scheme}://...: cannot be parsed as a URI") from None
     name, at, host = parts.netloc.rpartition("@")
     no_name = scheme == "s3" or (scheme in ("gs", "gcs") and name != "anonymous")
     if ":" in name or (at and no_name) or (":" in host and not re.fullmatch(r".*:\d+|\[.*\]", host)):
@@ -123,16 +144,16 @@ def checked_uri(uri: str) -> str:
     if not parts.netloc and scheme in ("s3", "gs", "gcs"):
         raise ValueError(f"{scheme}://...: names no bucket")
     if parts.fragment:
-        raise ValueError(f"{scheme}://...: a URI of records has no part after #")
+        raise ValueError(f"{scheme}://...: a URI of records must not have a part after #")
     return parts._replace(path=parts.path.rstrip("/") or ("/" if scheme == "file" else "")).geturl()
 
 
 def without_parameters(uri: str) -> str:
-    """`uri` as it is shown to people: without what comes after the question mark."""
+    """Return `uri` for display, without its query."""
     return uri.partition("?")[0].rstrip("/")
 
 
-def _must_not_hold(scheme: str, what: str) -> str:
+def _must_not_hold(scheme: str, part: str) -> str:
     variables = _ENVIRONMENT.get(scheme)
     where = f"the environment ({variables})" if variables else "the environment"
-    return f"{scheme}://...: {what} must not stand in a URI, which is recorded; give credentials in {where}"
+    return f"{scheme}://...: {part} must not appear in a URI, which is recorded; give credentials in {where}"

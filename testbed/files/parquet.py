@@ -1,13 +1,14 @@
-"""Parquet files that notice damage: checksums of their pages, and a digest of the whole file in its footer.
+"""Parquet files that detect damage, by checksums of their pages and a digest of the whole file in the footer.
 
-Parquet's page checksums (CRC-32) cover what is in the pages. They do not cover page headers, statistics and the
-footer, where one flipped bit turns, say, a count, an encoding or a column's place into another valid one. So every file
-that is written here ends with one more entry in its footer, under `KEY`: the SHA-256 of the file as it would be with
-64 zeros in the digest's place. It is in the file itself, which therefore appears, is copied and is fetched in one
-piece. Whoever reads the table and writes it again, with pyarrow or pandas, makes a file without a digest.
+Parquet's page checksums (CRC-32) cover the content of pages. They do not cover page headers, statistics and the footer,
+where one flipped bit can turn a count, an encoding or a column's offset into another valid one. So every file that is
+written here has one more entry in its footer, under `KEY`: the SHA-256 of the file with 64 zeros in the digest's place.
+The digest is part of the file, so both are written, copied and fetched together. A table that is read and written again
+by pyarrow or pandas has no digest.
 
-The digest notices accidents: bits that flip, files that are cut off or overwritten. It is no signature: who can write
-the file can write its digest. Files without one (of earlier versions, or of other programs) are read as they are.
+The digest detects accidents: flipped bits, truncated and overwritten files. It is no signature, as a program that can
+write the file can write its digest. Files without a digest (from earlier versions or other programs) are read
+unchecked.
 """
 
 import hashlib
@@ -26,20 +27,20 @@ from testbed.files import parquet_bounds as bounds
 KEY = b"testbed.sha256"
 _DIGITS = 64
 _ZEROS = b"0" * _DIGITS
-_MARKER = KEY + b"\x18\x40"  # the key, and what Thrift's compact encoding puts before a string of 64 bytes
-_TAIL_BYTES = 1 << 20  # of which the footer's metadata are searched for, at least
+_MARKER = KEY + b"\x18\x40"  # the key, and Thrift's compact header of a string of 64 bytes
+_TAIL_BYTES = 1 << 20  # least part of the file's end that is searched for the footer's metadata
 _LARGEST_FOOTER_BYTES = 256 << 20
 _BLOCK_BYTES = 1 << 20
 
 
 @contextmanager
 def writer(file: IO[bytes], schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
-    """A writer of Parquet with checksums of its pages; the digest is put in when all is written.
+    """Yield a Parquet writer with page checksums; the digest is added when all is written.
 
     Args:
         file: open for writing, seekable, at its beginning.
-        schema: of the rows, with the metadata that the file is to have.
-        options: further ones of `pyarrow.parquet.ParquetWriter`.
+        schema: schema of the rows, with the file's metadata.
+        options: further options of `pyarrow.parquet.ParquetWriter`.
     """
     sealing = _Sealing(file)
     with pq.ParquetWriter(sealing, schema, compression="zstd", write_page_checksum=True, **options) as opened:
@@ -49,23 +50,34 @@ def writer(file: IO[bytes], schema: pa.Schema, **options: Any) -> Iterator[pq.Pa
 
 
 def write_table(table: pa.Table, file: IO[bytes]) -> None:
-    """Write `table` as a file of its own; see `writer`."""
+    """Write `table` as a file; see `writer`.
+
+    Args:
+        table: the rows.
+        file: open for writing, seekable, at its beginning.
+    """
     write_blocks([table], table.schema, file)
 
 
 def write_blocks(blocks: Iterable[pa.Table], schema: pa.Schema, file: IO[bytes]) -> None:
-    """Write tables with the same columns below one another as one file; see `writer`."""
+    """Write tables with the same columns, one after the other, as one file; see `writer`.
+
+    Args:
+        blocks: the tables.
+        schema: their schema.
+        file: open for writing, seekable, at its beginning.
+    """
     with writer(file, schema) as opened:
         for block in blocks:
             opened.write_table(block)
 
 
 def verified(path: Path) -> bool:
-    """Whether the file has a digest, which then is that of its bytes; False: it has none, and nothing was checked.
+    """Check the file's digest, and return whether it has one.
 
     Raises:
-        pyarrow.ArrowInvalid: its bytes are not those that were written.
-        OSError: it cannot be read.
+        pyarrow.ArrowInvalid: the bytes have changed since they were written.
+        OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
         place = _place_of_digest(file)
@@ -78,12 +90,12 @@ def verified(path: Path) -> bool:
         digest.update(_ZEROS)
         _update(digest, file, None)
     if digest.hexdigest().encode() != written:
-        raise pa.ArrowInvalid("its SHA-256 digest is not that of what was written: bytes have changed since")
+        raise pa.ArrowInvalid("its SHA-256 digest does not match: bytes have changed since it was written")
     return True
 
 
 def has_digest(path: Path) -> bool:
-    """Whether `verified` has something to check; raises OSError when the file cannot be read."""
+    """Return whether the file has a digest for `verified`; raises OSError if the file cannot be read."""
     with open(path, "rb") as file:
         return _place_of_digest(file) is not None
 
@@ -91,48 +103,48 @@ def has_digest(path: Path) -> bool:
 def read_table(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None, *, as_objects: bool = False
 ) -> pa.Table:
-    """A file's rows, after its digest (if it has one) and the checksums of its pages (if they have any) were checked.
+    """Return a file's rows, after checking its digest and page checksums, if it has them.
 
     Args:
         path: the file.
-        schema: what its columns are to be; those that it lacks are null.
-        columns: those wanted; default: all.
-        as_objects: whether its values become Python objects, which take more memory: fewer are read.
+        schema: schema of the result; missing columns are null.
+        columns: columns to read; default: all.
+        as_objects: whether the values become Python objects, which take more memory: the limit is lower.
 
     Raises:
         pyarrow.ArrowException, OSError: damaged, cannot be read, or takes too much memory (`check_rows`).
     """
     verified(path)
-    wanted = None if columns is None else list(columns)
+    names = None if columns is None else list(columns)
     with opened(path) as file:
         try:
-            check_rows(file, wanted, as_objects)
-            bounds.check_texts(path, file, wanted, as_objects)
+            check_rows(file, names, as_objects)
+            bounds.check_texts(path, file, names, as_objects)
         except limits.TooLarge as why:
             raise pa.ArrowInvalid(str(why)) from None
         if schema is None:
-            return file.read(wanted)
-    return pq.read_table(path, schema=schema, columns=wanted, page_checksum_verification=True)
+            return file.read(names)
+    return pq.read_table(path, schema=schema, columns=names, page_checksum_verification=True)
 
 
 def has_rows(path: Path) -> bool:
-    """Whether a file has any, by its footer, after its digest was checked; raises as `read_table`."""
+    """Return whether a file has rows, by its footer, after checking its digest; raises as `read_table`."""
     verified(path)
     return bool(pq.read_metadata(path).num_rows)
 
 
 def read_schema(path: Path) -> pa.Schema:
-    """A file's columns and metadata; nothing is checked. Raises as `read_table`."""
+    """Return a file's columns and metadata without checks; raises as `read_table`."""
     return pq.read_schema(path)
 
 
 def opened(source: Any, **options: Any) -> pq.ParquetFile:
-    """A file of any origin, to be read by `pyarrow.parquet.ParquetFile` with the checksums of its pages."""
+    """Return a `pyarrow.parquet.ParquetFile` of any origin, with verification of page checksums."""
     return pq.ParquetFile(source, page_checksum_verification=True, **options)
 
 
 def read_opened(source: Any, as_objects: bool = False) -> pa.Table:
-    """All rows of a file of any origin, of which there must not be too many.
+    """Return all rows of a file of any origin, within the limits.
 
     A few bytes of Parquet can stand for any number of rows.
 
@@ -141,7 +153,7 @@ def read_opened(source: Any, as_objects: bool = False) -> pa.Table:
         as_objects: see `read_table`.
 
     Raises:
-        limits.TooLarge: more values or bytes than a table that is read as a whole may have.
+        limits.TooLarge: more values or bytes than allowed for a table that is read as a whole.
         pyarrow.ArrowException, OSError: damaged, or cannot be read.
     """
     with opened(source) as file:
@@ -151,11 +163,11 @@ def read_opened(source: Any, as_objects: bool = False) -> pa.Table:
 
 
 def check_rows(file: pq.ParquetFile, columns: Sequence[str] | None = None, as_objects: bool = False) -> None:
-    """Raise when an open file says in its footer that it has more than can be read as a whole.
+    """Raise if an open file has, by its footer, more rows than can be read as a whole.
 
     Args:
-        file: nothing but its footer is read.
-        columns: those that will be read; default: all.
+        file: only its footer is read.
+        columns: columns to read; default: all.
         as_objects: see `read_table`.
 
     Raises:
@@ -165,33 +177,33 @@ def check_rows(file: pq.ParquetFile, columns: Sequence[str] | None = None, as_ob
     rows, width = file.metadata.num_rows, max(1, file.metadata.num_columns)
     if rows > limits.TABLE_ROWS or rows * width > limits.TABLE_VALUES:
         most = f"{limits.TABLE_ROWS} rows and {limits.TABLE_VALUES} values"
-        raise limits.TooLarge(f"{rows} rows of {width} columns; at most {most}")
+        raise limits.TooLarge(f"{rows} rows of {width} columns; at most {most} are allowed")
 
 
 def _place_of_digest(file: IO[bytes]) -> int | None:
-    """Where in the file its digest begins."""
+    """Return the offset of the digest in the file; None if there is none."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))  # the footer's length, which may be damaged, and Parquet's magic number
-    told = int.from_bytes(file.read(4), "little") + 8
-    start = file.seek(max(0, size - max(_TAIL_BYTES, min(told, _LARGEST_FOOTER_BYTES))))
+    footer_size = int.from_bytes(file.read(4), "little") + 8
+    start = file.seek(max(0, size - max(_TAIL_BYTES, min(footer_size, _LARGEST_FOOTER_BYTES))))
     at = file.read().rfind(_MARKER)
     return None if at < 0 or start + at + len(_MARKER) + _DIGITS > size else start + at + len(_MARKER)
 
 
 def _update(digest: Any, file: IO[bytes], size: int | None) -> None:
-    """Add the next `size` bytes of the file, or all that are left."""
+    """Add the next `size` bytes of the file, or all remaining ones, to the digest."""
     while block := file.read(_BLOCK_BYTES if size is None else min(size, _BLOCK_BYTES)):
         digest.update(block)
         size = None if size is None else size - len(block)
 
 
 class _Sealing:
-    """Passes on what is written, and knows its digest and where in it the digest belongs."""
+    """File wrapper that passes on all writes, and computes their digest and its place."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._digest = hashlib.sha256()
-        self._before = b""  # the end of the last piece: what is sought may be cut in two
+        self._before = b""  # the end of the last write, as the marker may be split between two writes
         self._size = 0
         self._place = -1
         self.closed = False
@@ -199,18 +211,18 @@ class _Sealing:
     def write(self, data: Any) -> int:
         content = bytes(data)
         self._digest.update(content)
-        seen = self._before + content
-        if (at := seen.rfind(_MARKER + _ZEROS)) >= 0:
+        window = self._before + content
+        if (at := window.rfind(_MARKER + _ZEROS)) >= 0:
             self._place = self._size - len(self._before) + at + len(_MARKER)
-        self._before = seen[-len(_MARKER + _ZEROS) :]
+        self._before = window[-len(_MARKER + _ZEROS) :]
         self._size += len(content)
         self._file.write(content)
         return len(content)
 
     def seal(self) -> None:
-        """Put the digest in its place."""
+        """Write the digest into its place."""
         if self._place < 0:
-            raise pa.ArrowInvalid("pyarrow has left no place for the file's digest")
+            raise pa.ArrowInvalid("pyarrow wrote no entry for the file's digest")
         self._file.seek(self._place)
         self._file.write(self._digest.hexdigest().encode())
         self._file.seek(0, os.SEEK_END)
@@ -231,5 +243,5 @@ class _Sealing:
         return False
 
     def close(self) -> None:
-        """The file is its owner's to close."""
+        """Mark this wrapper as closed; the owner closes the file."""
         self.closed = True

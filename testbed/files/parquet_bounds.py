@@ -1,8 +1,8 @@
-"""How much memory a Parquet file takes once it is decoded, looked at before it is.
+"""Bounds on the memory of a Parquet file, checked before it is decoded.
 
-Ten megabytes of Parquet can stand for 80 million rows: equal values take no room in the file. So the footer's counts
-are multiplied by what each value takes in memory. Texts, of which a dictionary has each once, are measured by reading
-them as such a dictionary, a stretch at a time, which ends as soon as they are too many: the footer may lie.
+Ten megabytes of Parquet can stand for 80 million rows, because equal values take no space in the file. So the footer's
+counts are multiplied by the memory of each value. Texts are stored once in a dictionary and are measured by reading
+the dictionary-encoded columns in parts, until the limit is reached: the footer may be wrong.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ _BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE
 
 
 def check_bytes(file: pq.ParquetFile, columns: Sequence[str] | None, as_objects: bool) -> None:
-    """Raise when an open file, by its footer, takes too much memory.
+    """Raise if an open file takes too much memory by its footer.
 
     Args:
         file: its footer is read, and the first row of each row group.
-        columns: those that will be read; None: all.
+        columns: columns to read; None: all.
         as_objects: see `limits.table_bytes`.
 
     Raises:
-        limits.TooLarge: it takes more.
+        limits.TooLarge: it takes too much memory.
         pyarrow.ArrowException, OSError: damaged, or cannot be read.
     """
     footer, size, rows = file.metadata, 0, 0
     names = None if columns is None else list(columns)
     for number in range(footer.num_row_groups):
-        # Reading a row raises where a column's part of the footer is damaged; `group.column` would end the process.
+        # Reading a row raises if a column's footer is damaged; `group.column` would crash the process.
         next(file.iter_batches(1, row_groups=[number], columns=names), None)
         group = footer.row_group(number)
         rows += group.num_rows
@@ -47,24 +47,24 @@ def check_bytes(file: pq.ParquetFile, columns: Sequence[str] | None, as_objects:
 
 
 def check_texts(source: Any, file: pq.ParquetFile, columns: Sequence[str] | None, as_objects: bool) -> None:
-    """Raise when the texts and lists of a file take too much memory, by what is in it.
+    """Raise if the texts and lists of a file take too much memory by its content.
 
     Args:
         source: the path, or the open file of pyarrow's, that `file` reads.
-        file: the same, opened.
-        columns: those that will be read; None: all.
+        file: the same file, opened.
+        columns: columns to read; None: all.
         as_objects: see `limits.table_bytes`.
 
     Raises:
-        limits.TooLarge: they take more.
+        limits.TooLarge: they take too much memory.
         pyarrow.ArrowException, OSError: damaged, or cannot be read.
     """
     fields = [field for field in file.schema_arrow if columns is None or field.name in columns]
-    wanted = [field.name for field in fields if not _has_width(field.type)]
+    names = [field.name for field in fields if not _has_width(field.type)]
     leaves = [file.schema.column(number) for number in range(file.metadata.num_columns)]
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]  # those within structs and lists, too
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]  # also within structs and lists
     size, most = 0, limits.table_bytes(as_objects)
-    for name in wanted:  # one after the other: a page of each may be large
+    for name in names:  # one after the other: a page of each may be large
         rows = 0
         with pq.ParquetFile(source, read_dictionary=texts) as again:
             for batch in again.iter_batches(_STRETCH_ROWS, columns=[name]):
@@ -75,18 +75,18 @@ def check_texts(source: Any, file: pq.ParquetFile, columns: Sequence[str] | None
 
 
 def too_large(rows: int, size: int, as_objects: bool = False) -> limits.TooLarge:
-    """Return the error for a table of so many rows, which take `size` bytes of memory, or more.
+    """Return the error for a table that takes too much memory.
 
     Args:
-        rows: so many, or more.
-        size: bytes.
+        rows: number of rows, at least.
+        size: memory in bytes, at least.
         as_objects: see `limits.table_bytes`.
     """
     most = limits.table_bytes(as_objects)
     needed = -(-size * (limits.AS_OBJECTS if as_objects else 1) // limits.GIB)
     return limits.TooLarge(
-        f"{rows:,} rows, which take at least {_rounded(size)} of memory; at most {limits.size(most)} is read as a "
-        f"whole; for a file that you trust set {limits.TABLE_VARIABLE}={needed}"
+        f"{rows:,} rows, which take at least {_rounded(size)} of memory; the limit is {limits.size(most)}; for a file "
+        f"that you trust set {limits.TABLE_VARIABLE}={needed}"
     )
 
 
@@ -95,8 +95,8 @@ def _rounded(size: int) -> str:
 
 
 def _has_width(kind: pa.DataType) -> bool:
-    """Whether each value takes the same room, so that counting is enough."""
-    if pa.types.is_dictionary(kind):  # who reads may want its words written out
+    """Return whether all values take the same memory, so that counting is enough."""
+    if pa.types.is_dictionary(kind):  # readers may decode the words
         return False
     try:
         return bool(kind.bit_width)
@@ -105,7 +105,7 @@ def _has_width(kind: pa.DataType) -> bool:
 
 
 def _decoded(column: pa.Array) -> int:
-    """Bytes of one column of a batch, its words written out, those within structs and lists among them."""
+    """Return the bytes of a batch's column with its words decoded, also within structs and lists."""
     if isinstance(column, pa.DictionaryArray):
         lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
         return 4 * len(column) + int(pc.sum(lengths).as_py() or 0)

@@ -1,9 +1,8 @@
-"""YAML that somebody else has written, as plain data: bounded before any of it is built.
+"""Untrusted YAML as plain data, with bounds that are checked before anything is built.
 
-A small YAML file can stand for much: aliases that repeat aliases ("billion laughs"), numbers of a million digits,
-lists within lists. So the file's size is limited, and then its events are counted, without building anything, by the
-very parser that reads it afterwards: values, with each alias counted as what it stands for; nesting; the length of
-numbers, and how many of them are keys. The limits are in `testbed.files.limits`.
+A small YAML file can stand for much data: nested aliases ("billion laughs"), numbers of a million digits, nested lists.
+So the file's size is limited, and its events are counted with the same parser before anything is built: values, with
+aliases expanded; nesting; the length of numbers, and the number of numeric keys. `testbed.files.limits` has the limits.
 """
 
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from testbed.files import limits
 
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's safe loader, in C where it was built so; both build plain data only."""
+"""PyYAML's safe loader, in C where available; both build plain data only."""
 
 
 def read(path: Path, loader: Any = SAFE) -> Any:
-    """The plain data in a YAML file.
+    """Return the plain data in a YAML file.
 
     Args:
         path: the file.
@@ -29,13 +28,22 @@ def read(path: Path, loader: Any = SAFE) -> Any:
     Raises:
         OSError, UnicodeDecodeError: it cannot be read.
         limits.TooLarge: it has too many bytes.
-        yaml.YAMLError, and what PyYAML lets through for odd values (ValueError, TypeError, ...): see `parsed`.
+        yaml.YAMLError, and errors of PyYAML for odd values (ValueError, TypeError, ...): see `parsed`.
     """
     return parsed(limits.text(path, limits.YAML_BYTES), loader)
 
 
 def parsed(text: str, loader: Any = SAFE) -> Any:
-    """The plain data in a YAML document; raises as `read`, `yaml.MarkedYAMLError` for one that is out of bounds."""
+    """Return the plain data in a YAML document.
+
+    Args:
+        text: the document.
+        loader: a safe loader, i.e. one derived from `SAFE`.
+
+    Raises:
+        yaml.MarkedYAMLError: the document is out of bounds.
+        Exception: as `read`.
+    """
     _check(text, loader)
     return yaml.load(text, loader)
 
@@ -50,7 +58,14 @@ def _check(text: str, loader: Any) -> None:
 
 @dataclass
 class _Open:
-    """A value that has begun: its anchor, the count at its beginning, and of a mapping how many values it has."""
+    """A value that has begun.
+
+    Attributes:
+        anchor: its anchor.
+        before: count at its beginning.
+        is_mapping: whether it is a mapping.
+        values: number of its values so far.
+    """
 
     anchor: str | None
     before: int
@@ -59,7 +74,7 @@ class _Open:
 
 
 class _Counting:
-    """Counts the values of a document from its events.
+    """Counter of a document's values, from its events.
 
     Args:
         reading: a loader at the beginning of its document.
@@ -70,10 +85,10 @@ class _Counting:
         self._count = 0
         self._number_keys = 0
         self._open: list[_Open] = []
-        self._known: dict[str, int] = {}  # by anchor: how many values it stands for
+        self._sizes: dict[str, int] = {}  # number of values by anchor
 
     def check(self) -> None:
-        """Raise `yaml.MarkedYAMLError` when the document is out of bounds."""
+        """Raise `yaml.MarkedYAMLError` if the document is out of bounds."""
         while self._reading.check_event():
             event = self._reading.get_event()
             if isinstance(event, yaml.AliasEvent):
@@ -85,7 +100,7 @@ class _Counting:
             elif isinstance(event, yaml.CollectionStartEvent):
                 self._begin(event)
                 if len(self._open) > limits.YAML_DEPTH:
-                    raise _out_of_bounds(event, f"more than {limits.YAML_DEPTH} sections and lists in one another")
+                    raise _out_of_bounds(event, f"more than {limits.YAML_DEPTH} nested sections and lists")
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._end()
 
@@ -97,19 +112,19 @@ class _Counting:
     def _end(self) -> None:
         ended = self._open.pop()
         if ended.anchor is not None:
-            self._known[ended.anchor] = self._count - ended.before
+            self._sizes[ended.anchor] = self._count - ended.before
 
     def _alias(self, event: Any) -> None:
-        if any(one.anchor == event.anchor for one in self._open):
-            raise _out_of_bounds(event, f"the alias *{event.anchor} stands for what it is in")
-        self._add(self._known.get(event.anchor, 1), event)  # an unknown one is the composer's to refuse
+        if any(value.anchor == event.anchor for value in self._open):
+            raise _out_of_bounds(event, f"the alias *{event.anchor} is part of its own value")
+        self._add(self._sizes.get(event.anchor, 1), event)  # PyYAML's composer refuses an unknown anchor
 
     def _add(self, values: int, event: Any) -> None:
         self._count += values
         if self._open:
             self._open[-1].values += 1
         if self._count > limits.YAML_NODES:
-            raise _out_of_bounds(event, f"more than {limits.YAML_NODES} values, aliases written out")
+            raise _out_of_bounds(event, f"more than {limits.YAML_NODES} values with aliases expanded")
 
     def _scalar(self, event: Any) -> None:
         is_key = bool(self._open) and self._open[-1].is_mapping and self._open[-1].values % 2 == 0

@@ -1,1 +1,1 @@
-"""User-defined classes, named ``package.module:Name`` in an experiment: found, checked, and given their options."""
+"""User-defined classes, named ``package.module:Name`` in an experiment: import, checks and options."""

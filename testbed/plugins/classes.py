@@ -1,4 +1,4 @@
-"""User-defined classes, named ``package.module:Name`` in an experiment: found, and checked against their contract."""
+"""User-defined classes, named ``package.module:Name`` in an experiment: import, and check against their contract."""
 
 import importlib
 import inspect
@@ -14,20 +14,25 @@ from testbed.plugins import installed, renamed, sources
 from testbed.spelling import question, similar
 
 PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-"""What such a name looks like."""
+"""Pattern of the names of user-defined classes."""
 
 IMPORT_CLASSES = "--import-classes"
-"""The option of commands that import nothing of the user's own unless it is given."""
+"""Option of the commands that import user-defined classes only on request."""
 
 IMPORTING_ADVICE = f"{IMPORT_CLASSES} (in Python: importing_classes(True))"
-"""The same for messages that reach programs, too: `importing_classes`."""
+"""Advice to allow imports, in messages of commands and programs: see `importing_classes`."""
 
 USER_DEFINED = "a user-defined class"
-"""The alternative of a section that such a name stands for."""
+"""Tag of user-defined classes among the alternatives of a section."""
 
 
 def alternative_by(key: str, default: str) -> Callable[[Any], str]:
-    """For a section that is a union: from its value to the alternative that `key` names, `default` if nothing does."""
+    """Return a function from a union section's value to the tag of its alternative.
+
+    Args:
+        key: key of the section that names the alternative.
+        default: tag if the section does not have the key.
+    """
 
     def named(value: Any) -> str:
         name = value.get(key, default) if isinstance(value, dict) else getattr(value, key, default)
@@ -37,24 +42,25 @@ def alternative_by(key: str, default: str) -> Callable[[Any], str]:
 
 
 class NotImportedError(ExperimentError):
-    """Code that a file names is needed, and nobody has said that it may be imported or started."""
+    """An experiment names code that is needed, but the user has not allowed to import or start it."""
 
 
-_decisions: dict[int, list[bool]] = {}  # the open `importing_classes` of each thread, the innermost last
+_decisions: dict[int, list[bool]] = {}  # by thread: its open `importing_classes`, innermost last
 _deciding = threading.Lock()
 
 
 @contextmanager
 def importing_classes(allowed: bool) -> Iterator[None]:
-    """Allow or refuse, until the end of the context, to run code that a file names; outside of any, it is allowed.
+    """Allow or refuse to run code that a file names, until the end of the context.
 
-    For programs that read files of others. See `check_allowed`, which refuses. The command `testbed` refuses unless a
-    command runs experiments, or `--import-classes` is given. Several threads may do so at once: in each its own
-    innermost context counts, and threads without one, such as those that a command starts, are refused while any
-    thread refuses.
+    Outside of any context it is allowed. For programs that read files of others. `check_allowed` enforces the decision.
+    The command `testbed` refuses unless a command runs experiments or `--import-classes` is given.
+
+    Contexts may be open in several threads: in each thread its innermost context counts. Threads without a context,
+    such as those that a command starts, are refused while any thread refuses.
 
     Args:
-        allowed: whether modules that an experiment names are imported, and programs that it names started.
+        allowed: whether to import modules and start programs that an experiment names.
     """
     thread = threading.get_ident()
     with _deciding:
@@ -69,7 +75,7 @@ def importing_classes(allowed: bool) -> Iterator[None]:
 
 
 def allow_importing() -> None:
-    """Allow it until the end of the thread's innermost `importing_classes`: the option `IMPORT_CLASSES` was given."""
+    """Allow imports until the end of the thread's innermost `importing_classes`, for the option `IMPORT_CLASSES`."""
     with _deciding:
         if own := _decisions.get(threading.get_ident()):
             own[-1] = True
@@ -81,34 +87,34 @@ def _is_allowed() -> bool:
         return own[-1] if own else all(others[-1] for others in _decisions.values())
 
 
-def check_allowed(key: str, name: str, what: str) -> None:
-    """Raise unless code that a file names may run. Everything that imports or starts such code calls this before.
+def check_allowed(key: str, name: str, refused_action: str) -> None:
+    """Raise unless code that a file names may run; called before all such code is imported or started.
 
     Args:
-        key: where the name stands in the experiment.
+        key: the experiment's key with the name.
         name: the name.
-        what: the kind of code, and what is not done with it, e.g. "a Flower app, whose code is not run here".
+        refused_action: the kind of code and the refused action, e.g. "a Flower app is not run here".
 
     Raises:
-        NotImportedError: see `importing_classes`.
+        NotImportedError: the innermost `importing_classes` refuses.
     """
     if not _is_allowed():
-        raise NotImportedError(f"{key}: {name}: {what} unless you trust it and give {IMPORTING_ADVICE}")
+        raise NotImportedError(f"{key}: {name}: {refused_action} unless you trust it and give {IMPORTING_ADVICE}")
 
 
 def plugin_class(name: str, key: str) -> Any:
-    """The class that `name` names, looked for on PYTHONPATH and, last, in the working directory.
+    """Import a class from PYTHONPATH or, last, the working directory.
 
     Args:
         name: ``package.module:Name``.
-        key: where the name stands in the experiment, for the error.
+        key: the experiment's key with the name, for the error.
 
     Raises:
-        NotImportedError: see `importing_classes`.
-        ExperimentError: no such module or class, or an installed package's plug-in that cannot be imported. What goes
-            wrong inside another module comes through unchanged.
+        NotImportedError: `importing_classes` refuses.
+        ExperimentError: no such module or class, or an installed package's plug-in that cannot be imported. Other
+            errors within the module are passed on unchanged.
     """
-    check_allowed(key, name, "a user-defined class, whose module is not imported here")
+    check_allowed(key, name, "a user-defined class is not imported here")
     module_name, _, class_name = name.partition(":")
     sources.search_working_directory()
     new = module_name not in sys.modules
@@ -119,31 +125,30 @@ def plugin_class(name: str, key: str) -> Any:
             raise ExperimentError(f"{key}: {name}: {present}") from error
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
-        plugin = installed.offering(name)  # otherwise the module is there, and what goes wrong is something inside
+        plugin = installed.offering(name)  # the module exists, so the error comes from its code
         if plugin is None or isinstance(error, TestbedError):
             raise
         raise ExperimentError(
-            f"{key}: {plugin.name}, of {plugin.origin}, cannot be imported: "
-            f"{type(error).__name__}: {reason(str(error))}"
+            f"{key}: {plugin.name} of {plugin.origin} cannot be imported: {type(error).__name__}: {reason(str(error))}"
         ) from error
     if new:
         sources.note_imported(name)
-    found = getattr(module, class_name, None)
-    if not callable(found):
+    named_object = getattr(module, class_name, None)
+    if not callable(named_object):
         instead = "".join(f"; {other} is another module of that name" for other in sources.hidden(module_name))
         where = getattr(module, "__file__", None)
         at = f" ({where})" if instead and where else ""
         raise ExperimentError(f"{key}: {name}: module {module_name}{at} has no class {class_name}{instead}")
-    return found
+    return named_object
 
 
 def _advice(module: str) -> str:
-    """What to do about a module that is not there."""
-    meant = sources.hidden(module)
+    """Return advice for a missing module."""
+    hidden_files = sources.hidden(module)
     top = module.partition(".")[0]
     used = sources.source_of(top)
-    if meant and used is not None:
-        return f"{meant[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
+    if hidden_files and used is not None:
+        return f"{hidden_files[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
     if extra := extra_of(top):
         return f"{install_command(extra)} (on all nodes)"
     return "install it or add its folder to PYTHONPATH (on all nodes)"
@@ -152,40 +157,40 @@ def _advice(module: str) -> str:
 # -- the contract ------------------------------------------------------------------------------------------------------
 
 
-_ALIKE = 0.85  # "max_participants" and "maximum_participants"; not "learned" and "learn"
+_ALIKE = 0.85  # similarity: "max_participants" and "maximum_participants", but not "learned" and "learn"
 
 
-def check_subclass(found: Any, base: type, name: str, key: str) -> None:
-    """Raise `ExperimentError` unless `found` inherits from `base`, overrides what is abstract, and misspells nothing.
+def check_subclass(candidate: Any, base: type, name: str, key: str) -> None:
+    """Raise `ExperimentError` unless a class inherits from `base`, overrides abstract methods, and misspells no name.
 
-    Misspelt is a public name much like one of `base` that the class leaves at its default: it would have no effect.
+    A public name that is almost one of `base`, which the class does not override, counts as misspelt: it has no effect.
 
     Args:
-        found: what the experiment names.
+        candidate: the object that the experiment names.
         base: the contract.
-        name: as the experiment names it.
-        key: where it does, e.g. ``selection.protocol``.
+        name: the experiment's name for it.
+        key: the experiment's key, e.g. ``selection.protocol``.
     """
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(candidate, type) and issubclass(candidate, base)):
         raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
-    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+    if lacking := sorted(getattr(candidate, "__abstractmethods__", ())):
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
-    hooks = [one for one in dir(base) if not one.startswith("_")]
-    own = _names_below(found, base)
-    for one in own:
-        if (present := renamed.MEMBERS.get(one)) in hooks:
-            raise ExperimentError(f"{key}: {name}: {one} has no effect; it is called {present} now")
-        close = similar(one, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
-        if one not in hooks and close:
-            raise ExperimentError(f"{key}: {name}: {one} has no effect; {question(close).rstrip()}")
+    hooks = [hook for hook in dir(base) if not hook.startswith("_")]
+    own = _names_below(candidate, base)
+    for own_name in own:
+        if (present := renamed.MEMBERS.get(own_name)) in hooks:
+            raise ExperimentError(f"{key}: {name}: {own_name} has no effect; it is called {present} now")
+        close = similar(own_name, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
+        if own_name not in hooks and close:
+            raise ExperimentError(f"{key}: {name}: {own_name} has no effect; {question(close).rstrip()}")
 
 
-def _names_below(found: type, base: type) -> list[str]:
-    """The public names that a class and its bases have below `base`."""
-    kinds = [kind for kind in reversed(inspect.getmro(found)) if not issubclass(base, kind)]
+def _names_below(candidate: type, base: type) -> list[str]:
+    """Return the public names that a class and its bases below `base` have."""
+    kinds = [kind for kind in reversed(inspect.getmro(candidate)) if not issubclass(base, kind)]
     return list(dict.fromkeys(name for kind in kinds for name in _public(kind)))
 
 
 def _public(kind: type) -> list[str]:
-    """The public names that a class itself has, those that are annotated only among them."""
-    return [one for one in {**vars(kind), **inspect.get_annotations(kind)} if not one.startswith("_")]
+    """Return the public names that a class itself has, including names with an annotation only."""
+    return [name for name in {**vars(kind), **inspect.get_annotations(kind)} if not name.startswith("_")]

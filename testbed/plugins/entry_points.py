@@ -1,7 +1,7 @@
-"""Entry points of installed packages: the one door by which a package offers classes, commands and services.
+"""Entry points of installed packages: the only way in which a package offers classes, commands and services.
 
-The testbed's own packages come in by the same door, by the groups in ``pyproject.toml``. Entry points are read from the
-packages' metadata; nothing is imported but by `own_object`.
+The testbed's own packages use the same way, with the groups in ``pyproject.toml``. Entry points are read from package
+metadata; only `own_object` imports code.
 """
 
 import re
@@ -20,10 +20,10 @@ FILE = "entry_points.txt"
 
 @dataclass(frozen=True)
 class BrokenEntryPoint:
-    """A package whose file of entry points cannot be read.
+    """A package with an unreadable file of entry points.
 
     Attributes:
-        distribution, version: of the package.
+        distribution, version: name and version of the package.
         problem: the reason, in one line.
     """
 
@@ -33,11 +33,11 @@ class BrokenEntryPoint:
 
 
 def own_points(group: str) -> Mapping[str, metadata.EntryPoint]:
-    """The testbed's own entry points of a group, by name.
+    """Return the testbed's own entry points of a group, by name.
 
     Raises:
-        InstallationError: the testbed is not installed, or its metadata are of an earlier version, which had no such
-            group (an editable installation that was not renewed).
+        InstallationError: the testbed is not installed, or its metadata are of an earlier version without this group
+            (an editable installation that was not renewed).
     """
     return _own_points(group, tuple(sys.path))
 
@@ -54,14 +54,14 @@ def _own_points(group: str, _path: tuple[str, ...]) -> Mapping[str, metadata.Ent
 
 
 def own_object(group: str, name: str) -> Any:
-    """Import the object that an entry point of the testbed's own names.
+    """Import the object that one of the testbed's own entry points names.
 
     Args:
-        group: the group of the entry point.
-        name: its name in the group.
+        group: group of the entry point.
+        name: name in the group.
 
     Raises:
-        InstallationError: as `own_points`, or the metadata lack the name, or give a place that the code has left.
+        InstallationError: as `own_points`, or the metadata lack the name or point to code that has moved.
         ModuleNotFoundError: the object needs an extra that is not installed.
     """
     point = own_points(group).get(name)
@@ -91,7 +91,7 @@ _REMEDY = "install it again, e.g. `pip install --editable .` in its folder"
 
 
 def own_text() -> str:
-    """The testbed's own file of entry points. Raises as `own_points`."""
+    """Return the testbed's own file of entry points; raises as `own_points`."""
     try:
         return _text_of(metadata.distribution(PROJECT))
     except metadata.PackageNotFoundError:
@@ -99,29 +99,30 @@ def own_text() -> str:
 
 
 def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[BrokenEntryPoint]]:
-    """The entry points of a group, of the first package of each name on the path; and the packages that are unreadable.
+    """Return the entry points of a group from all packages, and the packages with unreadable files.
 
-    `metadata.entry_points` does the same, and raises where a single package has a file that is none.
+    If the path has several packages of one name, the first counts. `metadata.entry_points` does the same, but raises if
+    a single package's file is invalid.
     """
-    points, unreadable, seen = list[metadata.EntryPoint](), list[BrokenEntryPoint](), set[str]()
+    points, unreadable, normalized_names = list[metadata.EntryPoint](), list[BrokenEntryPoint](), set[str]()
     for package in metadata.distributions():
         text = _text_of(package)
         if group not in text:
-            continue  # before its name is read, which takes most of the time
+            continue  # skip before reading the name, which takes most of the time
         name = package.metadata["Name"]
-        if name and (_normalized(name) in seen or _text_of(metadata.distribution(name)) != text):
+        if name and (_normalized(name) in normalized_names or _text_of(metadata.distribution(name)) != text):
             continue  # another version of the package comes before it on the path
-        seen.add(_normalized(name or ""))
+        normalized_names.add(_normalized(name or ""))
         try:
             points.extend(package.entry_points.select(group=group))
-        except Exception as error:  # importlib's parser raises whatever comes
+        except Exception as error:  # importlib's parser may raise any type
             why = f"its {FILE} cannot be read: {type(error).__name__}: {reason(error)}"
             unreadable.append(BrokenEntryPoint(str(name or UNKNOWN), str(package.version or ""), why))
     return points, unreadable
 
 
 def _text_of(package: metadata.Distribution) -> str:
-    """The file of entry points; empty where there is none, or where it is not text."""
+    """Return the package's file of entry points; empty if there is none or if it is not text."""
     try:
         return package.read_text(FILE) or ""
     except UnicodeDecodeError:
@@ -133,7 +134,7 @@ def _normalized(name: str) -> str:
 
 
 def owner(point: metadata.EntryPoint) -> tuple[str, str]:
-    """Name and version of the distribution that offers an entry point."""
+    """Return name and version of the distribution that offers an entry point."""
     name = None if point.dist is None else point.dist.metadata["Name"]
     return (UNKNOWN, "") if point.dist is None or not name else (str(name), point.dist.version)
 

@@ -1,8 +1,7 @@
-"""What installed packages offer by name: the entry points of the group ``sortition_testbed.plugins``.
+"""Plug-ins of installed packages: the entry points of the group ``sortition_testbed.plugins``.
 
 An entry point ``selection.tickets = "tickets.protocol:Tickets"`` makes ``tickets`` a name of ``selection.protocol``.
-Which there are is read from the packages' metadata; nothing is imported here, so that a plug-in that cannot be imported
-spoils no experiment that does not name it.
+Only package metadata are read here. So a plug-in that cannot be imported affects only experiments that name it.
 """
 
 import re
@@ -37,7 +36,7 @@ KINDS = {
     "client-misbehaviour": ("adversary.clients",),
     "observer": ("output.observers",),
 }
-"""What an entry point's name begins with, and the keys of an experiment that it is then a name for."""
+"""First part of an entry point's name, and the keys of an experiment in which the second part is a name."""
 
 _NAME = re.compile(r"(?P<kind>[a-z-]+)\.(?P<name>[a-z][a-z0-9-]*)")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -45,14 +44,14 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Plugin:
-    """One name that an installed package offers.
+    """A name that an installed package offers.
 
     Attributes:
-        kind: of `KINDS`; empty where the entry point's name begins with none.
-        name: as an experiment says it.
+        kind: a key of `KINDS`; empty if the entry point's name begins with none of them.
+        name: the name in an experiment.
         target: the class, ``package.module:Name``.
-        distribution: the package that offers it, and `version`, its version.
-        problem: why no experiment can use it; empty otherwise.
+        distribution, version: name and version of the package.
+        problem: the reason why no experiment can use it; empty if one can.
     """
 
     kind: str
@@ -64,12 +63,12 @@ class Plugin:
 
     @property
     def origin(self) -> str:
-        """The distribution and its version, for people."""
+        """The distribution and its version, for messages."""
         return f"{self.distribution} {self.version}".rstrip()
 
 
 def installed() -> tuple[Plugin, ...]:
-    """All of them, by kind and name, those that cannot be used among them."""
+    """Return all plug-ins, usable or not, by kind and name."""
     return _installed(tuple(sys.path))
 
 
@@ -77,40 +76,41 @@ def installed() -> tuple[Plugin, ...]:
 def _installed(_path: tuple[str, ...]) -> tuple[Plugin, ...]:
     points, unreadable = all_points(GROUP)
     points.sort(key=lambda point: (point.name, point.value))
-    owners = {name: [owner(point) for point in points if point.name == name] for name in {one.name for one in points}}
+    names = {point.name for point in points}
+    owners = {name: [owner(point) for point in points if point.name == name] for name in names}
     times = Counter(point.name for point in points)
     return (
         *(_plugin(point, owners[point.name] if times[point.name] > 1 else []) for point in points),
-        *(Plugin("", "?", "?", one.distribution, one.version, one.problem) for one in unreadable),
+        *(Plugin("", "?", "?", broken.distribution, broken.version, broken.problem) for broken in unreadable),
     )
 
 
 def _plugin(point: metadata.EntryPoint, offered_by: Collection[tuple[str, str]]) -> Plugin:
-    found = _NAME.fullmatch(point.name)
-    kind, name = (found["kind"], found["name"]) if found and found["kind"] in KINDS else ("", point.name)
+    match = _NAME.fullmatch(point.name)
+    kind, name = (match["kind"], match["name"]) if match and match["kind"] in KINDS else ("", point.name)
     problem = ""
     if not kind:
-        problem = f"its name is not KIND.NAME, in lower case, with one of the kinds {', '.join(KINDS)}"
+        problem = f"its name must be KIND.NAME, in lower case, with one of the kinds {', '.join(KINDS)}"
     elif not _CLASS.fullmatch(point.value):
-        problem = f"{point.value!r} is not package.module:Name"
+        problem = f"{point.value!r} must be package.module:Name"
     elif offered_by:
-        packages = " and ".join(" ".join(one) for one in sorted(set(offered_by)))
+        packages = " and ".join(" ".join(package) for package in sorted(set(offered_by)))
         problem = f"offered by {packages}; uninstall all but one, or name the class as package.module:Name"
     return Plugin(kind, name, point.value, *owner(point), problem)
 
 
 def named(kind: str, name: str, key: str) -> Plugin | None:
-    """What an experiment means by a name that is not built in; None: no package offers such a name.
+    """Return the plug-in with a name that is not built in; None if no package offers the name.
 
     Args:
-        kind: of `KINDS`.
-        name: as the experiment has it.
-        key: where, for the error.
+        kind: a key of `KINDS`.
+        name: the experiment's name.
+        key: the experiment's key, for the error.
 
     Raises:
-        ExperimentError: it cannot be used, or looks like a misspelt one.
+        ExperimentError: the plug-in cannot be used, or the name looks like a misspelt one.
     """
-    plugins = {one.name: one for one in installed() if one.kind == kind}
+    plugins = {plugin.name: plugin for plugin in installed() if plugin.kind == kind}
     plugin = plugins.get(name)
     if plugin is None:
         if close := similar(name, plugins):
@@ -122,5 +122,5 @@ def named(kind: str, name: str, key: str) -> Plugin | None:
 
 
 def offering(target: str) -> Plugin | None:
-    """The plug-in whose class this is, ``package.module:Name``; None: no installed package offers it by a name."""
-    return next((one for one in installed() if one.target == target), None)
+    """Return the plug-in with this class, ``package.module:Name``; None if no installed package offers it."""
+    return next((plugin for plugin in installed() if plugin.target == target), None)

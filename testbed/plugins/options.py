@@ -1,12 +1,12 @@
-"""Options of user-defined classes: one that a class does not declare is a mistake, and refused.
+"""Options of user-defined classes; an option that the class does not declare is refused.
 
-A class declares what it takes in one of two ways:
+A class declares its options in one of two ways:
 
-- as arguments of its ``__init__`` after those that it is always called with, as in
-  ``def __init__(self, section, rate=2.0)``: what the experiment says is handed over as keyword arguments;
-- as a pydantic class, which checks types and ranges too: `Options` where the section of the experiment has a key
-  ``options`` (devices, links, availability, workload), whose values `section.options` then holds, defaults filled in;
-  and for a protocol `Parameters`, a subclass of `SelectionParameters` or `AggregationParameters`, which it is
+- as arguments of its ``__init__`` after the fixed ones, as in ``def __init__(self, section, rate=2.0)``: the
+  experiment's options become keyword arguments;
+- as a pydantic class, which also checks types and ranges: `Options` where the section of the experiment has a key
+  ``options`` (devices, links, availability, workload), whose values `section.options` then holds with defaults filled
+  in; for a protocol `Parameters`, a subclass of `SelectionParameters` or `AggregationParameters`, which the protocol is
   constructed with.
 """
 
@@ -24,17 +24,17 @@ _Made = TypeVar("_Made", bound=BaseModel)
 
 
 def made(kind: Any, name: str, key: str, section: Any, *arguments: Any) -> Any:
-    """``kind(section, *arguments)``, with the options that ``section.options`` has for it.
+    """Return ``kind(section, *arguments)``, with the options in ``section.options``.
 
     Args:
-        kind: the class (or function) of the user's own.
-        name: as the experiment names it.
-        key: the section's, e.g. ``devices``; begins the lines of errors.
-        section: of the experiment.
-        arguments: what else it is called with.
+        kind: the user's class (or function).
+        name: the experiment's name for it.
+        key: key of the section, e.g. ``devices``; begins the lines of errors.
+        section: section of the experiment.
+        arguments: further fixed arguments.
 
     Raises:
-        ExperimentError: an option that it does not declare, lacks, or does not take; one line each.
+        ExperimentError: an option that the class does not declare or take, or a missing one; one line each.
     """
     declared, keywords = checked(kind, name, key, section.options, 1 + len(arguments))
     if declared is not None:
@@ -44,7 +44,16 @@ def made(kind: Any, name: str, key: str, section: Any, *arguments: Any) -> Any:
 
 
 def check_callable(kind: Any, name: str, key: str, options: Mapping[str, Any], arguments: int) -> None:
-    """Raise as `made` does, without making anything; `arguments` counts the section."""
+    """Check options as `made` does, without a call.
+
+    Args:
+        kind, name, key: as in `made`.
+        options: the options.
+        arguments: number of fixed arguments, including the section.
+
+    Raises:
+        ExperimentError: as `made`.
+    """
     _, keywords = checked(kind, name, key, options, arguments)
     bind(kind, name, key, (None,) * arguments, keywords)
 
@@ -52,9 +61,15 @@ def check_callable(kind: Any, name: str, key: str, options: Mapping[str, Any], a
 def checked(
     kind: Any, name: str, key: str, options: Mapping[str, Any], arguments: int
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """What `kind` makes of `options`: values for ``section.options`` (None: as they are), and keyword arguments.
+    """Return the options as values for ``section.options`` (None: unchanged), and as keyword arguments.
 
-    Raises as `made` does.
+    Args:
+        kind, name, key: as in `made`.
+        options: the options.
+        arguments: number of fixed arguments, including the section.
+
+    Raises:
+        ExperimentError: as `made`.
     """
     declared = getattr(kind, "Options", None)
     if isinstance(declared, type) and issubclass(declared, BaseModel):
@@ -65,26 +80,29 @@ def checked(
 def as_keywords(
     kind: Any, name: str, where: str, options: Mapping[str, Any], arguments: int, model: str
 ) -> dict[str, Any]:
-    """`options` as keyword arguments beyond the first `arguments`; raises `ExperimentError`, a line for each mistake.
+    """Return `options` as keyword arguments.
 
     Args:
-        kind: what is called.
-        name: as the experiment names it.
-        where: begins each line.
-        options: as the experiment says.
-        arguments: how many it is called with in any case.
-        model: what a pydantic class that declares options is called here.
+        kind: the class or function to call.
+        name: the experiment's name for it.
+        where: begins each line of the error.
+        options: the options.
+        arguments: number of fixed arguments.
+        model: name of the pydantic class that may declare options instead.
+
+    Raises:
+        ExperimentError: one line for each undeclared option.
     """
     if not options:
         return {}
-    known = _keywords(kind, arguments)
+    declared = _keywords(kind, arguments)
     lines = []
     for option in options:
-        if option in known:
+        if option in declared:
             continue
-        line = f"{where}.{option}: {unknown(option, tuple(known))}"
-        if not known:
-            line += f": {name} declares none, neither as arguments of its __init__ nor as a pydantic class {model}"
+        line = f"{where}.{option}: {unknown(option, tuple(declared))}"
+        if not declared:
+            line += f"; {name} declares no options: add arguments to its __init__, or a pydantic class {model}"
         lines.append(line)
     if lines:
         raise ExperimentError("\n".join(lines))
@@ -92,61 +110,81 @@ def as_keywords(
 
 
 def check_methods(made: Any, name: str, key: str, *methods: str) -> None:
-    """Raise `ExperimentError` unless `made`, of the class `name`, has these methods.
+    """Raise `ExperimentError` unless an object has these methods.
 
     Args:
-        made: an instance.
-        name: as the experiment names it.
-        key: where the experiment names it, e.g. ``devices.model``.
+        made: an instance of the user's class.
+        name: the experiment's name for the class.
+        key: the experiment's key, e.g. ``devices.model``.
         methods: each with its arguments, as the error shows it.
     """
     for method in methods:
         if not callable(getattr(made, method.partition("(")[0], None)):
-            raise ExperimentError(f"{key}: {name}: has no method {method}")
+            raise ExperimentError(f"{key}: {name}: lacks the method {method}")
 
 
 def bind(kind: Any, name: str, key: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Raise `ExperimentError` when `kind` cannot be called so."""
+    """Raise `ExperimentError` if `kind` cannot be called with these arguments.
+
+    Args:
+        kind, name, key: as in `made`.
+        arguments: positional arguments.
+        keywords: keyword arguments.
+    """
     try:
         inspect.signature(kind).bind(*arguments, **keywords)
     except TypeError as error:
-        given = ", ".join((*("..." for _ in arguments), *(f"{option}=..." for option in keywords)))
-        raise ExperimentError(f"{key}: {name}({given}): {error}") from error
+        shown_arguments = ", ".join((*("..." for _ in arguments), *(f"{option}=..." for option in keywords)))
+        raise ExperimentError(f"{key}: {name}({shown_arguments}): {error}") from error
     except ValueError:
-        pass  # no signature to be had: the call itself will tell
+        pass  # no signature available: the call itself will raise
 
 
 def validated(
-    model: type[_Made], given: Mapping[str, Any], where: str, whose: str = "", unsaid: Sequence[str] = ()
+    model: type[_Made], options: Mapping[str, Any], where: str, suffix: str = "", unsaid: Sequence[str] = ()
 ) -> _Made:
-    """`given` as a `model`, strictly, as an experiment is; raises `ExperimentError`, a line for each mistake.
+    """Return options strictly validated by `model`, as an experiment is.
 
-    Names that the model does not have are refused whether or not it forbids them; ``extra="allow"`` takes any.
-    `where` begins each line, `whose` ends those about unknown names; fields in `unsaid` are not for the experiment.
+    Names that the model does not have are refused, unless it has ``extra="allow"``.
+
+    Args:
+        model: the class that declares the options.
+        options: the options.
+        where: begins each line of the error.
+        suffix: ends the lines about unknown names.
+        unsaid: fields that are not listed as allowed.
+
+    Raises:
+        ExperimentError: one line per mistake.
     """
     lines = []
     if model.model_config.get("extra") != "allow":
         names = {name for field, info in model.model_fields.items() for name in (field, info.alias) if name}
-        known = tuple(name for name in model.model_fields if name not in unsaid)
-        lines = [f"{where}.{one}: {unknown(one, known)}{whose}" for one in given if one not in names]
-        given = {one: value for one, value in given.items() if one in names}
+        allowed = tuple(name for name in model.model_fields if name not in unsaid)
+        lines = [f"{where}.{option}: {unknown(option, allowed)}{suffix}" for option in options if option not in names]
+        options = {option: value for option, value in options.items() if option in names}
     try:
-        found = model.model_validate_json(to_json(dict(given), inf_nan_mode="constants"), strict=True)
+        result = model.model_validate_json(to_json(dict(options), inf_nan_mode="constants"), strict=True)
         if not lines:
-            return found
+            return result
     except ValidationError as error:
         lines += problems(error, where)
     raise ExperimentError("\n".join(lines))
 
 
 def problems(error: ValidationError, where: str) -> list[str]:
-    """A line for each thing that pydantic has found wrong."""
+    """Return a line for each problem that pydantic reports.
+
+    Args:
+        error: pydantic's error.
+        where: begins each line.
+    """
     lines = []
     for problem in error.errors(include_url=False):
         path = ".".join((where, *(str(part) for part in problem["loc"])))
         message = str(problem["msg"]).removeprefix("Value error, ").replace("Input should be", "should be")
         if problem["type"] == "missing":
-            lines.append(f"{path}: is required")
+            lines.append(f"{path}: required")
         elif problem["type"] == "value_error":
             lines.append(f"{path}: {message}")
         else:
@@ -154,18 +192,23 @@ def problems(error: ValidationError, where: str) -> list[str]:
     return lines
 
 
-def unknown(option: str, known: Sequence[str]) -> str:
-    """What is wrong with an option that is none of those that are known."""
-    return f"unknown option; {did_you_mean(option, known)}allowed: {', '.join(known) or 'none'}"
+def unknown(option: str, allowed: Sequence[str]) -> str:
+    """Return the message for an unknown option.
+
+    Args:
+        option: the unknown option.
+        allowed: the allowed options.
+    """
+    return f"unknown option; {did_you_mean(option, allowed)}allowed: {', '.join(allowed) or 'none'}"
 
 
 def _keywords(kind: Any, arguments: int) -> list[str]:
-    """The names of what `kind` takes beyond its first `arguments`; ``**anything`` declares nothing."""
+    """Return the names of the arguments of `kind` beyond the first `arguments`; ``**anything`` declares nothing."""
     try:
         parameters = list(inspect.signature(kind).parameters.values())
     except (TypeError, ValueError):
         return []
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    first = [one for one in parameters if one.kind in by_position][:arguments]
+    first = [parameter for parameter in parameters if parameter.kind in by_position][:arguments]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [one.name for one in parameters if one.kind in named and one not in first]
+    return [parameter.name for parameter in parameters if parameter.kind in named and parameter not in first]

@@ -1,7 +1,7 @@
-"""Services that the packages above `testbed` offer to it: entry points of the group ``sortition_testbed.services``.
+"""Services of the packages above `testbed`: entry points of the group ``sortition_testbed.services``.
 
-The testbed runs federations; training, hosts on Ray and tables of results are other packages' work. A service is an
-object that the testbed asks for by name when it needs it; its type is declared where it is called.
+The testbed runs federations; training, hosts on Ray and tables of results are in other packages. A service is an
+object that the testbed imports by name when needed; its type is declared at the call.
 """
 
 from typing import Any

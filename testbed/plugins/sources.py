@@ -1,7 +1,7 @@
-"""The files that user-defined classes come from: where they are, what was in them, and what they hide.
+"""Source files of user-defined classes: their location, their content at import, and files that they hide.
 
-Nothing here imports anything: modules are looked for as an import would look for them, and what they import in turn is
-read from their source. Whoever has imported a module (`testbed.plugins.classes`) notes here what its files held then.
+Nothing is imported here: modules are located as an import would locate them, and their own imports are read from their
+source. `testbed.plugins.classes` notes here the content of the files that it has imported.
 """
 
 import ast
@@ -19,7 +19,7 @@ from pathlib import Path
 from testbed.errors import ExperimentError, reason
 
 PRODUCT = ("testbed", "cluster", "workloads", "analysis")
-"""Packages whose versions a run's provenance names anyway."""
+"""Packages of the testbed; a run's provenance names their version."""
 
 LIBRARIES = {
     "datasets": "datasets",
@@ -33,7 +33,10 @@ LIBRARIES = {
     "torchvision": "torchvision",
     "transformers": "transformers",
 }
-"""Of which an experiment may name functions: their versions, by distribution, stand for their thousands of files."""
+"""Libraries with functions that an experiment may name, and their distributions.
+
+Provenance records the version instead of thousands of files.
+"""
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _STANDARD = Path(sysconfig.get_path("stdlib"))
@@ -41,92 +44,92 @@ _as_imported: dict[Path, str] = {}
 
 
 def search_working_directory() -> None:
-    """Let imports look in the working directory, too, and there last."""
+    """Let imports search the working directory, too, after all other folders."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
 
 
 def source_of(module: str) -> Path | None:
-    """The file of a module that an import would find; None where there is none (also for what no file holds)."""
+    """Return the file of a module that an import would find; None if there is no module or it has no file."""
     spec = _spec(module)
     return None if spec is None or not spec.has_location or spec.origin is None else Path(spec.origin)
 
 
 def sources(names: Iterable[str]) -> dict[str, Path]:
-    """The files of the modules of user-defined classes, and of what these import from the same folder.
+    """Return the files of the modules of user-defined classes, and of their imports from the same folder.
 
-    A package's ``__init__.py`` files on the way to a module count. Of what is installed, only the package itself does.
+    A package's ``__init__.py`` files on the way to a module count. Of an installed package, only its own modules count.
 
     Args:
         names: ``package.module:Name``, as experiments name classes.
 
     Returns:
-        Paths by their names relative to the folder that they were found in, e.g. ``mine/lottery.py``, sorted.
+        Paths by their names relative to the import folder, e.g. ``mine/lottery.py``, sorted.
     """
-    found: dict[str, Path] = {}
+    path_by_name: dict[str, Path] = {}
     for name in names:
         module = name.partition(":")[0]
         root = _root(module)
         if root is not None:
-            _gather(module, root, found)
-    return dict(sorted(found.items()))
+            _gather(module, root, path_by_name)
+    return dict(sorted(path_by_name.items()))
 
 
 def digests(names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of each file of `sources`, and the versions of the libraries (`LIBRARIES`) that are named.
+    """Return the SHA-256 of each file of `sources`, and the versions of the named `LIBRARIES`.
 
     Raises:
-        ExperimentError: a file cannot be read, or is not what this process has imported: that is what would run.
+        ExperimentError: a file cannot be read, or differs from the code that this process has imported and would run.
     """
     names = list(names)
-    found = {}
+    digest_by_name = {}
     for top in sorted({name.partition(":")[0].partition(".")[0] for name in names} & LIBRARIES.keys()):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[top] = f"version {metadata.version(LIBRARIES[top])}"
+            digest_by_name[top] = f"version {metadata.version(LIBRARIES[top])}"
     for relative, path in sources(names).items():
-        found[relative] = _digest(path)
-        if _as_imported.get(path, found[relative]) != found[relative]:
+        digest_by_name[relative] = _digest(path)
+        if _as_imported.get(path, digest_by_name[relative]) != digest_by_name[relative]:
             raise ExperimentError(
-                f"{path}: has changed since this process imported it, and the old code would run; start a new process"
+                f"{path}: has changed since this process imported it, so the old code would run; start a new process"
             )
-    return found
+    return digest_by_name
 
 
-def check_same(wanted: Mapping[str, str], names: Iterable[str], place: str) -> None:
-    """Raise `ExperimentError` when user-defined classes have other code here than where the run was started.
+def check_same(expected: Mapping[str, str], names: Iterable[str], place: str) -> None:
+    """Raise `ExperimentError` if user-defined classes have other code here than where the run was started.
 
     Args:
-        wanted: `digests` there.
-        names: of the classes.
-        place: says where this is.
+        expected: `digests` where the run was started.
+        names: names of the classes.
+        place: this place, for the message.
     """
     here = digests(names)
-    for relative in sorted({**wanted, **here}):
-        if wanted.get(relative) != here.get(relative):
-            how = "is missing" if relative not in here else "is other code than where the run was started"
+    for relative in sorted({**expected, **here}):
+        if expected.get(relative) != here.get(relative):
+            how = "is missing" if relative not in here else "differs from the code where the run was started"
             raise ExperimentError(f"your own {relative} {how} on {place}; put the same file on every node")
 
 
 def note_imported(name: str) -> None:
-    """Remember what the files of `name` hold, which has just been imported."""
+    """Store the digests of the files of `name`, which has just been imported."""
     for path in sources([name]).values():
         _as_imported.setdefault(path, _digest(path))
 
 
 def hidden(module: str) -> list[Path]:
-    """Other files that somebody may have meant by `module`: in the working directory, or elsewhere on the path."""
+    """Return other files that `module` may refer to, in the working directory or elsewhere on the path."""
     used = source_of(module)
     inside = Path(*module.split("."))
-    found: list[Path] = []
+    candidates: list[Path] = []
     for folder in dict.fromkeys([Path.cwd(), *(Path(part) for part in sys.path if part)]):
         for candidate in (folder / inside.with_suffix(".py"), folder / inside / "__init__.py"):
-            if candidate.is_file() and not any(_same(candidate, other) for other in (used, *found) if other):
-                found.append(candidate)
-    return found
+            if candidate.is_file() and not any(_same(candidate, other) for other in (used, *candidates) if other):
+                candidates.append(candidate)
+    return candidates
 
 
 def foreign_packages() -> list[str]:
-    """A line for each of the testbed's packages that an import finds elsewhere than beside `testbed`."""
+    """Return a line for each of the testbed's packages that an import finds elsewhere than beside `testbed`."""
     beside = Path(__file__).resolve().parents[2]
     lines = []
     for package in PRODUCT:
@@ -137,19 +140,19 @@ def foreign_packages() -> list[str]:
     return lines
 
 
-def _same(one: Path, other: Path) -> bool:
-    return other.exists() and one.samefile(other)
+def _same(candidate: Path, other: Path) -> bool:
+    return other.exists() and candidate.samefile(other)
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """As `importlib.util.find_spec`, which would import the packages around `module`.
+    """Return the module's spec as `importlib.util.find_spec`, without importing the packages around the module.
 
-    Last in the working directory, whether or not anything has made imports look there yet.
+    The working directory is searched last, whether or not it is on the path yet.
     """
     top, _, rest = module.partition(".")
     try:
         spec = importlib.util.find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
-    except (ValueError, ImportError):  # made by hand, without a spec
+    except (ValueError, ImportError):  # a module without a spec
         return None
     name = top
     for part in rest.split(".") if rest else ():
@@ -161,7 +164,10 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def _root(module: str) -> Path | None:
-    """The folder that the top level of `module` lies in; None for what is nobody's own, and for what no file holds."""
+    """Return the folder of the top level of `module`.
+
+    None for modules of the product, of Python, of libraries, or without a file.
+    """
     top = module.partition(".")[0]
     spec = None if top in PRODUCT else _spec(top)
     if spec is None:
@@ -176,34 +182,34 @@ def _root(module: str) -> Path | None:
     return None if is_library or root == _STANDARD else root
 
 
-def _gather(module: str, root: Path, found: dict[str, Path]) -> None:
-    """Add the files of `module`, and of what it imports from `root`, to `found`."""
+def _gather(module: str, root: Path, path_by_name: dict[str, Path]) -> None:
+    """Add the files of `module`, and of its imports from `root`, to `path_by_name`."""
     alone = root.name in _INSTALLED
-    wanted, seen = [module], set[str]()
-    while wanted:
-        name = wanted.pop()
-        top, seen_before = name.partition(".")[0], name in seen
-        seen.add(name)
+    pending, visited = [module], set[str]()
+    while pending:
+        name = pending.pop()
+        top, seen_before = name.partition(".")[0], name in visited
+        visited.add(name)
         if seen_before or (alone and top != module.partition(".")[0]):
             continue
         parent = name.rpartition(".")[0]
         if parent:
-            wanted.append(parent)
+            pending.append(parent)
         path = source_of(name) if _root(name) == root else None
         if path is None:
             continue
-        found[path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name] = path
-        wanted.extend(_imported(path, name))
+        path_by_name[path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name] = path
+        pending.extend(_imported(path, name))
 
 
 def _imported(path: Path, module: str) -> Iterator[str]:
-    """The modules that the source at `path` may import, by their absolute names; names of no module are among them."""
+    """Yield absolute names that the source at `path` may import; some may not be modules."""
     if path.suffix != ".py":
         return
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError, OSError):
-        return  # whoever imports it says so
+        return  # the import itself reports the error
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,1 +1,1 @@
-"""The vectors that messages carry, dense or compressed, and how they lie on the wire."""
+"""Vectors in messages, dense or compressed, and their encoding."""

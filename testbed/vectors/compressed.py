@@ -1,7 +1,7 @@
-"""Float vectors that take fewer bytes on the wire: some of the elements, or all of them as small whole numbers.
+"""Compressed float vectors: some of the elements (sparse), or all of them as small integers (levels).
 
-On the wire a vector's first byte is its ring's width; these say their form there, a number that no width is. Sums take
-them as they take float vectors (`Vector.part`).
+On the wire a vector's first byte is its ring's width; compressed vectors have the number of their form there, which no
+width uses. Sums treat them as float vectors (`Vector.part`).
 """
 
 from typing import Any
@@ -14,37 +14,39 @@ from testbed.vectors.dense import Vector
 from testbed.vectors.integers import INTEGERS, IntegerVector
 
 SPARSE = 128
-"""The form of `SparseVector`."""
+"""Form of `SparseVector`."""
 LEVELS = 129
-"""The form of `LevelVector`."""
+"""Form of `LevelVector`."""
 FORMS = (SPARSE, LEVELS, INTEGERS)
 
 LEAST_BITS, MOST_BITS = 2, 16
-"""Of a `LevelVector`'s element."""
+"""Bits of a `LevelVector`'s element."""
 
 _COUNT_BYTES = 4
 
 
 class SparseVector(Vector):
-    """A float vector of which all elements but some are zero: their places, and their values.
+    """Float vector with few non-zero elements, stored as positions and values.
 
-    On the wire: how many (4 bytes, big-endian); their places, each in as many bits as the last place takes, without
-    gaps; their values, float32, little-endian.
+    On the wire: the number of elements (4 bytes, big-endian); their positions, each in as many bits as the last
+    position needs, without gaps; their values, float32, little-endian.
 
     Args:
-        places: `(k,)` unsigned or signed integers, ascending, below `length`.
-        elements: `(k,)` float32.
+        places: (k,) unsigned or signed integers, ascending, below `length`.
+        elements: (k,) float32.
         length: d, below 2**32.
 
     Raises:
-        ValueError: for arrays that are not so.
+        ValueError: the arrays have other types, shapes or values.
     """
 
     __slots__ = ("_elements", "_length", "_places")
 
     def __init__(self, places: npt.NDArray[Any], elements: npt.NDArray[Any], length: int) -> None:
         if places.ndim != 1 or places.shape != elements.shape or elements.dtype != np.float32:
-            raise ValueError(f"places and float32 elements of one shape (k,), not {places.shape} and {elements.shape}")
+            raise ValueError(
+                f"places and float32 elements must have one shape (k,), not {places.shape} and {elements.shape}"
+            )
         if len(places) and (places[0] < 0 or places[-1] >= length or (places[1:] <= places[:-1]).any()):
             raise ValueError(f"places must ascend, and be below {length}")
         self._places = places.astype(np.uint32)
@@ -55,7 +57,7 @@ class SparseVector(Vector):
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """`(d,)` float32, made each time."""
+        """(d,) float32, computed at each access."""
         return self.part(0, self._length)
 
     def part(self, begin: int, end: int) -> npt.NDArray[Any]:
@@ -77,7 +79,7 @@ class SparseVector(Vector):
 
     @classmethod
     def unpack_form(cls, data: bytes, length: int) -> "SparseVector":
-        """Inverse of `pack`; raises `ProtocolError` for anything else."""
+        """Decode the result of `pack`; raises `ProtocolError` for other data."""
         count = int.from_bytes(data[:_COUNT_BYTES], "big")
         if len(data) < _COUNT_BYTES or len(data) != _sparse_bytes(count, length):
             raise ProtocolError(f"a sparse vector of {count} of {length} elements does not have {len(data)} bytes")
@@ -90,30 +92,30 @@ class SparseVector(Vector):
 
 
 class LevelVector(Vector):
-    """A float vector of whole numbers: element i is ``(levels[i] - s) / s * norms[i // bucket]``, s = 2**(bits-1) - 1.
+    """Float vector quantised to levels: element i is ``(levels[i] - s) / s * norms[i // bucket]``, s = 2**(bits-1) - 1.
 
     On the wire: bits of a level (1 byte); bucket (4 bytes, big-endian); the norms, float32, little-endian; the levels,
     without gaps.
 
     Args:
-        levels: `(d,)` unsigned integers, at most 2 s.
-        norms: `(ceil(d / bucket),)` float32.
+        levels: (d,) unsigned integers, at most 2 s.
+        norms: (ceil(d / bucket),) float32.
         level_bits: 2 to 16.
-        bucket: elements that share a norm, 1 or more, below 2**32.
+        bucket: number of elements that share a norm, 1 to 2**32 - 1.
 
     Raises:
-        ValueError: for arrays that are not so.
+        ValueError: the arrays have other types, shapes or values.
     """
 
     __slots__ = ("_bucket", "_level_bits", "_levels", "_norms")
 
     def __init__(self, levels: npt.NDArray[Any], norms: npt.NDArray[np.float32], level_bits: int, bucket: int) -> None:
         if not LEAST_BITS <= level_bits <= MOST_BITS or bucket < 1:
-            raise ValueError(f"a level has {LEAST_BITS} to {MOST_BITS} bits and a bucket elements")
+            raise ValueError(f"a level must have {LEAST_BITS} to {MOST_BITS} bits, and a bucket at least 1 element")
         if norms.shape != (-(-len(levels) // bucket),) or norms.dtype != np.float32 or levels.dtype.kind != "u":
-            raise ValueError(f"unsigned levels, and a float32 norm for {bucket} of them each, are needed")
+            raise ValueError(f"levels must be unsigned integers, with a float32 norm for each {bucket} of them")
         if int(levels.max(initial=0)) > 2 * largest_level(level_bits):
-            raise ValueError(f"a level is at most {2 * largest_level(level_bits)}")
+            raise ValueError(f"a level must be at most {2 * largest_level(level_bits)}")
         self._levels = levels
         self._norms = norms
         self._level_bits = level_bits
@@ -123,7 +125,7 @@ class LevelVector(Vector):
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """`(d,)` float32, made each time."""
+        """(d,) float32, computed at each access."""
         return self.part(0, len(self))
 
     def part(self, begin: int, end: int) -> npt.NDArray[Any]:
@@ -131,7 +133,7 @@ class LevelVector(Vector):
         levels = self._levels[begin:end].astype(np.float32)
         levels -= np.float32(most)
         buckets = np.arange(begin, begin + len(levels)) // self._bucket
-        with np.errstate(invalid="ignore"):  # a norm may be infinite: what is no number is found by who sums
+        with np.errstate(invalid="ignore"):  # a norm may be infinite; the sum's code detects the resulting NaN
             levels *= (self._norms / np.float32(most))[buckets]
         return levels
 
@@ -143,12 +145,12 @@ class LevelVector(Vector):
         return _levels_bytes(len(self), self._level_bits, self._bucket)
 
     def pack(self) -> bytes:
-        said = self._level_bits.to_bytes(1, "big") + self._bucket.to_bytes(_COUNT_BYTES, "big")
-        return said + Vector(self._norms, 0).pack() + Vector(self._levels, self._level_bits).pack()
+        header = self._level_bits.to_bytes(1, "big") + self._bucket.to_bytes(_COUNT_BYTES, "big")
+        return header + Vector(self._norms, 0).pack() + Vector(self._levels, self._level_bits).pack()
 
     @classmethod
     def unpack_form(cls, data: bytes, length: int) -> "LevelVector":
-        """Inverse of `pack`; raises `ProtocolError` for anything else."""
+        """Decode the result of `pack`; raises `ProtocolError` for other data."""
         begin = 1 + _COUNT_BYTES
         level_bits, bucket = (data[0], int.from_bytes(data[1:begin], "big")) if len(data) >= begin else (0, 0)
         fits = LEAST_BITS <= level_bits <= MOST_BITS and bucket > 0
@@ -167,12 +169,26 @@ class LevelVector(Vector):
 
 
 def largest_level(level_bits: int) -> int:
-    """s, so that the levels -s to s have so many bits."""
+    """Return s, so that the levels -s to s have `level_bits` bits.
+
+    Example:
+        >>> largest_level(8)
+        127
+    """
     return (1 << (level_bits - 1)) - 1
 
 
 def unpacked(data: bytes, bits: int, length: int) -> Vector:
-    """The vector, dense or compressed, of this header and these bytes; raises `ProtocolError` for what is none."""
+    """Return the vector, dense or compressed, that a header and packed elements describe.
+
+    Args:
+        data: the packed elements.
+        bits: ring width, 0 for float32, or a form.
+        length: number of elements.
+
+    Raises:
+        ProtocolError: the data do not fit the header.
+    """
     if bits == SPARSE:
         return SparseVector.unpack_form(data, length)
     if bits == LEVELS:

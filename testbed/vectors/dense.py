@@ -1,4 +1,4 @@
-"""The vectors that messages carry: ring elements or floats, packed without gaps."""
+"""Dense vectors in messages: ring elements or floats, packed without gaps."""
 
 import hashlib
 from typing import Any
@@ -9,62 +9,62 @@ import numpy.typing as npt
 from testbed.errors import ProtocolError
 
 FLOAT32 = 0
-"""In place of a ring's width: the elements are float32."""
+"""Value in place of a ring's width: the elements are float32."""
 WIDEST_RING = 64
-"""Bits."""
+"""Largest width of a ring, in bits."""
 HEADER_BYTES = 5
-"""Of a vector on the wire: bits (1 byte), length (4 bytes)."""
-_CHUNK = 1 << 15  # elements packed at a time, a multiple of 8: what a chunk needs besides its result stays small
+"""Bytes of a vector's header on the wire: bits (1 byte), length (4 bytes)."""
+_CHUNK = 1 << 15  # elements packed at a time, a multiple of 8; bounds the memory for intermediate arrays
 
 
 class Vector:
-    """A vector in a message: ring elements modulo ``2**bits``, or float32. Its elements do not change once it is made.
+    """A vector in a message: ring elements modulo ``2**bits``, or float32. Its elements must not change.
 
-    `testbed.vectors.compressed` has others, which say their form for `bits`.
+    Compressed vectors (`testbed.vectors.compressed`) have the number of their form as ``bits``.
 
     Args:
-        values: ``(d,)``; unsigned integers below ``2**bits``, or float32 when ``bits`` is 0.
-        bits: ring width, 1..64; 0 for float32.
+        values: ``(d,)``; unsigned integers below ``2**bits``, or float32 if ``bits`` is 0.
+        bits: ring width, 1 to 64; 0 for float32.
 
     Raises:
-        ValueError: if the array's type cannot be what `bits` says: it would not arrive as it was sent.
+        ValueError: the array's type does not fit ``bits``, so that the vector would change on the wire.
     """
 
     __slots__ = ("_digest", "_values", "bits")
 
     def __init__(self, values: npt.NDArray[Any], bits: int) -> None:
         if not 0 <= bits <= WIDEST_RING:
-            raise ValueError(f"a vector's ring has 1 to 64 bits (0 for float32), not {bits}")
+            raise ValueError(f"a vector's ring must have 1 to 64 bits (0 for float32), not {bits}")
         kind, width = values.dtype.kind, 8 * values.dtype.itemsize
         fits = (kind, width) == ("f", 32) if bits == FLOAT32 else kind == "u" and width >= bits
         if not fits or values.ndim != 1:
-            wanted = "float32" if bits == FLOAT32 else f"unsigned integers of {bits} bits or more"
-            raise ValueError(f"a vector of {wanted}, (d,), is needed, not {values.dtype} {values.shape}")
+            expected = "float32" if bits == FLOAT32 else f"unsigned integers of {bits} bits or more"
+            raise ValueError(f"a vector must be {expected}, (d,), not {values.dtype} {values.shape}")
         self._values = values
         self._digest: bytes | None = None
         self.bits = bits
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """`(d,)` the elements."""
+        """(d,) the elements."""
         return self._values
 
     def part(self, begin: int, end: int) -> npt.NDArray[Any]:
-        """The elements `begin` to `end`, for who goes through them once: they may be made for this call."""
+        """Return the elements `begin` to `end`, possibly computed for this call; for a single pass."""
         return self.values[begin:end]
 
     @property
     def is_float(self) -> bool:
-        """Whether its elements are floats, compressed or not, rather than a ring's."""
+        """Whether the elements are floats, compressed or not, instead of ring elements."""
         return not 1 <= self.bits <= WIDEST_RING
 
     @property
     def sum_bits(self) -> int:
-        """The ring that sums of such vectors are made in: their own."""
+        """Width in bits of the ring in which such vectors are summed."""
         return self.bits
 
     def header(self) -> bytes:
-        """What stands before its elements on the wire."""
+        """Return the header that precedes the elements on the wire."""
         return self.bits.to_bytes(1, "big") + len(self).to_bytes(4, "big")
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Vector:
         return _packed_bytes(len(self), self.bits)
 
     def pack(self) -> bytes:
-        """The elements, least significant bit first, without gaps between them."""
+        """Return the elements as bytes, least significant bit first, without gaps between them."""
         if self.bits == FLOAT32:
             return self.values.astype("<f4", copy=False).tobytes()
         width = _word_bytes(self.bits)
@@ -90,10 +90,12 @@ class Vector:
         return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
 
     def digest(self, *, anew: bool = False) -> bytes:
-        """32 bytes: SHA-256 of the shape and the packed elements, remembered: clients of one host share a vector.
+        """Return the SHA-256 of the shape and the packed elements, 32 bytes.
+
+        The digest is cached, as clients of one host share a vector.
 
         Args:
-            anew: compute it though it is known, as each of the clients would that share this vector here alone.
+            anew: compute the digest again, as each client would that shares this vector only within the emulator.
         """
         if self._digest is None or anew:
             hashed = hashlib.sha256(self.header())
@@ -102,16 +104,28 @@ class Vector:
         return self._digest
 
     def _packed(self) -> Any:
-        """What `pack` returns; of float32 that lie as they are sent, without a copy."""
+        """Return the result of `pack`, without a copy for float32 in wire order."""
         if self.bits == FLOAT32:
             return np.ascontiguousarray(self.values, "<f4").data
         return self.pack()
 
     @classmethod
     def unpack(cls, data: bytes, bits: int, length: int) -> "Vector":
-        """Inverse of `pack`; raises `ProtocolError` when the sizes do not fit, or bits beyond the last element are set.
+        """Decode the result of `pack`.
 
-        What it needs is in proportion to `data`, whatever `length` claims.
+        The memory is proportional to `data`, for any `length`.
+
+        Args:
+            data: the packed elements.
+            bits: ring width, or 0 for float32.
+            length: number of elements.
+
+        Raises:
+            ProtocolError: the sizes do not fit, or bits beyond the last element are set.
+
+        Example:
+            >>> Vector.unpack(Vector(np.array([1, 2, 3], np.uint8), 2).pack(), 2, 3).values.tolist()
+            [1, 2, 3]
         """
         if bits > WIDEST_RING or len(data) != _packed_bytes(length, bits):
             raise ProtocolError(
@@ -145,7 +159,7 @@ class Vector:
 
 
 class RemoteVector(Vector):
-    """A vector that stays on the host of the client that made it: its shape is known here, its values are not.
+    """Vector that stays on its client's host: here only its shape is available, not its values.
 
     Args:
         length: d.
@@ -160,7 +174,7 @@ class RemoteVector(Vector):
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """Raises `ProtocolError`: the values are elsewhere."""
+        """Unavailable: raises `ProtocolError`, as the values are on the host."""
         raise ProtocolError("this vector stays on its host; ask for the sum with `Replies.total`")
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Vectors of integers that are summed as such, as those of a field are: who knows the modulus reduces the sum."""
+"""Vectors of integers, such as field elements. A protocol reduces their sum modulo its own modulus."""
 
 from typing import Any
 
@@ -8,26 +8,26 @@ import numpy.typing as npt
 from testbed.vectors.dense import WIDEST_RING, Vector
 
 INTEGERS = 130
-"""The form of `IntegerVector`, in place of a ring's width."""
+"""Form of `IntegerVector`, in place of a ring's width."""
 
 _BITS = 32
 
 
 class IntegerVector(Vector):
-    """Integers below 2**32, four bytes each on the wire, little-endian. Sums are made modulo 2**64: they do not wrap.
+    """Integers below 2**32, four bytes each on the wire, little-endian. Sums are modulo 2**64, so they do not wrap.
 
     Args:
-        values: `(d,)` uint32.
+        values: (d,) uint32.
 
     Raises:
-        ValueError: the array is of another type or shape.
+        ValueError: the array has another type or shape.
     """
 
     __slots__ = ()
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
         if values.dtype != np.uint32:
-            raise ValueError(f"integers of {_BITS} bits are needed, not {values.dtype}")
+            raise ValueError(f"values must be unsigned integers of {_BITS} bits, not {values.dtype}")
         super().__init__(values, _BITS)
         self.bits = INTEGERS
 
@@ -48,5 +48,5 @@ class IntegerVector(Vector):
 
     @classmethod
     def unpack_form(cls, data: bytes, length: int) -> "IntegerVector":
-        """Inverse of `pack`; raises `ProtocolError` for anything else."""
+        """Decode the result of `pack`; raises `ProtocolError` for other data."""
         return cls(Vector.unpack(data, _BITS, length).values)

@@ -1,1 +1,1 @@
-"""What clients learn: the contract that a workload keeps, and the experiment's section that describes one."""
+"""The learning task: contracts of workloads, and the experiment's section that describes one."""

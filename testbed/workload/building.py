@@ -1,4 +1,4 @@
-"""Build the workload that an experiment describes: services of the package that has data, models and training."""
+"""Construction of the workload that an experiment describes, by services of the package with data and models."""
 
 from typing import cast
 
@@ -8,7 +8,7 @@ from testbed.workload.section import WorkloadSection
 
 
 def build(section: WorkloadSection, population: int, seed: int) -> Workload:
-    """Build the workload that an experiment describes; call this once in every process that trains or evaluates.
+    """Build the workload that an experiment describes; called once in every process that trains or evaluates.
 
     Args:
         section: the experiment's ``workload``.
@@ -23,19 +23,19 @@ def build(section: WorkloadSection, population: int, seed: int) -> Workload:
 
 
 def check_own(section: WorkloadSection) -> None:
-    """Import the user's own classes that a section names, and check that they can be called; no data are read.
+    """Import the user-defined classes that a section names, and check that they can be called, without reading data.
 
     Raises:
-        ExperimentError: no such class, or options that it does not take.
+        ExperimentError: no such class, or options that the class does not take.
     """
     service("workload.check-own")(section)
 
 
 def one_thread() -> None:
-    """Let arithmetic take one thread in this process, before the libraries for training are imported."""
+    """Limit numeric libraries to one thread in this process; call this before they are imported."""
     service("workload.one-thread")()
 
 
 def import_training() -> None:
-    """Import the libraries that the built-in workloads need (torch: a second); `build` would do so, later."""
+    """Import the libraries of the built-in workloads now (torch: about 1 s) instead of in `build`."""
     service("workload.training")

@@ -1,4 +1,4 @@
-"""Accuracy per client: how good a model is on each client's samples, and how evenly (``workload.client_accuracy``).
+"""Accuracy per client: quality and fairness of a model over the clients (``workload.client_accuracy``).
 
 Caldas et al., LEAF: A Benchmark for Federated Settings, 2018, arXiv 1812.01097, section 3.2: the distribution of the
 accuracies over clients beside the mean. Li, Sanjabi, Beirami and Smith, Fair Resource Allocation in Federated Learning
@@ -16,9 +16,9 @@ from testbed.errors import ExperimentError
 from testbed.workload.contract import ClientAccuracyWorkload, Workload
 
 CLIENT_ACCURACY = ("client_accuracy_mean", "client_accuracy_worst_decile", "client_accuracy_std")
-"""The columns of the rounds."""
+"""Columns of the table of rounds."""
 WORST_SHARE = 10
-"""The worst tenth of the clients."""
+"""Divisor of the number of clients: the worst tenth counts."""
 
 ClientAccuracyKey = Annotated[
     bool,
@@ -36,7 +36,7 @@ class ClientAccuracy:
     """Accuracies of one model over clients, each client counted once.
 
     Attributes:
-        mean: of all clients, 0 to 1.
+        mean: mean over all clients, 0 to 1.
         worst_decile: mean of the tenth of the clients (rounded up) with the lowest accuracies.
         std: standard deviation over the clients, with the number of clients as the divisor.
     """
@@ -47,7 +47,18 @@ class ClientAccuracy:
 
     @classmethod
     def of(cls, accuracies: npt.NDArray[np.float64]) -> "ClientAccuracy | None":
-        """Summarise `(k,)` accuracies; NaN of a client without samples does not count, and None: there is no other."""
+        """Summarise the accuracies of clients.
+
+        Args:
+            accuracies: (k,) 0 to 1, NaN for clients without samples, which are ignored.
+
+        Returns:
+            the summary; None if no client has samples.
+
+        Example:
+            >>> ClientAccuracy.of(np.array([0.5, 1.0, np.nan]))
+            ClientAccuracy(mean=0.75, worst_decile=0.5, std=0.25)
+        """
         measured = np.sort(accuracies[~np.isnan(accuracies)])
         if not len(measured):
             return None
@@ -56,15 +67,15 @@ class ClientAccuracy:
 
 
 def check_client_accuracy(is_wanted: bool, dataset: str, workload: Workload) -> None:
-    """Try the measurement on one client.
+    """Check on one client that the workload supports the measurement.
 
     Args:
         is_wanted: ``workload.client_accuracy``.
-        dataset: its name, for the message.
-        workload: what the clients learn.
+        dataset: name of the data set, for the message.
+        workload: the workload.
 
     Raises:
-        ExperimentError: the workload does not measure this, or learns values, which are neither right nor wrong.
+        ExperimentError: the workload does not measure single clients, or is a regression, which has no accuracy.
     """
     if not is_wanted:
         return
@@ -75,6 +86,4 @@ def check_client_accuracy(is_wanted: bool, dataset: str, workload: Workload) -> 
         )
     client = int(np.argmax(workload.sample_counts))
     if np.isnan(workload.client_accuracies(np.array([client]), workload.initial_model())).any():
-        raise ExperimentError(
-            "workload.client_accuracy: the clients learn values, which are neither right nor wrong; leave the key out"
-        )
+        raise ExperimentError("workload.client_accuracy: a regression has no accuracy; leave the key out")

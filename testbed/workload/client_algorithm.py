@@ -1,7 +1,7 @@
-"""What clients make of the model and of what they have kept from the rounds before, and what the server makes of it.
+"""Algorithms of local training, with the state that each client keeps between rounds and the server's step.
 
-What a client keeps is an array of its own, (length,) float32 (`testbed.workload.client_states`). It counts once the
-client's update was in a sum; whoever drops out before that has what it had.
+A client's state is an array, (length,) float32 (`testbed.workload.client_states`). A new state counts only once the
+client's update was in a sum; a client that drops out earlier keeps its former state.
 """
 
 from abc import ABC, abstractmethod
@@ -18,17 +18,17 @@ from testbed.memory import ArrayName, Memory
 from testbed.workload.contract import LocalUpdate
 
 LAST_ROUND = ArrayName("client_states/last_round")
-"""`(n,)` int64: of each client the last round whose sum had its update; 0: none had."""
+"""(n,) int64: for each client, the last round with its update in the sum; 0: none."""
 
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """What is learned, as far as an algorithm needs to know.
+    """The learning task, as far as an algorithm depends on it.
 
     Attributes:
         dimension: d.
-        learning_rate_in: eta by the round.
-        total_weight: of all clients of the population.
+        learning_rate_in: returns the learning rate eta of a round.
+        total_weight: weight of all clients of the population.
     """
 
     dimension: int
@@ -36,18 +36,18 @@ class TaskInfo:
     total_weight: float
 
     def share(self, weight: float) -> float:
-        """|S|/N of clients whose weights add up to this; a client that claims too much makes it no more than 1."""
-        return min(1.0, weight / self.total_weight)
+        """Return |S|/N, the share of clients with this total weight, at most 1."""
+        return min(1.0, weight / self.total_weight)  # a client may claim too large a weight
 
 
 @dataclass(frozen=True)
 class LocalTask:
-    """What one client is to train.
+    """One client's training in one round.
 
     Attributes:
-        client: its number.
-        payload: the vector that it was sent, float32.
-        own: what it has kept, float32.
+        client: the client's number.
+        payload: (length,) float32, the vector that the client received.
+        own: float32, the state that the client has kept.
         round_number: the round.
     """
 
@@ -58,19 +58,19 @@ class LocalTask:
 
 
 class ClientAlgorithm(ABC):
-    """One algorithm: what clients are sent and make of it, and how the server steps.
+    """A federated learning algorithm: payload to clients, local update, server's step.
 
     Args:
-        info: describes what is learned.
-        initial_state: the kept array of a client that was in no sum yet, float32.
+        info: the learning task.
+        initial_state: float32, the state of a client that was in no sum yet.
     """
 
     name: ClassVar[str]
-    """With which the names of its arrays begin."""
+    """Prefix of the names of the algorithm's arrays."""
     keeps_state: ClassVar[bool] = True
-    """Whether clients keep an array from round to round."""
+    """Whether clients keep an array between rounds."""
     arrays: ClassVar[tuple[str, ...]] = ()
-    """What the server keeps in a run's memory: as long as what a client keeps, float64, zeros before the first sum."""
+    """Arrays of the server in a run's memory: float64, of a client state's length, zeros before the first sum."""
 
     def __init__(self, info: TaskInfo, initial_state: npt.NDArray[np.float32]) -> None:
         self.info = info
@@ -78,32 +78,53 @@ class ClientAlgorithm(ABC):
 
     @property
     def length_name(self) -> ArrayName:
-        """The name of the kept array's length, `()` int64, in a run's memory."""
+        """Name, in a run's memory, of the () int64 length of a client's state."""
         return ArrayName(f"{self.name}/length")
 
     def payload_length(self, dimension: int) -> int:
-        """Return the length of the vectors sent to and by clients, for a model of `dimension` parameters."""
+        """Return the length of the vectors that clients receive and send, for a model of `dimension` parameters."""
         return dimension
 
     def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
-        """`(length,)` what all clients are sent."""
+        """Return the (length,) vector that all clients receive."""
         return model
 
     @abstractmethod
     def local_update(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
-        """A client's update, whose ``delta`` is `(length,)`, and what it keeps if that is in a sum."""
+        """Train one client.
+
+        Args:
+            workload: the workload, with the capabilities that the algorithm needs.
+            task: the client's training.
+
+        Returns:
+            the update, with a (length,) ``delta``, and the state that the client keeps once the update is in a sum.
+        """
 
     @abstractmethod
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
-        """`(d,)` the server's step, from the `(length,)` mean of updates of this weight; its memory moves on."""
+        """Return the (d,) step of the server's model, and update the server's arrays.
+
+        Args:
+            memory: the run's memory; changed.
+            mean: (length,) weighted mean of the clients' updates.
+            weight: total weight of these clients.
+            round_number: the round.
+        """
 
     def commit_states(self, memory: Memory, survivors: Ids, round_number: int) -> None:
-        """From now on what these clients have made in this round is what they have."""
+        """Make the states from this round the current states of the clients in the sum.
+
+        Args:
+            memory: the run's memory; changed.
+            survivors: the clients in the sum.
+            round_number: the round.
+        """
         memory[LAST_ROUND] = memory[LAST_ROUND].copy()
         memory[LAST_ROUND][survivors] = round_number
 
     def first_memory(self, population: int) -> Memory:
-        """The memory of a run that has not had a round."""
+        """Return the memory of a run before its first round."""
         zeros = {f"{self.name}/{array}": np.zeros(len(self.initial_state)) for array in self.arrays}
         return {
             self.length_name: np.array(len(self.initial_state)),
@@ -113,7 +134,7 @@ class ClientAlgorithm(ABC):
 
 
 class Stateless(ClientAlgorithm):
-    """Plain local training, as in FedAvg: clients keep nothing, and the server steps by the mean update."""
+    """Plain local training, as in FedAvg: clients keep no state, and the server steps by the mean update."""
 
     name = "stateless"
     keeps_state = False
@@ -141,26 +162,26 @@ STATELESS = Stateless()
 
 
 NAMES = ("scaffold", "feddyn", "local_layers")
-"""Of all algorithms."""
+"""Names of all algorithms with client states."""
 
 
 def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm, population: int, where: str) -> None:
-    """Raise `RunError` where a checkpoint is of another algorithm, or of another model.
+    """Raise `RunError` if a checkpoint belongs to another algorithm or another model.
 
     Args:
-        memory: the checkpoint's.
-        algorithm: the experiment's.
+        memory: the checkpoint's memory.
+        algorithm: the experiment's algorithm.
         population: number of clients.
-        where: which checkpoint.
+        where: the checkpoint, for the message.
     """
-    found = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
-    wanted = [algorithm.name] if algorithm.keeps_state else []
+    recorded = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
+    expected = [algorithm.name] if algorithm.keeps_state else []
     advice = "resume with the experiment that began the run"
-    if found != wanted:
-        was, now = (", ".join(names) or "clients that keep nothing" for names in (found, wanted))
-        raise RunError(f"{where} is of {was}, the experiment of {now}; {advice}")
+    if recorded != expected:
+        was, now = (", ".join(names) or "no client states" for names in (recorded, expected))
+        raise RunError(f"{where} was written with {was}, but the experiment has {now}; {advice}")
     if algorithm.keeps_state:
         first = algorithm.first_memory(population)
         same = all(name in memory and memory[name].shape == array.shape for name, array in first.items())
         if not same or int(memory[algorithm.length_name]) != len(algorithm.initial_state):
-            raise RunError(f"{where} has no states of {population} clients of this model; {advice}")
+            raise RunError(f"{where} does not have the states of {population} clients of this model; {advice}")

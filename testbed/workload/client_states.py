@@ -1,14 +1,14 @@
-"""What clients keep from round to round: one file for each client and round, in the run's directory.
+"""Client states on disk: one file for each client and round, in the run's directory.
 
-A client that trains in round t begins with what it made in an earlier round r, the last one whose sum had its update,
-and writes what counts from then on if this round's sum has it, too. Only the server knows, and says so with its next
-question. So no file is ever changed, and what a client makes is a function of files that stay: a host that died is
-given the round's questions once more and makes the same, wherever it runs, and a run goes on from a checkpoint with the
-files that this checkpoint names. A client that has never been in a sum has no file: it begins as all do.
+A client that trains in round t starts from its state of an earlier round r, the last one with its update in the sum.
+Only the server knows r, and sends it with its next question. The new state becomes current if the sum of round t has
+the client's update.
 
-Of a client's files those stay that the last checkpoint may name, or the one before it, which stands in for one that is
-damaged; others go when it trains the next time. So there are at most three files of 4p bytes for a client that has
-taken part, two between its rounds, and in memory the one that is in use.
+No file is ever changed, so a client's result is a function of files that stay. A replacement for a host that died
+computes the same results from the same questions, and a run resumes from the files that its checkpoint names.
+
+A client keeps at most three files of 4p bytes while it trains and two between its rounds: the states that the last
+checkpoint and the one before may name. The earlier checkpoint replaces a damaged last one.
 """
 
 import secrets
@@ -24,17 +24,19 @@ from testbed.errors import ClusterError, RunError
 from testbed.files.atomic import atomic_write
 
 FOLDER = "client-states"
-"""Of these files, in a run's directory."""
+"""Folder of the state files in a run's directory."""
 
-_SHARED = ".shared"  # holds a number that nobody on a machine without this directory can know
+_SHARED = ".shared"  # holds a random number: a machine that can read it shares this directory
 _PER_FOLDER = 1000  # clients
 
 
 class ClientStates:
-    """The states of the clients of one run. Threads and processes may have it open, each with clients of its own.
+    """States of the clients of one run.
+
+    Several threads and processes may use a directory at the same time, each for clients of its own.
 
     Args:
-        directory: the run's; None: a temporary one, which goes with the object.
+        directory: the run's directory; None: a temporary one, deleted with the object.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -44,9 +46,10 @@ class ClientStates:
         self.path = directory / FOLDER
 
     def read(self, client: int, round_number: int, length: int) -> npt.NDArray[np.float32]:
-        """`(length,)` float32, what the client made in a round.
+        """Return the (length,) float32 state that the client made in a round.
 
-        Raises `RunError` where that is missing or damaged: another beginning would be another experiment.
+        Raises:
+            RunError: the state is missing or damaged. Another starting point would be another experiment.
         """
         file = self._file(client, round_number)
         try:
@@ -58,7 +61,17 @@ class ClientStates:
         return state
 
     def write(self, client: int, round_number: int, state: npt.NDArray[np.float32], basis: int) -> None:
-        """Keep what the client has made in a round, beginning with that of round `basis`; raises `RunError`."""
+        """Write the state that a client made in a round, and delete the client's outdated files.
+
+        Args:
+            client: the client.
+            round_number: the round.
+            state: (length,) float32.
+            basis: round of the state from which the client started.
+
+        Raises:
+            RunError: the file cannot be written.
+        """
         file = self._file(client, round_number)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -70,20 +83,20 @@ class ClientStates:
             self._file(client, other).unlink(missing_ok=True)
 
     def _no_longer_named(self, client: int, round_number: int, basis: int) -> Iterator[int]:
-        """The rounds before this one that neither the last checkpoint names, nor the one before, nor the next."""
-        found = [int(file.stem) for file in self._folder(client).glob("*.f32") if file.stem.isdigit()]
-        earlier = sorted(other for other in found if other < basis)
+        """Yield earlier rounds with states that neither the next checkpoint nor the last two can name."""
+        rounds = [int(file.stem) for file in self._folder(client).glob("*.f32") if file.stem.isdigit()]
+        earlier = sorted(other for other in rounds if other < basis)
         if earlier and basis == round_number - 1:  # the checkpoint before the last is of before that round
             earlier.pop()
         yield from earlier
-        yield from (other for other in found if basis < other < round_number)  # no sum had them
+        yield from (other for other in rounds if basis < other < round_number)  # no sum had them
 
     def check(self, last_rounds: Ids, length: int) -> None:
-        """Raise `RunError` where a state is missing or damaged that a checkpoint names.
+        """Raise `RunError` if a state that a checkpoint names is missing or damaged.
 
         Args:
-            last_rounds: `(n,)` the round of each client's state, 0: it has none.
-            length: of each.
+            last_rounds: (n,) round of each client's state; 0: the client has no state.
+            length: length of a state.
         """
         for client in np.flatnonzero(last_rounds).tolist():
             file = self._file(client, int(last_rounds[client]))
@@ -97,7 +110,7 @@ class ClientStates:
     # -- hosts on other machines ---------------------------------------------------------------------------------
 
     def share(self) -> str:
-        """Leave a mark in the directory, and return it: whoever sees it sees the states."""
+        """Write a mark into the directory and return it; a machine that can read the mark shares the directory."""
         mark = secrets.token_hex(16)
         try:
             self.path.mkdir(exist_ok=True)
@@ -108,14 +121,14 @@ class ClientStates:
         return mark
 
     def check_shared(self, mark: str) -> None:
-        """Raise `ClusterError` unless this machine sees the directory in which `share` left this mark."""
+        """Raise `ClusterError` if this machine does not see the directory in which `share` left this mark."""
         try:
-            seen = (self.path / _SHARED).read_text()
+            text = (self.path / _SHARED).read_text()
         except OSError:
-            seen = ""
-        if seen != mark:
+            text = ""
+        if text != mark:
             raise ClusterError(
-                f"{self.path.parent}: clients keep states there (workload), and not every node sees that directory; "
+                f"{self.path.parent}: clients keep their states in this directory, but not every node can read it; "
                 "give an --out that all nodes share, or run on one node"
             )
 
@@ -128,10 +141,10 @@ class ClientStates:
     @staticmethod
     def _lost(file: Path, why: str) -> RunError:
         return RunError(
-            f"{file}: the client's state is lost ({why}), and the run cannot be resumed without it; restore it "
+            f"{file}: the client's state is lost ({why}), and the run cannot be resumed without it; restore the file "
             "from a copy, or start again with another --out"
         )
 
     @staticmethod
     def _unwritable(file: Path, why: str) -> RunError:
-        return RunError(f"{file}: cannot write: {why}; what was recorded before is intact, rerun with --resume")
+        return RunError(f"{file}: cannot write: {why}; earlier records are intact, rerun with --resume")

@@ -1,6 +1,7 @@
-"""What the federation needs of a workload, whatever its clients learn; what a workload can beyond that is a contract of
-its own, which names just these methods: whether a workload has them is asked with ``isinstance``. Nothing here knows of
-parties or messages.
+"""Contracts of workloads: the data, model and local training of a federation's clients.
+
+`Workload` is required. Each further capability is a protocol of its own, with only the methods that it needs; callers
+test for it with ``isinstance``. This module knows nothing of parties or messages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +14,15 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class LocalUpdate:
-    """What one client's local training gave.
+    """Result of one client's local training.
 
     Attributes:
-        delta: (d,) float32, the local model minus the model that was given.
+        delta: (d,) float32, the local model minus the model that was sent.
         samples: training samples that the client holds, FedAvg's weight n_k (McMahan et al. 2017).
-        loss: mean training loss over all examples processed, each measured before its own step; 0.0 for a
-            client without samples; NaN where the workload measures none.
-        examples_processed: samples times epochs, what modelled compute is charged for.
-        squared_loss: mean of the squared loss over the same examples; None: the workload does not say.
+        loss: mean training loss over all processed examples, each measured before its own step; 0.0 for a
+            client without samples; NaN where the workload measures no loss.
+        examples_processed: samples times epochs, charged by modelled compute.
+        squared_loss: mean of the squared loss over the same examples; None where the workload does not measure it.
     """
 
     delta: npt.NDArray[np.float32]
@@ -33,13 +34,13 @@ class LocalUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How good a model is on held-out data.
+    """Quality of a model on held-out data.
 
     Attributes:
         loss: mean loss over the held-out samples.
-        accuracy: share of them classified correctly, 0 to 1; NaN where none is measured, as where values are learned.
-        samples: how many were held out.
-        metrics: those of ``workload.metrics``, in their order.
+        accuracy: share of the samples classified correctly, 0 to 1; NaN where none is measured, as in regression.
+        samples: number of held-out samples.
+        metrics: values of ``workload.metrics``, in their order.
     """
 
     loss: float
@@ -50,11 +51,11 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class LabelledEvaluation(Evaluation):
-    """The same of samples with one label each.
+    """Evaluation on samples with one label each.
 
     Attributes:
-        recalls: of each label, from 0, the share of its held-out samples that were classified correctly, 0 to 1; NaN
-            where it has none.
+        recalls: (classes,) for each label, from 0, the share of its held-out samples classified correctly, 0 to 1; NaN
+            where the label has no held-out samples.
     """
 
     recalls: tuple[float, ...]
@@ -62,15 +63,15 @@ class LabelledEvaluation(Evaluation):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationWithoutLoss(Evaluation):
-    """The same where no loss is measured, as with some Flower apps: ``loss`` is NaN, and null in the records."""
+    """Evaluation that measures no loss, as with some Flower apps: ``loss`` is NaN, and null in the records."""
 
 
 @runtime_checkable
 class Workload(Protocol):
-    """What clients learn, as a federation needs it; `workloads.contract` shows a complete one.
+    """The training task of a federation; `workloads.contract` shows a complete implementation.
 
-    Every result is a function of the experiment and the arguments: never of which process asks, of the order of the
-    calls, or of earlier calls.
+    Every result is a function of the experiment and the arguments. It must not depend on the process that calls, on the
+    order of calls, or on earlier calls.
     """
 
     @property
@@ -79,46 +80,53 @@ class Workload(Protocol):
 
     @property
     def sample_counts(self) -> npt.NDArray[np.int64]:
-        """(population,) int64: the training samples of each client."""
+        """(population,) int64: training samples of each client."""
 
     def initial_model(self) -> npt.NDArray[np.float32]:
-        """(d,) float32: the model before round 1, the same on every machine for the same seed."""
+        """Return the model before round 1, (d,) float32, the same on every machine for the same seed."""
 
     def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
         """Train `model` on the client's own samples, as one round does.
 
         Args:
             client: 0 <= client < population.
-            model: (d,) float32; it may be read-only or memory-mapped and is not changed.
+            model: (d,) float32; may be read-only or memory-mapped, and must not be changed.
             round_number: 1 for the first round.
         """
 
     def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation | None:
-        """Evaluate `model`, (d,) float32, on held-out samples; None: nothing is learned that could be measured."""
+        """Evaluate a model on held-out samples.
+
+        Args:
+            model: (d,) float32.
+
+        Returns:
+            the evaluation; None if the workload has nothing to measure.
+        """
 
 
 @runtime_checkable
 class LabelledWorkload(Protocol):
-    """A workload whose samples have labels, which some models of availability go by."""
+    """Workload with labelled samples, which some models of availability depend on."""
 
     def label_counts(self) -> npt.NDArray[np.int64]:
-        """(population, classes) int64: how many training samples of each class each client holds."""
+        """Return (population, classes) int64: the training samples of each class that each client holds."""
 
 
 @runtime_checkable
 class PartlySharedWorkload(Protocol):
-    """A workload that can leave out the samples that all clients share: these tell no client from another."""
+    """Workload that can leave out the samples that all clients share, which distinguish no client."""
 
     def own_label_counts(self) -> npt.NDArray[np.int64]:
-        """As `label_counts`, of the samples that a client alone holds."""
+        """Return `label_counts` of the samples that a single client holds."""
 
 
 @runtime_checkable
 class GradientWorkload(Protocol):
-    """A workload with gradients of single samples, as DP-SGD needs it."""
+    """Workload with per-sample gradients, as DP-SGD needs."""
 
     def check_gradient_sum(self) -> None:
-        """Raise `ExperimentError` where single samples have no gradients, as with batch normalisation."""
+        """Raise `ExperimentError` if single samples have no gradients, as with batch normalisation."""
 
     def gradient_sum(
         self,
@@ -128,141 +136,165 @@ class GradientWorkload(Protocol):
         samples: npt.NDArray[np.int64],
         clip: float | None,
     ) -> LocalUpdate:
-        """The sum of the gradients of some of the client's samples, each scaled down to norm `clip` if it is longer.
+        """Return the sum of the gradients of some of the client's samples, each clipped to norm `clip`.
 
         Args:
             client, model, round_number: as in `Workload.train`.
-            samples: (k,) int64, positions among the client's samples, k >= 0; the caller has drawn them.
-            clip: C; None: gradients are not clipped.
+            samples: (k,) int64, positions among the client's samples, k >= 0, as sampled by the caller.
+            clip: C, the largest norm of a gradient; None: no clipping.
 
         Returns:
-            ``delta`` is the sum, no change of the model; ``examples_processed`` is k.
+            an update with the sum as ``delta`` and k as ``examples_processed``.
         """
 
 
 @runtime_checkable
 class BatchedWorkload(Protocol):
-    """A workload that can train several clients as one computation (``workload.clients_at_once``)."""
+    """Workload that can train several clients as one computation (``workload.clients_at_once``)."""
 
     @property
     def clients_at_once(self) -> int:
-        """How many; 1: `Workload.train` is asked, for one after the other."""
+        """Number of clients per computation; 1: `Workload.train` is called client by client."""
 
     def train_together(
         self, clients: Sequence[int], model: npt.NDArray[np.float32], round_number: int
     ) -> Mapping[int, LocalUpdate]:
-        """As `Workload.train` for each of the clients, any number of different ones; by client.
+        """Train several clients as one computation.
 
-        A client's update may differ from that of `Workload.train` by rounding, and does not depend on which others are
-        trained beside it: the number of hosts, and one that is replaced, would change the run.
+        An update may differ from that of `Workload.train` by rounding. It must not depend on the other clients: the
+        number of hosts, or a replaced host, would change the run.
+
+        Args:
+            clients: different clients, any number.
+            model, round_number: as in `Workload.train`.
+
+        Returns:
+            the update of each client.
         """
 
 
 @runtime_checkable
 class ProximalWorkload(Protocol):
-    """A workload whose local training can add FedProx's term (``workload.proximal``)."""
+    """Workload that supports FedProx's proximal term (``workload.proximal``)."""
 
     @property
     def proximal(self) -> float:
-        """mu, as `Workload.train` applies it; 0: it does not."""
+        """mu, the strength of the term in `Workload.train`; 0: no term."""
 
 
 @runtime_checkable
 class DriftCorrectedWorkload(Protocol):
-    """A workload whose local training takes a term of SCAFFOLD or FedDyn (``workload.drift_correction``)."""
+    """Workload that supports the gradient term of SCAFFOLD or FedDyn (``workload.drift_correction``)."""
 
     @property
     def corrected(self) -> int:
-        """p <= d: the first p numbers of the model's vector move by gradients; the others have no term."""
+        """p <= d: the first p numbers of the model's vector have gradients; only these have a term."""
 
     def train_corrected(
         self, client: int, model: npt.NDArray[np.float32], round_number: int, term: npt.NDArray[np.float32]
     ) -> tuple[LocalUpdate, int]:
-        """As `Workload.train`, each step of which goes by the gradient plus `term` plus ``pull`` (w - model).
+        """Train as `Workload.train`, with steps along the gradient plus `term` plus ``pull`` (w - model).
+
+        ``pull`` is that of ``section.drift_correction``, above 0 for FedDyn.
 
         Args:
-            client, model, round_number: as there.
+            client, model, round_number: as in `Workload.train`.
             term: (p,) float32.
 
         Returns:
-            the update, and how many steps made it (K), each with the round's learning rate; ``pull`` is that of
-            ``section.drift_correction``, above 0 for FedDyn.
+            the update, and the number of steps (K), each with the round's learning rate.
         """
 
 
 @runtime_checkable
 class PersonalWorkload(Protocol):
-    """A workload of a model of which layers may stay with the clients (``workload.local_layers``)."""
+    """Workload with a model whose layers may stay with the clients (``workload.local_layers``)."""
 
     def local_numbers(self, first: int, last: int) -> npt.NDArray[np.bool_]:
-        """`(d,)` bool: which numbers of the model's vector are of so many first and last layers.
+        """Return the positions of the outer layers in the model's vector, (d,) bool.
 
-        Raises `ExperimentError` where none would be left to share.
+        Args:
+            first: number of layers from the input.
+            last: number of layers from the output.
+
+        Raises:
+            ExperimentError: no layer would be left to share.
         """
 
     def evaluate_for(self, client: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
-        """Evaluate `model`, (d,) float32, on held-out samples as this client has them; None: it has none."""
+        """Evaluate a model on held-out samples that follow one client's distribution.
+
+        Args:
+            client: the client.
+            model: (d,) float32.
+
+        Returns:
+            the evaluation; None if the client has no such samples.
+        """
 
 
 @runtime_checkable
 class ClientAccuracyWorkload(Protocol):
-    """A workload that can measure a model on the samples of single clients (``workload.client_accuracy``)."""
+    """Workload that can measure a model on the samples of single clients (``workload.client_accuracy``)."""
 
     def client_accuracies(
         self, clients: npt.NDArray[np.int64], model: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float64]:
-        """Measure the accuracy of `model` on the samples of each of these clients.
+        """Measure the accuracy of `model` on the samples of each client.
 
         Args:
             clients: (k,) int64, different clients in ascending order.
-            model: (d,) float32; it is not changed.
+            model: (d,) float32; must not be changed.
 
         Returns:
-            (k,) float64: the share of a client's samples that the model classifies correctly, 0 to 1. The samples are
-            those held out from the client's training; where the client has none, those it trains on. NaN: the client
-            has no samples, or values are learned.
+            (k,) float64: the share of the client's samples that the model classifies correctly, 0 to 1. The samples are
+            those held out from the client's training, or its training samples where none are held out. NaN for a client
+            without samples, and in regression.
         """
 
 
 @runtime_checkable
 class InspectableWorkload(Protocol):
-    """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
+    """Workload that shows the knowledge of a server that chose the model and holds evaluation samples."""
 
     def parameter_shapes(self) -> list[tuple[int, ...]]:
-        """The shape of each parameter, in the order of the model's vector, which begins with them."""
+        """Return the shape of each parameter, in the order of the model's vector, which begins with the parameters."""
 
     def known_samples(self) -> npt.NDArray[np.float32]:
-        """`(m, ...)` float32: the samples that models are evaluated on, as the model takes them."""
+        """Return (m, ...) float32: the evaluation samples, as the model takes them."""
 
 
 Samples = tuple[npt.NDArray[Any], npt.NDArray[Any]]
-"""`(n, ...)` inputs as the model takes them, and `(n,)` integer labels."""
+"""Inputs, (n, ...), as the model takes them, and (n,) integer labels."""
 
 
 @runtime_checkable
 class ReplaceableSamplesWorkload(Protocol):
-    """A workload that can be had with other samples, as of dishonest clients that poison their own."""
+    """Workload that supports changed samples, as dishonest clients use to poison their data."""
 
     def with_samples(self, change: Callable[[Samples], Samples]) -> Workload:
-        """The same workload, in which what a client trains on, and what a model is evaluated on, has gone through
-        `change`, each time it is looked at. It must not be changed in place.
+        """Return the same workload with all training and evaluation samples passed through `change` at each use.
+
+        Args:
+            change: returns the new samples; must not change its argument in place.
         """
 
 
 @runtime_checkable
 class PartlyFrozenWorkload(Protocol):
-    """A workload that may compute with more parameters than it trains and sends, as fine-tuning does."""
+    """Workload that may compute with more parameters than it trains and sends, as in fine-tuning."""
 
     @property
     def charged_parameters(self) -> int:
-        """How many parameters modelled compute charges an example for: those that are trained, and two thirds of the
-        frozen ones, which have no gradient of their own.
+        """Parameters that modelled compute charges per example: the trained ones, and two thirds of the frozen ones.
+
+        Frozen parameters have no gradient of their own.
         """
 
 
 @runtime_checkable
 class LossReportingWorkload(Protocol):
-    """A workload that can say whether its clients measure the loss of their training; others always measure it."""
+    """Workload that declares whether its clients measure their training loss; other workloads always measure it."""
 
     @property
     def reports_losses(self) -> bool:
@@ -271,20 +303,20 @@ class LossReportingWorkload(Protocol):
 
 @runtime_checkable
 class NotedWorkload(Protocol):
-    """A workload that has something to tell whoever runs it before the first round."""
+    """Workload with notes to the user before the first round."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """A line each."""
+        """The notes, one line each."""
 
 
 @runtime_checkable
 class DescribedWorkload(Protocol):
-    """A workload that can say of its data what a reader of the results should know."""
+    """Workload with facts about its data that readers of the results should know."""
 
     @property
     def data_facts(self) -> Mapping[str, Any]:
-        """Plain data for the records (``provenance.data``); empty: there is nothing to say.
+        """Plain data for the records (``provenance.data``); empty without facts.
 
         ``trained_in_batches``: clients train in ``workload.epochs`` of ``workload.batch_size``.
         ``unscaled_feature``: ``name`` and ``ratio`` of a feature that is far larger than the others.

@@ -1,4 +1,4 @@
-"""Keys of the ``workload`` section that do not fit together: one that nothing reads is an error."""
+"""Checks that the keys of the ``workload`` section fit together; a key without effect is an error."""
 
 import re
 from typing import Any
@@ -10,7 +10,9 @@ from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_f
 
 
 def check_keys_fit(section: Any) -> None:
-    """Raise `ValueError` for a key that the rest of the section would ignore: an ignored key is a wrong experiment.
+    """Raise `ValueError` for a key that has no effect with the rest of the section.
+
+    A silently ignored key would make a wrong experiment.
 
     Args:
         section: a `testbed.workload.section.WorkloadSection`.
@@ -21,7 +23,7 @@ def check_keys_fit(section: Any) -> None:
         return
     for key in ("clients_at_once", "proximal", "drift_correction", "local_layers", "client_accuracy"):
         if section.training == "simulated" and not section.has_default(key):
-            raise ValueError(f"{key}: simulated training computes nothing; leave it out")
+            raise ValueError(f"{key}: has no effect on simulated training; leave it out")
     if section.drift_correction is not None:
         section.drift_correction.check(section)
     _check_own(section)
@@ -32,30 +34,33 @@ def check_keys_fit(section: Any) -> None:
         _check_sample_counts(section)
     elif (
         section.training == "simulated" and section.model == "auto" and not section.own_model
-    ):  # a user-defined class reads what it likes
+    ):  # a user-defined class may read any key
         raise ValueError(
-            "training: simulated is for the built-in data sets and models; a user-defined class trains itself, and "
-            "for data of your own name the model"
+            "training: simulated needs a built-in data set or a named model; a user-defined class trains itself, and "
+            "for your own data set model"
         )
 
 
 def _check_own(section: Any) -> None:
-    """Options without that which they are for, and what an optimizer of the user's own does not read."""
+    """Check options without a class that takes them, and keys that a user-defined optimizer does not read."""
     if section.transformers is not None:
         section.transformers.check(section.model, section.adapters)
     if section.model_options and ":" not in section.model:
-        raise ValueError(f"model_options are for a model of your own (package.module:Name); {section.model} takes none")
+        raise ValueError(
+            f"model_options are for your own model (package.module:Name); {section.model} takes none, leave them out"
+        )
     if ":" not in section.optimizer:
         if section.optimizer_options:
             raise ValueError(
-                f"optimizer_options are for an optimizer named as package.module:Class; {section.optimizer} takes none"
+                f"optimizer_options are for an optimizer named as package.module:Class; {section.optimizer} takes "
+                "none, leave them out"
             )
         return
     for key in ("momentum", "weight_decay"):
         if not section.has_default(key):
-            raise ValueError(f"{key} is not read for {section.optimizer}; say it in optimizer_options")
+            raise ValueError(f"{key} has no effect on {section.optimizer}; set it in optimizer_options")
     if section.clients_at_once > 1:
-        raise ValueError(f"clients_at_once: not with {section.optimizer}, which has one client's state; leave it out")
+        raise ValueError(f"clients_at_once: {section.optimizer} trains one client at a time; leave the key out")
 
 
 def _check_milestones(section: Any) -> None:
@@ -81,41 +86,45 @@ def _check_model(section: Any, spec: DatasetSpec) -> None:
         )
     model = models()[spec.default_model if section.model == "auto" else section.model]
     if section.image_size is not None and section.image_size < model.smallest:
-        raise ValueError(f"image_size: {model.name} needs {model.smallest} or more; raise it or take another model")
+        raise ValueError(
+            f"image_size: {model.name} needs at least {model.smallest} pixels; raise it or choose another model"
+        )
 
 
 def _check_keys(section: Any, spec: DatasetSpec) -> None:
     every = datasets().values()
     if section.options:
-        raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none")
+        raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none, leave them out")
     if section.label != "label" or section.features:
-        raise ValueError(f"label and features are for data of your own; dataset {spec.name} has no columns")
+        raise ValueError(
+            f"label and features are for your own data; dataset {spec.name} has no columns, leave them out"
+        )
     if spec.form is Form.TEXT and section.loss != "cross_entropy":
-        raise ValueError(f"loss: the next words of {spec.name} are learned with cross_entropy; leave it out")
+        raise ValueError(f"loss: next-word prediction on {spec.name} needs cross_entropy; leave the key out")
     if spec.files is not None and section.path is None:
         raise ValueError(f"dataset {spec.name} needs path: {spec.files} (nothing is downloaded)")
     if spec.files is None and section.path is not None:
         reading = ", ".join(other.name for other in every if other.files is not None)
-        raise ValueError(f"path is read for {reading} only; {spec.name} needs no files")
+        raise ValueError(f"path: only {reading} read files, not {spec.name}; leave it out")
     if spec.owner is not None and section.partition != Partition():
         raise ValueError(f"partition does not apply to {spec.name}: each client is one {spec.owner}")
     values = dict(section)
     for key in dict.fromkeys(key for other in every for key in other.reads):
         if key not in spec.reads and values[key] is not None:
             reading = " and ".join(other.name for other in every if key in other.reads)
-            raise ValueError(f"{key} is read for {reading} only; {spec.name} has no use for it")
+            raise ValueError(f"{key}: only {reading} use this key, not {spec.name}; leave it out")
 
 
 def _check_sample_counts(section: Any) -> None:
     if section.samples_per_client is None:
         if section.partition.scheme == "overlapping":
-            raise ValueError("partition.scheme: overlapping needs samples_per_client, how many each client draws")
+            raise ValueError("partition.scheme: overlapping needs samples_per_client, the samples of each client")
         return
     if section.samples_per_client < section.partition.minimum_samples:
         raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
     shared = section.partition.shared_samples
     if 0 < section.samples_per_client <= shared:
         raise ValueError(
-            f"samples_per_client counts the {shared} of partition.shared_samples, too: {section.samples_per_client} "
-            "leave a client none of its own; raise it"
+            f"samples_per_client: {section.samples_per_client} includes the {shared} samples of "
+            "partition.shared_samples and leaves a client none of its own; raise it"
         )

@@ -1,9 +1,9 @@
-"""Personalisation: layers of the model that stay with the clients, and are never sent.
+"""Personalisation: layers of the model that stay with the clients and are never sent.
 
 FedPer: Arivazhagan, Aggarwal, Singh and Choudhary, Federated Learning with Personalization Layers, 2019, arXiv
-1912.00818, Algorithm 1: the last layers are personal, and trained together with those that all share. LG-FedAvg: Liang,
+1912.00818, Algorithm 1: the last layers are personal, and trained together with the shared layers. LG-FedAvg: Liang,
 Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov and Morency, Think Locally, Act Globally, 2020, arXiv 2001.01523: the
-first ones are. All clients begin with the same.
+first layers are personal. All clients begin with the same layers.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,17 @@ from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, LocalU
 
 
 class LocalLayersSection(BaseModel):
-    """Which layers; one is a module with parameters of its own, its running statistics included."""
+    """Number of local layers. A layer is a module with parameters, its running statistics included."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    last: int = Field(0, ge=0, le=10_000, description="So many of the last layers stay with the clients (FedPer)")
-    first: int = Field(0, ge=0, le=10_000, description="So many of the first layers do (LG-FedAvg)")
+    last: int = Field(0, ge=0, le=10_000, description="Number of last layers that stay with the clients (FedPer)")
+    first: int = Field(0, ge=0, le=10_000, description="Number of first layers that stay with the clients (LG-FedAvg)")
 
     @model_validator(mode="after")
     def _some(self) -> Self:
         if not self.last and not self.first:
-            raise ValueError("last: or first: says how many layers stay with the clients, e.g. last: 1")
+            raise ValueError("needs last or first, the number of layers that stay with the clients, e.g. last: 1")
         return self
 
 
@@ -39,19 +39,19 @@ LocalLayersKey = Annotated[
     LocalLayersSection | None,
     Field(
         exclude_if=lambda section: section is None,
-        description="Layers that stay with the clients, e.g. {last: 1} (FedPer) or {first: 2} (LG-FedAvg); none: all "
-        "are shared",
+        description="Layers that stay with the clients, e.g. {last: 1} (FedPer) or {first: 2} (LG-FedAvg). Unset: all "
+        "layers are shared",
     ),
 ]
 
 
 class LocalLayers(ClientAlgorithm):
-    """Clients train the whole model, send what is shared of the update, and keep the rest.
+    """FedPer and LG-FedAvg: clients train the whole model, send the shared layers' update, and keep the other layers.
 
     Args:
-        info: describes what is learned.
-        initial_state: `(m,)` the local numbers of the initial model.
-        local: `(d,)` bool: which numbers of the model's vector these are.
+        info: the learning task.
+        initial_state: (m,) the local numbers of the initial model.
+        local: (d,) bool: the positions of the local numbers in the model's vector.
     """
 
     name = "local_layers"
@@ -61,28 +61,33 @@ class LocalLayers(ClientAlgorithm):
         self.local = local
 
     def payload_length(self, dimension: int) -> int:
-        """d - m."""
+        """Return d - m."""
         return dimension - len(self.initial_state)
 
     def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
-        """What is shared of it."""
+        """Return the shared numbers of the model, (d - m,)."""
         return model[~self.local]
 
     def local_update(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
-        """See `ClientAlgorithm.learned`."""
+        """Train the whole model, and return the shared layers' update and the new local numbers."""
         model = self.of_client(task.payload, task.own)
         update = workload.train(task.client, model, task.round_number)
         delta = np.asarray(update.delta, np.float32)
         return replace(update, delta=delta[~self.local]), task.own + delta[self.local]
 
     def of_client(self, shared: npt.NDArray[np.float32], own: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """`(d,)` the whole model of a client."""
+        """Return the whole (d,) model of a client.
+
+        Args:
+            shared: (d - m,) shared numbers.
+            own: (m,) the client's local numbers.
+        """
         model = np.empty(self.info.dimension, np.float32)
         model[~self.local], model[self.local] = shared, own
         return model
 
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
-        """The mean, where it is shared."""
+        """Return the mean at the shared positions and zero at the local ones."""
         step = np.zeros(self.info.dimension)
         step[~self.local] = mean
         return step
@@ -94,20 +99,27 @@ class LocalLayers(ClientAlgorithm):
         owns: Callable[[int], npt.NDArray[np.float32]],
         clients: npt.NDArray[np.int64],
     ) -> Evaluation | None:
-        """The mean over clients, each with its own layers, on held-out samples as it has them; None: of none.
+        """Return the mean evaluation over clients, each with its own layers on its own held-out samples.
 
         Args:
-            workload: what is learned.
-            model: `(d,)`; what is local in it does not count.
-            owns: what a client has kept.
-            clients: who is evaluated.
+            workload: the workload.
+            model: (d,) the global model; its local numbers are ignored.
+            owns: returns the local numbers of a client.
+            clients: (k,) the clients to evaluate.
+
+        Returns:
+            the mean; None if no client has held-out samples.
         """
-        found = [workload.evaluate_for(one, self.of_client(model[~self.local], owns(one))) for one in clients.tolist()]
-        known = [one for one in found if one is not None]
-        if not known:
+        evaluations = [
+            workload.evaluate_for(client, self.of_client(model[~self.local], owns(client)))
+            for client in clients.tolist()
+        ]
+        measured = [evaluation for evaluation in evaluations if evaluation is not None]
+        if not measured:
             return None
-        loss, accuracy = (float(np.mean([getattr(one, what) for one in known])) for what in ("loss", "accuracy"))
-        return Evaluation(loss, accuracy, sum(one.samples for one in known))
+        loss = float(np.mean([evaluation.loss for evaluation in measured]))
+        accuracy = float(np.mean([evaluation.accuracy for evaluation in measured]))
+        return Evaluation(loss, accuracy, sum(evaluation.samples for evaluation in measured))
 
     def client_accuracies(
         self,
@@ -119,13 +131,13 @@ class LocalLayers(ClientAlgorithm):
         """Measure each client's model, with its own layers, on the client's samples.
 
         Args:
-            workload: measures one client at a time, as each has a model of its own.
-            model: `(d,)` the global model; its local numbers do not count.
-            owns: gives the local numbers that a client has kept.
-            clients: `(k,)`.
+            workload: measures one client at a time, as each has its own model.
+            model: (d,) the global model; its local numbers are ignored.
+            owns: returns the local numbers of a client.
+            clients: (k,).
 
         Returns:
-            `(k,)` accuracies, as `ClientAccuracyWorkload.client_accuracies` gives them.
+            (k,) accuracies, as `ClientAccuracyWorkload.client_accuracies` returns them.
         """
         models = (self.of_client(model[~self.local], owns(client)) for client in clients.tolist())
         each = [

@@ -1,4 +1,4 @@
-"""Keys of the ``workload`` section that say more of local steps: the term of FedProx, and how the rate moves."""
+"""Keys of the ``workload`` section for local steps: FedProx's term and the schedule of the learning rate."""
 
 from collections.abc import Sequence
 from math import cos, pi
@@ -13,38 +13,38 @@ Proximal = Annotated[
         le=1e6,
         allow_inf_nan=False,
         exclude_if=lambda strength: strength == 0,
-        description="FedProx (Li et al. 2020, arXiv 1812.06127): mu times the distance to the model that was given is "
-        "added to each local step's gradient; 0: FedAvg.",
+        description="mu of FedProx (Li et al. 2020, arXiv 1812.06127): each local gradient gets mu times the "
+        "difference between the local model and the global model. Default 0: FedAvg.",
     ),
 ]
 
 
 class LearningRateSchedule(BaseModel):
-    """How the local learning rate moves from round to round: factors of ``learning_rate``."""
+    """Schedule of the local learning rate over the rounds, as factors of ``learning_rate``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     shape: Literal["cosine", "linear", "constant"] = Field(
         "cosine",
-        description="How it falls after the warm-up: along half a cosine (Loshchilov and Hutter 2017, arXiv "
-        "1608.03983, equation 5, without restarts), in a line, or not at all (constant: as learning_rate_decay says).",
+        description="Decay after the warm-up: cosine (half a period, Loshchilov and Hutter 2017, arXiv 1608.03983, "
+        "equation 5, without restarts), linear, or constant (only learning_rate_decay applies).",
     )
     rounds: int | None = Field(
         default=None,
         ge=2,
         le=10_000_000,
-        description="The round that trains with the last factor, as all later ones do; warm-up is counted. Of cosine "
-        "and linear, which need it: usually the experiment's number of rounds.",
+        description="Round that reaches the last factor, warm-up included; later rounds keep this factor. Required for "
+        "cosine and linear: usually the experiment's number of rounds.",
     )
     last: float | None = Field(
-        default=None, ge=0, lt=1, description="Factor of that round (unset: 0.01). Of cosine and linear."
+        default=None, ge=0, lt=1, description="Factor of the last round (unset: 0.01). For cosine and linear."
     )
     warm_up_rounds: int = Field(
         default=0,
         ge=0,
         le=10_000_000,
-        description="So many rounds rise to the full rate in a line: round r of the first w trains with r/w of it "
-        "(Goyal et al. 2017, arXiv 1706.02677, section 2.2).",
+        description="Number w of warm-up rounds: round r of the first w trains with r/w of the rate (Goyal et al. "
+        "2017, arXiv 1706.02677, section 2.2). Default 0: no warm-up.",
     )
 
     @model_validator(mode="after")
@@ -52,25 +52,27 @@ class LearningRateSchedule(BaseModel):
         if self.shape == "constant":
             for key in ("rounds", "last"):
                 if dict(self)[key] is not None:
-                    raise ValueError(f"{key}: is read for cosine and linear only; leave it out")
+                    raise ValueError(f"{key}: only shapes cosine and linear use this key; leave it out")
             if not self.warm_up_rounds:
-                raise ValueError("shape: constant changes nothing without warm_up_rounds; set it")
+                raise ValueError("shape: constant has no effect without warm_up_rounds; set warm_up_rounds")
         elif self.rounds is None:
-            raise ValueError(f"rounds: is required for shape {self.shape}; usually the experiment's number of rounds")
+            raise ValueError(
+                f"rounds: required for shape {self.shape}; set it, usually to the experiment's number of rounds"
+            )
         elif self.warm_up_rounds >= self.rounds:
-            raise ValueError(f"warm_up_rounds: {self.warm_up_rounds} of rounds: {self.rounds}; must be fewer")
+            raise ValueError(f"warm_up_rounds: {self.warm_up_rounds} must be less than rounds: {self.rounds}")
         return self
 
     def check(self, *, decays: bool) -> None:
-        """Raise `ValueError` where ``learning_rate_decay`` says otherwise how the rate falls."""
+        """Raise `ValueError` if ``learning_rate_decay`` describes a second decay."""
         if decays and self.shape != "constant":
             raise ValueError(
-                f"learning_rate_schedule: {self.shape} is instead of learning_rate_decay; leave out one of the two "
-                "(shape: constant goes with it)"
+                f"learning_rate_schedule: {self.shape} replaces learning_rate_decay; leave out one of the two "
+                "(shape: constant goes with learning_rate_decay)"
             )
 
     def factor(self, round_number: int) -> float:
-        """Of the learning rate in a round; 1 is the first."""
+        """Return the factor of the learning rate in a round; the first round is 1."""
         if round_number < self.warm_up_rounds:
             return round_number / self.warm_up_rounds
         if self.rounds is None:
@@ -86,16 +88,23 @@ Schedule = Annotated[
     LearningRateSchedule | None,
     Field(
         exclude_if=lambda schedule: schedule is None,
-        description="How the rate moves from round to round, e.g. {shape: cosine, rounds: 100, warm_up_rounds: 5}.",
+        description="Schedule of the learning rate over the rounds, e.g. {shape: cosine, rounds: 100, "
+        "warm_up_rounds: 5}. Unset: the rate changes by learning_rate_decay alone.",
     ),
 ]
 
 
 def check_milestones(milestones: Sequence[int], decay: float, decay_every: int) -> None:
-    """Raise `ValueError` (one line) for milestones of a learning rate that do not ascend, or change nothing."""
+    """Raise `ValueError` if the milestones of a learning rate do not ascend or have no effect.
+
+    Args:
+        milestones: ``learning_rate_milestones``.
+        decay: ``learning_rate_decay``.
+        decay_every: ``learning_rate_decay_every``.
+    """
     if list(milestones) != sorted(set(milestones)):
-        raise ValueError("learning_rate_milestones: rounds in ascending order, each once, are needed")
+        raise ValueError("learning_rate_milestones: must be different rounds in ascending order")
     if decay_every != 1:
-        raise ValueError("learning_rate_milestones are instead of learning_rate_decay_every; leave out one of the two")
+        raise ValueError("learning_rate_milestones replace learning_rate_decay_every; leave out one of the two")
     if decay == 1:
-        raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")
+        raise ValueError("learning_rate_milestones have no effect without learning_rate_decay; set it, e.g. to 0.4")

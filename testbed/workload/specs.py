@@ -1,7 +1,8 @@
-"""What data sets and models say of themselves, from which every check of the ``workload`` section derives.
+"""Declarations of built-in data sets and models, from which the checks of the ``workload`` section follow.
 
-They are declared beside what they describe, in a package above this one, which registers them as the services
-``workload.datasets`` and ``workload.models``: functions without arguments that give the specs, without torch.
+They stand beside their data sets and models, in a package above this one. That package registers the services
+``workload.datasets`` and ``workload.models``: functions without arguments that return the specs without importing
+torch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,35 +15,36 @@ from testbed.plugins.services import service
 
 
 class Form(Enum):
-    """What one sample is when it is given to a model."""
+    """Form of one sample, as a model receives it."""
 
     GREY = "grey images"
     """(height, width) float32."""
     COLOUR = "colour images"
     """(height, width, 3) float32."""
     PHOTO = "photographs"
-    """(3, height, width) uint8, which the model scales."""
+    """(3, height, width) uint8; the model scales it."""
     TEXT = "text"
-    """(length,) int64 numbers of words, each to be predicted from those before it."""
+    """(length,) int64 numbers of words; each word is predicted from the words before it."""
     SEQUENCE = "sequences"
     """(length,) int64 numbers of characters or words, with one label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
-    """What an experiment may say of a data set.
+    """Settings that an experiment can have with a data set.
 
     Attributes:
         name: ``workload.dataset``.
         summary: a few words for the schema's description.
-        form: of a sample.
-        size: height and width of the images in pixels; None: the experiment or the data say.
-        default_model: what ``workload.model: auto`` means.
-        owner: whose samples one client holds, e.g. "writer", in data that come with their owners; None: the data are
-            spread by ``workload.partition``.
-        files: what ``workload.path`` must be; None: no files are read.
-        layouts: which other forms of these files are read; for the schema's description.
-        reads: keys of the section that are read by some data sets only, this one among them.
+        form: form of a sample.
+        size: height and width of the images, in pixels; None: set by the experiment or the data.
+        default_model: the model that ``workload.model: auto`` stands for.
+        owner: the person or account that one client stands for, e.g. "writer", in data that come with their owners;
+            None:
+            ``workload.partition`` spreads the data.
+        files: the files that ``workload.path`` must name; None: no files are read.
+        layouts: other supported layouts of these files, for the schema's description.
+        reads: keys of the section that only some data sets read, this one among them.
     """
 
     name: str
@@ -58,12 +60,12 @@ class DatasetSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """What an experiment may say of a model.
+    """Settings that an experiment can have with a model.
 
     Attributes:
         name: ``workload.model``.
-        takes: the forms of samples that it is made for, and of images the height and width (None: any).
-        summary: a few words for the schema's description, or none.
+        takes: the forms of samples that the model supports; for images with their height and width (None: any).
+        summary: a few words for the schema's description; may be empty.
         smallest: least height and width of images, in pixels.
     """
 
@@ -73,7 +75,7 @@ class ModelSpec:
     smallest: int = 1
 
     def fits(self, data: DatasetSpec) -> bool:
-        """Whether the model takes the samples of a data set."""
+        """Return whether the model takes the samples of a data set."""
         return data.form in self.takes and self.takes[data.form] in (None, data.size)
 
 
@@ -82,31 +84,34 @@ _Spec = TypeVar("_Spec", DatasetSpec, ModelSpec)
 
 @cache
 def datasets() -> dict[str, DatasetSpec]:
-    """The built-in data sets, by name."""
+    """Return the built-in data sets by name."""
     return _by_name(service("workload.datasets")())
 
 
 @cache
 def models() -> dict[str, ModelSpec]:
-    """The built-in models, by name."""
+    """Return the built-in models by name."""
     return _by_name(service("workload.models")())
 
 
 def models_for(data: DatasetSpec) -> tuple[str, ...]:
-    """The names of the models that a data set can be learned with."""
+    """Return the names of the models that take a data set's samples."""
     return tuple(name for name, model in models().items() if model.fits(data))
 
 
 def is_language(dataset: str) -> bool:
-    """Whether the loss is that of the next word, so that exp(loss) is a perplexity; False for a user-defined class."""
+    """Return whether a data set is for next-word prediction, so that exp(loss) is a perplexity.
+
+    False for a user-defined class.
+    """
     spec = datasets().get(dataset)
     return spec is not None and spec.form is Form.TEXT
 
 
 def _by_name(specs: Iterable[_Spec]) -> dict[str, _Spec]:
-    found: dict[str, _Spec] = {}
+    specs_by_name: dict[str, _Spec] = {}
     for spec in specs:
-        if spec.name in found:
+        if spec.name in specs_by_name:
             raise ValueError(f"{spec.name} is declared twice")
-        found[spec.name] = spec
-    return found
+        specs_by_name[spec.name] = spec
+    return specs_by_name

@@ -27,7 +27,7 @@ def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, l
     ("arguments", "inapplicable"),
     [
         (["examples.own_selection:TakingTurns", "--set", "selection.start=3"], "Batches take part as a whole: it has"),
-        (["examples.own_noise:GaussianSums", "--set", NOISE], "The result is that of the survivors.*: it adds noise"),
+        (["examples.own_noise:GaussianSums", "--set", NOISE], "the result is that of the survivors.*: it adds noise"),
     ],
 )
 def test_the_examples_have_all_properties(
@@ -110,8 +110,8 @@ def test_a_signal_ends_the_check_of_a_class_that_never_ends() -> None:
         (["secagg", "--set", "seed=2"], "--set seed: checks have the seed 1"),
         (["secagg", "--set", "time.clock=wall"], "rounds on the virtual clock with modelled compute are checked"),
         (["secagg", "--set", "rounds=1"], "--set rounds: the properties say how many rounds are run"),
-        (["secagg", "--set", "aggregation.protocol=plain"], "secagg is checked, and no other protocol"),
-        ([":Nothing"], "':Nothing' is no name of a class; give package.module:Name"),
+        (["secagg", "--set", "aggregation.protocol=plain"], "the checked protocol must stay secagg"),
+        ([":Nothing"], "':Nothing' is not the name of a class; give package.module:Name"),
     ],
 )
 def test_unusable_names_and_keys_are_bad_input(

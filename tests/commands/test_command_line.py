@@ -1,4 +1,4 @@
-"""The command line itself: help, versions, mistakes, and what reading an experiment says."""
+"""The command itself: help, versions, mistakes, and messages of reading an experiment."""
 
 import json
 import subprocess

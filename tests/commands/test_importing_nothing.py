@@ -60,7 +60,7 @@ def test_with_the_flag_they_are_imported(call: Call, run: Path, mark: Path) -> N
     ended = call("attack", "reconstruct", run, "--from", 1, "--to", 2)
     assert ended.code == 2
     assert ended.err == (
-        "error: workload.dataset: evil:Anything: a user-defined class, whose module is not imported here unless "
+        "error: workload.dataset: evil:Anything: a user-defined class is not imported here unless "
         "you trust it and give --import-classes (in Python: importing_classes(True))\n"
     )
     assert not mark.exists()

@@ -1,4 +1,4 @@
-"""``testbed list``: what it says is what an experiment accepts."""
+"""``testbed list``: all names that an experiment accepts."""
 
 import json
 

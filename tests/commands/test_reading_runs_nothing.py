@@ -1,8 +1,8 @@
-"""No command that only reads runs code that a file names, whatever the file names: a walk over commands and kinds.
+"""No command that only reads runs code that a file names: a walk over commands and kinds of names.
 
-A command of the command line must be in one of the lists below: a new one fails the first test until somebody decides.
+A command of the command line must be in one of the lists below: a new one fails the first test until it is listed.
 Modules and programs are planted where the records lie, which is the working directory and on the path; each leaves a
-mark when it runs. What can be named is taken from the experiments' schema.
+mark when it runs. The kinds of names come from the experiments' schema.
 """
 
 import ast

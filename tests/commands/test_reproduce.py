@@ -197,7 +197,7 @@ def test_a_key_set_by_hand_holds_in_every_experiment_and_is_said(
     ("name", "override", "said"),
     [
         ("lotto-table2", "links.transprot=none", "links.transprot"),
-        ("lotto-table2", "nothing", "expected key=value"),
+        ("lotto-table2", "nothing", "must be key=value"),
         ("lotto-fig4", "links.transport=none", "lotto-fig4 runs no experiment of which a key could be set"),
     ],
 )

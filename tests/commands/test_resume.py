@@ -1,4 +1,4 @@
-"""A run that is stopped at any moment, by whatever, goes on to the result of an uninterrupted one."""
+"""A run that is stopped at any moment resumes to the result of an uninterrupted run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`testbed run`: what it leaves behind, what it prints, and what it refuses before anything runs."""
+"""`testbed run`: its files, its output, and refusals before anything runs."""
 
 import json
 from collections.abc import Callable
@@ -195,6 +195,7 @@ def test_a_note_names_a_point_that_it_holds_for(call: Call, written: Written, tm
     sweep = {"selection.protocol": ["random", "batch-partition", "weighted-random"]}
     file = written(selection={"participants": 4, "privacy": 2}, sweep=sweep, rounds=1)
     ended = call("run", file, "--out", tmp_path / "out", "--quiet")
-    assert [line for line in ended.errors if "left out there" in line] == [
-        f"{name}: warning: {name} has no selection.privacy: left out there" for name in ("random", "weighted-random")
+    assert [line for line in ended.errors if "left out in its points" in line] == [
+        f"{name}: warning: {name} has no selection.privacy: left out in its points"
+        for name in ("random", "weighted-random")
     ]

@@ -79,4 +79,4 @@ def test_a_node_with_other_code_than_the_provenance_ends_the_run(
     ended = call("run", experiment, "--out", tmp_path / "other", "--network", "ray", "--hosts", "1")
     assert ended.code == 2, ended.err
     (line,) = (line for line in ended.errors if line.startswith("error: "))
-    assert "your own benchmarks/breaking.py is other code than where the run was started on node " in line
+    assert "your own benchmarks/breaking.py differs from the code where the run was started on node " in line

@@ -1,4 +1,4 @@
-"""What `testbed run` shows of several runs at the same time, and how it estimates the time that is left."""
+"""Output of `testbed run` for several simultaneous runs, and its estimates of the remaining time."""
 
 import io
 from pathlib import Path

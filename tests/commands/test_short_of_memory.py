@@ -1,4 +1,4 @@
-"""Too little memory is said to be that, whoever notices first, and not to be a bug."""
+"""Out-of-memory errors are reported as such, and not as a bug, whichever library raises them."""
 
 import errno
 

@@ -456,7 +456,7 @@ def test_synthesize_models_that_know_rounds_only(tmp_path: Path, call: Call) -> 
         (("--model", "markow"), "did you mean 'markov'?"),
         (("--model", "markov"), "availability.mean_online_s: is required"),
         (("--model", "markov", "--set", "mean=5"), "availability.mean: unknown key"),
-        (("--model", "markov", "--set", "mean_online_s"), "expected key=value"),
+        (("--model", "markov", "--set", "mean_online_s"), "must be key=value"),
         (("--model", "markov", "--set", "mean_online_s=[1"), "not valid YAML"),
         (("--model", "label-dependent"), "use bernoulli"),
         (("--model", "trace", "--set", "path=x.csv"), "nothing to synthesize"),

@@ -1,4 +1,4 @@
-"""The plain package, without extras: what must work does, and what needs an extra says which in one line."""
+"""The plain package, without extras: its functions work, and others name the missing extra in one line."""
 
 import json
 import os

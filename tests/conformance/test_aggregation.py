@@ -6,10 +6,10 @@ from testbed.conformance.aggregation import PROPERTIES, aggregation_evidence
 from testbed.conformance.results import results
 from tests.conformance.settings import AGGREGATIONS
 
-RESULT = "The result is that of the survivors, whoever drops out where"
-REASONS = "Rounds that end early say why"
+RESULT = "With any dropouts, the result is that of the survivors"
+REASONS = "Rounds that end early have a reason"
 WHOLE_BATCHES = "Batches are summed as a whole or not at all"
-OLD = "Old questions are refused by name and crash nobody"
+OLD = "Old questions are refused by name and crash no client"
 
 NOT_APPLICABLE = {
     "plain, noise": {RESULT},

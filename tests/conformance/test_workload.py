@@ -1,4 +1,4 @@
-"""A workload that lacks a property is caught by that property, and the line says what to do."""
+"""Workloads that lack one property: the check of that property fails, with the remedy in its line."""
 
 import re
 from dataclasses import replace
@@ -106,11 +106,11 @@ def test_a_workload_with_all_properties_passes() -> None:
         (NegativeCounts, "sample_counts: client 0 has -1 samples"),
         (Doubles, r"initial_model is float64 of shape \(3,\); return \(3,\) float32"),
         (NotFinite, "train of client 4 in round 1: delta has numbers that are not finite"),
-        (OtherSamples, "train of client 0 in round 1: 7 samples, sample_counts says 1"),
+        (OtherSamples, "train of client 0 in round 1: 7 samples, but sample_counts has 1"),
         (ChangesTheModel, "ValueError: output array is read-only"),
-        (Percent, "evaluate: accuracy 25.0 of 4 samples; it is a share"),
+        (Percent, "evaluate: accuracy 25.0 of 4 samples; return a share"),
         (RemembersCalls, "differs when another object trains the clients in another order"),
-        (Unseeded, "initial_model differs between two objects of one seed"),
+        (Unseeded, "initial_model differs between two objects with one seed"),
     ],
 )
 def test_a_broken_workload_is_caught(kind: type, detail: str) -> None:

@@ -229,10 +229,10 @@ def test_a_checkpoint_of_another_algorithm(
 ) -> None:
     quadratics(run, keys(began), name="run").rounds(2)
     line = said(lambda: quadratics(run, keys(goes_on), name="run", resume=True), RunError)
-    names = [name or "clients that keep nothing" for name in (began, goes_on)]
+    names = [name or "no client states" for name in (began, goes_on)]
     assert line == (
-        f"{tmp_path / 'run'}: the checkpoint is of {names[0]}, the experiment of {names[1]}; resume with the "
-        "experiment that began the run"
+        f"{tmp_path / 'run'}: the checkpoint was written with {names[0]}, but the experiment has {names[1]}; "
+        "resume with the experiment that began the run"
     )
 
 
@@ -273,11 +273,11 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
             {"workload": SCAFFOLD | {"learning_rate_schedule": {"rounds": 5, "last": 0}}},
             "learning_rate_schedule.last: 0; scaffold divides by the learning rate",
         ),
-        ({"workload": {"drift_correction": {"name": "feddyn"}}}, "drift_correction: alpha: is required for feddyn"),
-        ({"workload": {"drift_correction": {"name": "scaffold", "alpha": 1}}}, "alpha: is read for feddyn only"),
+        ({"workload": {"drift_correction": {"name": "feddyn"}}}, "drift_correction: alpha: required for feddyn"),
+        ({"workload": {"drift_correction": {"name": "scaffold", "alpha": 1}}}, "alpha: only feddyn"),
         ({"workload": {"drift_correction": {"name": "scafold"}}}, "drift_correction.name: should be 'scaffold'"),
         ({"workload": {"drift_correction": {"name": "feddyn", "alpha": 0}}}, "alpha: should be greater than 0, not 0"),
-        ({"workload": {"local_layers": {}}}, "workload.local_layers: last: or first: says how many layers stay"),
+        ({"workload": {"local_layers": {}}}, "workload.local_layers: needs last or first"),
         ({"workload": {"local_layers": {"last": -1}}}, "local_layers.last: should be greater than or equal to 0"),
         ({"workload": {"flower": {"app": "x:app"}} | SCAFFOLD}, "drift_correction has no effect on a Flower app"),
         (

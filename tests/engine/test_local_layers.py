@@ -175,7 +175,10 @@ def test_a_layer_is_a_module_with_parameters(run: Callable[..., Run]) -> None:
     assert not workload.local_numbers(0, 1)[: -sum(int(np.prod(shape)) for shape in shapes[-2:])].any()
     assert workload.local_numbers(1, 0)[: int(np.prod(shapes[0]))].all()
     line = said(lambda: workload.local_numbers(2, 1), ExperimentError)
-    assert line == ("workload.local_layers: 3 of the 3 layers of mlp; one must be shared, and none sent twice")
+    assert line == (
+        "workload.local_layers: 3 of the 3 layers of mlp; at least one layer must be shared, and no parameter sent "
+        "twice: choose fewer layers or another model"
+    )
 
 
 def test_a_checkpoint_of_other_layers(run: Callable[..., Run]) -> None:

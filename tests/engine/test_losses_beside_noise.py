@@ -105,7 +105,7 @@ def test_counts_are_public_under_dp_sgd_and_losses_are_not(run: Callable[..., An
     done.rounds()
     assert {answer.samples for answer in said} == {6}
     assert all(math.isnan(answer.loss) for answer in said)
-    with pytest.raises(ExperimentError, match=r"privacy\.report_losses: clients never report any under dp-sgd"):
+    with pytest.raises(ExperimentError, match=r"privacy\.report_losses: clients never report losses under dp-sgd"):
         validated(section | ALLOWED, "test")
 
 

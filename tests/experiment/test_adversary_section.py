@@ -1,4 +1,4 @@
-"""The `adversary:` section: what is said about what does not fit, in one line."""
+"""The `adversary:` section: one line for settings that do not fit."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
+from tests.messages_named import naming
 
 LOTTO = {"protocol": "lotto-client-centric"}
 
@@ -86,7 +87,7 @@ def test_a_point_of_a_sweep_is_checked() -> None:
     from testbed.experiment.schema import points
 
     data = {"adversary": {"server": ["list-twice"]}, "sweep": {"selection": [LOTTO, {"protocol": "random"}]}}
-    with pytest.raises(ExperimentError, match=r"sweep point random: adversary\.server: list-twice does not apply"):
+    with pytest.raises(ExperimentError, match=naming("sweep point random", "adversary.server", "list-twice")):
         list(points(validated(data, "here"), "here"))
     data = {"selection": LOTTO, "sweep": {"adversary.server": ["list-twice", {"reuse-round": {"round": 2}}]}}
     labels = [point.label for point in points(validated(data, "here"), "here")]

@@ -1,4 +1,4 @@
-"""The `asynchronous` section: what it takes, and what is refused beside it, in one line."""
+"""The `asynchronous` section: valid settings, and one line for excluded options."""
 
 from collections.abc import Callable
 from typing import Any

@@ -11,6 +11,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.selection.random_selection import RandomParameters
 from tests.commands.conftest import SMALL
+from tests.messages_named import naming
 from tests.repository import ROOT
 
 WRONG: list[dict[str, Any]] = [
@@ -40,7 +41,7 @@ def test_a_mistake_beside_a_section_that_is_built_has_its_key() -> None:
     with pytest.raises(ExperimentError) as refused:
         Experiment(selection=RandomParameters(participants=30), population=20, time={"deadline_s": -1})
     assert str(refused.value) == "Experiment: time.deadline_s: should be greater than 0, not -1"
-    with pytest.raises(ExperimentError, match=r"^Experiment: selection.participants: 30 of a population of 20"):
+    with pytest.raises(ExperimentError, match=naming("Experiment: selection.participants", 30, 20)):
         Experiment(selection=RandomParameters(participants=30), population=20)
 
 
@@ -49,7 +50,7 @@ def test_it_is_the_experiment_of_a_file_and_files_are_read_as_strictly_as_ever()
     built = Experiment(**keys)
     assert built == validated(keys, "file.yaml")
     assert Experiment(**built.plain()) == built
-    with pytest.raises(ExperimentError, match="rounds: should be a valid integer, not '3'"):
+    with pytest.raises(ExperimentError, match=naming("rounds", "'3'")):
         validated({"rounds": "3"}, "file.yaml")
 
 
@@ -62,11 +63,11 @@ class Net:
     [
         (
             {"workload": {"model": Net}},
-            "workload.model: should be a name, e.g. 'package.module:Net', and not what it names",
+            "workload.model: should be a name, e.g. 'package.module:Net', not a class or function",
         ),
         (
             {"devices": {"model": "m:N", "options": {"x": object()}}},
-            "devices.options.x: a value that an experiment cannot hold: object",
+            "devices.options.x: an experiment cannot hold a value of type object",
         ),
         (
             {"devices": {"model": "m:N", "options": {"x": [1.0, float("nan")]}}},
@@ -74,7 +75,7 @@ class Net:
         ),
         (
             {"sweep": {"selection.protocol": [Net]}},
-            "sweep.selection.protocol.0: should be a name, e.g. 'package.module:Net', and not what it names",
+            "sweep.selection.protocol.0: should be a name, e.g. 'package.module:Net', not a class or function",
         ),
     ],
 )
@@ -95,11 +96,11 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overrides", ["rounds=3", {"rounds": 3}])
 def test_overrides_are_a_list(overrides: Any) -> None:
-    with pytest.raises(ExperimentError, match=r"quickstart.yaml: overrides: should be a list such as \['rounds=3'\]"):
+    with pytest.raises(ExperimentError, match=naming("quickstart.yaml", "overrides", "['rounds=3']")):
         Experiment.load(ROOT / "examples" / "quickstart.yaml", overrides)
 
 
 def test_what_is_no_experiment_is_not_run() -> None:
     wrong: Any = {"rounds": 3}
-    with pytest.raises(ExperimentError, match=r"^run: should be an Experiment, or the path of its file, not dict; "):
+    with pytest.raises(ExperimentError, match=naming("run", "Experiment", "dict")):
         run(wrong, network="in-process")

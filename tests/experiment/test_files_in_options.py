@@ -1,4 +1,4 @@
-"""Files that options of user-defined code name are part of what a run depends on."""
+"""Files that options of user-defined code name are inputs of a run."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.experiment.inputs import check_unchanged, digests
 from testbed.experiment.schema import validated
+from tests.messages_named import naming
 
 
 def test_a_file_in_options_is_digested_and_may_not_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,5 +19,5 @@ def test_a_file_in_options_is_digested_and_may_not_change(tmp_path: Path, monkey
     assert list(recorded) == ["d.csv"]
     check_unchanged(recorded, experiment, "run")
     Path("d.csv").write_text("a,label\n1,1\n")
-    with pytest.raises(ExperimentError, match=r"run: --resume: d\.csv has changed since this run began"):
+    with pytest.raises(ExperimentError, match=naming("run", "--resume", "d.csv")):
         check_unchanged(recorded, experiment, "run")

@@ -1,4 +1,4 @@
-"""`targets` and `stop_at` of an experiment: what they take, what is kept of them, what is refused."""
+"""`targets` and `stop_at` of an experiment: accepted forms, their plain form, and refusals."""
 
 from collections.abc import Callable
 from typing import Any
@@ -75,7 +75,7 @@ def test_a_perplexity_ends_the_run_where_words_are_learned(load_text: Load) -> N
         ("targets: [80]", "targets.0: target accuracy 80: an accuracy is a share of 1; did you mean 80%?"),
         ("targets: [80%, f1>0.8]", "targets.1: target 'f1>0.8': unknown metric 'f1'; there are accuracy, loss"),
         ("targets: [best]", "targets.0: target 'best': 'best' is not a number"),
-        ("targets: [80%, 0.8]", "targets: accuracy>=0.8 is there twice"),
+        ("targets: [80%, 0.8]", "targets: accuracy>=0.8 is listed twice"),
         (
             "targets: [perplexity<90]",
             "targets: perplexity ≤ 90: a perplexity is measured where words are learned, not on",
@@ -84,18 +84,18 @@ def test_a_perplexity_ends_the_run_where_words_are_learned(load_text: Load) -> N
         ("stop_at: {accuracy: 80}", "stop_at: target accuracy 80: an accuracy is a share of 1; did you mean 80%?"),
         ("stop_at: {accuracy: high}", "stop_at.accuracy: target 'high': 'high' is not a number"),
         ("stop_at: {accuracy: loss<0.5}", "stop_at.accuracy: should be an accuracy, e.g. 80%, not 'loss<0.5'"),
-        ("stop_at: {}", "stop_at: one of accuracy, loss, perplexity ends a run, e.g. {accuracy: 0.8}"),
-        ("stop_at: {accuracy: 0.8, loss: 1}", "stop_at: one of accuracy, loss, perplexity ends a run"),
+        ("stop_at: {}", "stop_at: needs exactly one of accuracy, loss, perplexity or a metric, e.g. {accuracy: 0.8}"),
+        ("stop_at: {accuracy: 0.8, loss: 1}", "stop_at: needs exactly one of accuracy, loss, perplexity"),
         ("stop_at: {accurcy: 0.8}", "stop_at.accurcy: unknown key; did you mean 'accuracy'?"),
         ("stop_at: {loss: -1}", "stop_at: target loss -1: a loss to fall to is a number above 0"),
         ("stop_at: {perplexity: 60}", "stop_at: perplexity ≤ 60: a perplexity is measured where words are learned"),
         (
             "{targets: [80%], workload: {training: simulated}}",
-            "targets: workload.training: simulated evaluates nothing; train for real, or leave it out",
+            "targets: workload.training: simulated evaluates no model; set training: real, or leave targets out",
         ),
         (
             "{stop_at: {loss: 1}, workload: {training: simulated}}",
-            "stop_at: workload.training: simulated evaluates nothing; train for real, or leave it out",
+            "stop_at: workload.training: simulated evaluates no model; set training: real, or leave stop_at out",
         ),
     ],
 )

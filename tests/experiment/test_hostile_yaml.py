@@ -19,16 +19,16 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 12))
 HOSTILE = {
-    "aliases": (LAUGHS, "more than 2000000 values, aliases written out"),
-    "merged": (MERGES, "more than 2000000 values, aliases written out"),
-    "itself": ("a: &a {b: *a}\n", r"the alias \*a stands for what it is in"),
+    "aliases": (LAUGHS, "more than 2000000 values with aliases expanded"),
+    "merged": (MERGES, "more than 2000000 values with aliases expanded"),
+    "itself": ("a: &a {b: *a}\n", r"the alias \*a is part of its own value"),
     "digits": ("rounds: " + "9" * 10**6, "a number of 1000000 characters; at most 200"),
     "hexadecimal": ("rounds: 0x" + "f" * 10**6, "a number of 1000002 characters; at most 200"),
     "base 60": ("rounds: 1" + ":59" * 10**5, "a number of 300001 characters; at most 200"),
     "tagged": ("rounds: !!int '" + "9" * 10**6 + "'", "a number of 1000000 characters; at most 200"),
     "key": ("? " + "9" * 1000 + "\n: 1", "a number of 1000 characters; at most 200"),
-    "depth": ("a: " + "[" * 10**5, "more than 64 sections and lists in one another"),
-    "block depth": ("- " * 10**5, "more than 64 sections and lists in one another"),
+    "depth": ("a: " + "[" * 10**5, "more than 64 nested sections and lists"),
+    "block depth": ("- " * 10**5, "more than 64 nested sections and lists"),
     "colliding keys": (
         "".join(f"{i * (2**61 - 1)}: 1\n" for i in range(50_000)), "more than 1000 keys that are numbers",
     ),
@@ -84,7 +84,7 @@ def test_the_size_of_a_file(hostile_run: Callable[[str], Path], monkeypatch: pyt
 
 
 def test_a_file_without_an_end() -> None:
-    with pytest.raises(ExperimentError, match=r"/dev/zero: cannot be read: not a regular file but a pipe or a device"):
+    with pytest.raises(ExperimentError, match=r"/dev/zero: cannot be read: a pipe or a device, not a regular file"):
         load(Path("/dev/zero"))
 
 

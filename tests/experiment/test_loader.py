@@ -1,4 +1,4 @@
-"""Bad experiments: one line per mistake, with file, key path and what is allowed."""
+"""Invalid experiments: one line per mistake, with file, key path and allowed values."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -72,7 +72,7 @@ def test_keys_and_names_that_do_not_exist(text: str, line: str, mistake: Callabl
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("records: {aggregates: [1, 2, 3]}", "records.aggregates: [1, 2, 3]; allowed: none, all, or [first, last]"),
+        ("records: {aggregates: [1, 2, 3]}", "records.aggregates: [1, 2, 3]; allowed: none, all, or two rounds"),
         ("aggregation: {batches: ignored, smallest_sum: 4}", "aggregation.smallest_sum: says something of batches "),
         ("aggregation: {protocol: secagg-plus, smallest_sum: 4}", "aggregation.smallest_sum: has no effect with "),
         ("rounds: ten", "rounds: should be a valid integer, not 'ten'"),
@@ -181,16 +181,16 @@ def test_long_values_are_cut(mistake: Callable[..., str]) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", "an experiment is a mapping of keys to values; see `testbed schema`"),
-        ("# nothing yet", "an experiment is a mapping of keys to values"),
-        ("- rounds", "an experiment is a mapping of keys to values"),
-        ("rounds", "an experiment is a mapping of keys to values"),
+        ("", "an experiment must be a mapping of keys to values; see `testbed schema`"),
+        ("# nothing yet", "an experiment must be a mapping of keys to values"),
+        ("- rounds", "an experiment must be a mapping of keys to values"),
+        ("rounds", "an experiment must be a mapping of keys to values"),
         ("rounds: 3\npopulation: [1, 2", ":2:18: not valid YAML: "),
         ("rounds: 3\n  population: 4", ":2:13: not valid YAML: mapping values are not allowed here"),
-        ("a: 1\nb: 2\na: 3", ":3:1: not valid YAML: key 'a' stands twice"),
-        ("links:\n  latency_ms: 1\n  latency_ms: 2", ":3:3: not valid YAML: key 'latency_ms' stands twice"),
-        ("? [a, b]\n: 1", ":1:3: not valid YAML: a key must be one word"),
-        ("? {a: b}\n: 1", ":1:3: not valid YAML: a key must be one word"),
+        ("a: 1\nb: 2\na: 3", ":3:1: not valid YAML: key 'a' occurs twice"),
+        ("links:\n  latency_ms: 1\n  latency_ms: 2", ":3:3: not valid YAML: key 'latency_ms' occurs twice"),
+        ("? [a, b]\n: 1", ":1:3: not valid YAML: a key must be a single word"),
+        ("? {a: b}\n: 1", ":1:3: not valid YAML: a key must be a single word"),
         ("a: !!python/object/apply:os.system [ls]", ":1:4: not valid YAML: could not determine a constructor"),
         ("a: *b", ":1:4: not valid YAML: found undefined alias 'b'"),
         ("a: 2024-13-45", "not valid YAML: month must be in 1..12"),
@@ -200,10 +200,10 @@ def test_long_values_are_cut(mistake: Callable[..., str]) -> None:
         ("rounds: " + "9" * 5000, ":1:9: not valid YAML: a number of 5000 characters; at most 200"),
         ("rounds: 0x" + "f" * 5000, ":1:9: not valid YAML: a number of 5002 characters; at most 200"),
         ("a: \x07", "not valid YAML: "),
-        ("a: &a [*a]", ":1:8: not valid YAML: the alias *a stands for what it is in"),
-        ('a: "\\ud800"', "a value that an experiment cannot hold: "),
-        ("a: " + "[" * 300 + "]" * 300, ":1:67: not valid YAML: more than 64 sections and lists in one another"),
-        ("a: " + "[" * 3000 + "]" * 3000, ":1:67: not valid YAML: more than 64 sections and lists in one another"),
+        ("a: &a [*a]", ":1:8: not valid YAML: the alias *a is part of its own value"),
+        ('a: "\\ud800"', "an experiment cannot hold this value: "),
+        ("a: " + "[" * 300 + "]" * 300, ":1:67: not valid YAML: more than 64 nested sections and lists"),
+        ("a: " + "[" * 3000 + "]" * 3000, ":1:67: not valid YAML: more than 64 nested sections and lists"),
         ('"a\\nb": 1', "'a\\nb': unknown key"),
     ],
 )
@@ -311,7 +311,7 @@ SWEEP = "sweep: {aggregation: [{protocol: secagg}, {protocol: plain}]}\n"
 def test_in_a_sweep_each_point_loses_clients_and_some_point_has_the_deadline(
     text: str, line: str, load_text: Callable[..., Experiment], mistake: Callable[..., str]
 ) -> None:
-    """Without its drop-outs a point would be compared with others as if everybody had stayed."""
+    """Without its dropouts a point would be compared with others as if all clients had stayed."""
     if line:
         assert mistake(SWEEP + text).startswith(line)
     else:
@@ -319,7 +319,7 @@ def test_in_a_sweep_each_point_loses_clients_and_some_point_has_the_deadline(
 
 
 def kinds_of_messages(base: type[Message] = Message) -> Iterator[type[Message]]:
-    """Every type of message, those of other tests among them."""
+    """Yield every type of message, including those of other tests."""
     for kind in base.__subclasses__():
         yield kind
         yield from kinds_of_messages(kind)
@@ -376,14 +376,14 @@ def test_overrides_are_yaml_in_dotted_keys(load_text: Callable[..., Experiment])
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("rounds", "--set rounds: expected key=value, e.g. selection.participants=20"),
-        ("=5", "--set =5: expected key=value"),
-        ("  =5", "--set   =5: expected key=value"),
+        ("rounds", "--set rounds: must be key=value, e.g. selection.participants=20"),
+        ("=5", "--set =5: must be key=value"),
+        ("  =5", "--set   =5: must be key=value"),
         ("a..b=5", "--set a..b=5: 'a..b' is not a key"),
         (".a=5", "--set .a=5: '.a' is not a key"),
-        ("rounds.x=5", "--set rounds.x=5: rounds is not a section, so it has no key x"),
+        ("rounds.x=5", "--set rounds.x=5: rounds is not a section and has no key x"),
         ("rounds=[", "--set rounds=[:1:2: not valid YAML"),
-        ("rounds={a: 1, a: 2}", "--set rounds={a: 1, a: 2}:1:8: not valid YAML: key 'a' stands twice"),
+        ("rounds={a: 1, a: 2}", "--set rounds={a: 1, a: 2}:1:8: not valid YAML: key 'a' occurs twice"),
     ],
 )
 def test_overrides_that_cannot_be_applied(override: str, line: str, mistake: Callable[..., str]) -> None:
@@ -392,7 +392,7 @@ def test_overrides_that_cannot_be_applied(override: str, line: str, mistake: Cal
 
 def test_a_key_of_a_transport_that_has_a_presets_name_is_told_how_to_be_set(mistake: Callable[..., str]) -> None:
     said = mistake("links: {transport: tls}", "links.transport.connection=persistent")
-    assert said.endswith("it has no key connection; set links.transport={preset: tls, connection: ...}")
+    assert said.endswith("has no key connection; set links.transport={preset: tls, connection: ...}")
 
 
 def test_an_override_is_checked_like_the_file(mistake: Callable[..., str]) -> None:
@@ -400,7 +400,7 @@ def test_an_override_is_checked_like_the_file(mistake: Callable[..., str]) -> No
     assert mistake("rounds: 3", "rounds=").startswith("rounds: should be a valid integer, not null")
 
 
-# -- whatever comes -----------------------------------------------------------------------------------------------
+# -- arbitrary input ----------------------------------------------------------------------------------------------
 
 _scalars = (
     st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats() | st.text(max_size=8)
@@ -420,7 +420,7 @@ _sections = st.dictionaries(_keys, _values, max_size=5)
 
 
 def lines_of(action: Callable[[], Any]) -> list[str]:
-    """The lines of the `ExperimentError` that it raises; none when it goes through. Nothing else may be raised."""
+    """Return the lines of the `ExperimentError` that an action raises, empty without one; no other error is allowed."""
     try:
         assert isinstance(action(), Experiment)
     except ExperimentError as error:

@@ -8,11 +8,12 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.experiment import load
+from tests.messages_named import naming
 
 
 @pytest.fixture
 def overridden(tmp_path: Path) -> Callable[..., Any]:
-    """Loads a text with overrides."""
+    """Function that loads a text with overrides."""
 
     def loaded(text: str, *overrides: str) -> Any:
         path = tmp_path / "experiment.yaml"
@@ -27,11 +28,11 @@ def test_another_availability_model_drops_what_it_does_not_have(overridden: Call
     always = overridden(text, "availability.model=always").availability
     assert (always.model, always.dropout.rate) == ("always", 0.1)
     schedule = overridden(text, "availability.model=schedule", "availability.path=x.csv").availability
-    assert schedule.dropout.rate == 0  # a schedule says itself who drops out
+    assert schedule.dropout.rate == 0  # a schedule lists the dropouts itself
 
 
 def test_drop_outs_beside_a_schedule_are_refused(overridden: Callable[..., Any]) -> None:
-    with pytest.raises(ExperimentError, match="availability: a schedule says who drops out; remove `dropout`"):
+    with pytest.raises(ExperimentError, match=naming("availability", "schedule", "`dropout`")):
         overridden("availability: {model: schedule, path: x.csv, dropout: {rate: 0.1}}")
 
 

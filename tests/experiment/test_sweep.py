@@ -86,14 +86,14 @@ def test_a_whole_section_that_is_no_mapping_is_a_mistake_of_its_point(mistake: C
         ("{links.latency_ms: [5, -5]}", "sweep point latency_ms=-5: links.latency_ms: should be greater than or"),
         ("{links.latency_ms: [.nan]}", "sweep.links.latency_ms.0: must be a finite number"),
         ("{rounds.x: [5]}", "sweep point x=5: rounds: should be a valid integer"),
-        ("{rounds: [1], rounds.x: [5]}", "sweep.rounds.x: rounds is not a section, so it has no key x"),
+        ("{rounds: [1], rounds.x: [5]}", "sweep.rounds.x: rounds is not a section and has no key x"),
         ("{a..b: [5]}", "sweep.a..b: 'a..b' is not a key"),
-        ("{sweep: [{rounds: [1]}]}", "sweep.sweep: cannot be swept over"),
-        ("{sweep.rounds: [[1]]}", "sweep.sweep.rounds: cannot be swept over"),
-        ("{provenance.label: [a]}", "sweep.provenance.label: cannot be swept over"),
-        ("{rounds: [5, 6, 5]}", "sweep: the point rounds=5 stands 2 times"),
+        ("{sweep: [{rounds: [1]}]}", "sweep.sweep: cannot be swept"),
+        ("{sweep.rounds: [[1]]}", "sweep.sweep.rounds: cannot be swept"),
+        ("{provenance.label: [a]}", "sweep.provenance.label: cannot be swept"),
+        ("{rounds: [5, 6, 5]}", "sweep: the point rounds=5 occurs 2 times"),
         ("{selection: [{protocol: random}, {protocol: random}]}",
-         "sweep: the point selection.protocol=random stands 2 times"),
+         "sweep: the point selection.protocol=random occurs 2 times"),
         (f"{{rounds: {list(range(1, 202))}, seed: {list(range(50))}}}", "sweep: a grid of 10050 points; at most"),
     ],
 )  # fmt: skip
@@ -104,7 +104,7 @@ def test_mistakes_name_the_point(sweep: str, line: str, mistake: Callable[..., s
 def test_a_huge_grid_is_refused_before_it_is_made(mistake: Callable[..., str]) -> None:
     keys = [f"devices.options.a{number}" for number in range(40)]
     line = mistake("sweep: {" + ", ".join(f"{key}: [1, 2, 3]" for key in keys) + "}")
-    assert line == f"sweep: a grid of {3**40} points; at most {MAXIMUM_POINTS}"
+    assert line == f"sweep: a grid of {3**40} points; at most {MAXIMUM_POINTS} are allowed"
 
 
 def test_what_holds_only_at_the_points_need_not_hold_without_them(load_text: Callable[..., Experiment]) -> None:
@@ -166,7 +166,7 @@ def test_labels_are_unique_printable_and_never_empty_or_the_sweep_is_refused(swe
         found, refused = [], str(error)
     assert bool(found) != bool(refused)
     for line in refused.splitlines():
-        assert re.search(r"the point .* stands \d+ times|workload\.options: should be a mapping", line)
+        assert re.search(r"the point .* occurs \d+ times|workload\.options: should be a mapping", line)
     names = [point.label for point in found]
     assert len(set(names)) == len(names)
     assert all(name and name.isprintable() for name in names)
@@ -205,11 +205,11 @@ def test_values_are_called_by_their_names(load_text: Callable[..., Experiment]) 
     ("sweep", "line"),
     [
         ("{rounds: [{label: short}]}",
-         "sweep.rounds: label: short names nothing; give what it stands for beside it, or value:"),
-        ("{rounds: [{label: [1], value: 2}]}", "sweep.rounds: label: should be a name, not [1]"),
-        ("{rounds: [{label: ' ', value: 2}]}", "sweep.rounds: label: should be a name, not ' '"),
-        ("{rounds: [{label: true, value: 2}]}", "sweep.rounds: label: should be a name, not True"),
-        ("{rounds: [{label: a, value: 2}, {label: a, value: 3}]}", "sweep: the point a stands 2 times"),
+         "sweep.rounds: label: short names no value; add value: or the keys that it stands for"),
+        ("{rounds: [{label: [1], value: 2}]}", "sweep.rounds: label: must be a name, not [1]"),
+        ("{rounds: [{label: ' ', value: 2}]}", "sweep.rounds: label: must be a name, not ' '"),
+        ("{rounds: [{label: true, value: 2}]}", "sweep.rounds: label: must be a name, not True"),
+        ("{rounds: [{label: a, value: 2}, {label: a, value: 3}]}", "sweep: the point a occurs 2 times; remove the duplicates"),
         ("{rounds: [{label: a, value: x}]}",
          "sweep point a: rounds: should be a valid integer, not 'x'"),
     ],

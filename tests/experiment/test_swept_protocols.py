@@ -1,4 +1,4 @@
-"""Sweeps over protocols whose keys differ: the keys of each, the notes on the rest, and refusals."""
+"""Sweeps over protocols with different keys: the keys of each point, the notes on others, and refusals."""
 
 from collections.abc import Callable
 from pathlib import Path

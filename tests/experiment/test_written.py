@@ -1,4 +1,4 @@
-"""Which keys of an experiment somebody has written, and what a run's directory says of it."""
+"""The keys of an experiment that the user has set, also from a run's directory."""
 
 from pathlib import Path
 

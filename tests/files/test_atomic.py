@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all, whoever else writes them."""
+"""Atomic files: complete or absent, also with several writers."""
 
 import contextlib
 import os

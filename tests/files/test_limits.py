@@ -18,7 +18,7 @@ from testbed.emulation.traces.series import BANDWIDTH, read_series
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.reading import read_yaml
 
-SAID = "cannot be read: not a regular file but a pipe or a device; name a file"
+SAID = "cannot be read: a pipe or a device, not a regular file; name a file"
 COLUMNS = ("--time-column", "1", "--value-column", "2", "--unit", "Mbit/s", "--no-header")
 READERS: dict[str, Callable[[Path], Any]] = {
     "experiment.yaml": read_yaml,

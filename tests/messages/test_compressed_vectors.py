@@ -13,6 +13,7 @@ from testbed.errors import ProtocolError
 from testbed.messages import RemoteVector, Vector, attach, content_digest, decode, detach, encode
 from testbed.network.sums import float_total
 from testbed.vectors.compressed import LEVELS, SPARSE, LevelVector, SparseVector
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 floats = st.floats(-1e3, 1e3, width=32)
@@ -153,7 +154,7 @@ def test_the_server_sees_its_shape_and_form_alone(vector: Vector) -> None:
     assert (seen.bits, len(seen)) == (vector.bits, 9)
     shape = vector.bits.to_bytes(1, "big") + b"\0\0\0\x09"
     assert header.count(shape) == 1
-    with pytest.raises(ProtocolError, match="stands where the header has 9"):
+    with pytest.raises(ProtocolError, match=naming("header", 9)):
         attach(Update, header.replace(shape, b"\x83" + shape[1:]), elsewhere)
 
 

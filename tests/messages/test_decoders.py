@@ -17,6 +17,7 @@ from testbed.messages import Message, RefusalNotice, RemoteVector, Vector, attac
 from testbed.parties.pki import Entries, Lookup
 from testbed.training import Train
 from tests.messages.strategies import messages_of
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -200,7 +201,7 @@ def test_vectors_that_are_none_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize(("bits", "length", "size"), [(65, 0, 0), (200, 8, 200), (20, 2, 4), (0, 1, 8), (8, -1, 0)])
 def test_unpacking_refuses_sizes_that_do_not_fit(bits: int, length: int, size: int) -> None:
-    with pytest.raises(ProtocolError, match="rings: 1 to 64 bits"):
+    with pytest.raises(ProtocolError, match=naming("1 to 64 bits")):
         Vector.unpack(bytes(size), bits, length)
 
 
@@ -269,5 +270,5 @@ def test_a_vector_that_does_not_fit_its_place_is_refused() -> None:
     for other in (np.zeros(2, np.uint32), np.zeros(3, np.uint64)):
         with pytest.raises(ProtocolError):
             attach(Masked, detached.header, [Vector(other, 8 * other.itemsize)])
-    with pytest.raises(ProtocolError, match="not there"):
+    with pytest.raises(ProtocolError, match="missing vector"):
         attach(Masked, detached.header[:-1] + b"\x07", detached.vectors)

@@ -1,4 +1,4 @@
-"""Digests of messages: what two parties have in common that sent and received the same."""
+"""Digests of messages: equal for two parties if one received the bytes that the other sent."""
 
 import hashlib
 from typing import Any

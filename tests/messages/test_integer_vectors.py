@@ -10,6 +10,7 @@ from testbed.messages import Message, Vector, attach, decode, detach, encode
 from testbed.network.sums import merged, ring_total
 from testbed.vectors.dense import RemoteVector
 from testbed.vectors.integers import INTEGERS, IntegerVector
+from tests.messages_named import naming
 
 ELEMENTS = st.integers(0, 2**32 - 1)
 
@@ -49,7 +50,7 @@ def test_the_server_sees_the_shape_and_the_form_alone() -> None:
 
 
 def test_what_is_not_so_is_refused() -> None:
-    with pytest.raises(ValueError, match="integers of 32 bits are needed, not uint64"):
+    with pytest.raises(ValueError, match=naming("32 bits", "uint64")):
         IntegerVector(np.zeros(3, np.uint64))
     with pytest.raises(ProtocolError):
         decode(Sent, encode(Sent(vector([1, 2])))[:-1])

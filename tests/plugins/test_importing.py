@@ -1,4 +1,4 @@
-"""Who may import what a file names, where several threads read files at once."""
+"""Permission to import code that a file names, with several threads that read files at once."""
 
 import threading
 from collections.abc import Callable

@@ -145,10 +145,10 @@ def test_two_packages_with_one_name_are_refused_where_it_is_used(
 @pytest.mark.parametrize(
     ("name", "target", "says"),
     [
-        ("turns", "broken:Turns", "its name is not KIND.NAME, in lower case, with one of the kinds selection, "),
-        ("sellection.turns", "broken:Turns", "its name is not KIND.NAME"),
-        ("selection.Turns", "broken:Turns", "its name is not KIND.NAME"),
-        ("selection.turns", "broken", "'broken' is not package.module:Name"),
+        ("turns", "broken:Turns", "its name must be KIND.NAME, in lower case, with one of the kinds selection, "),
+        ("sellection.turns", "broken:Turns", "its name must be KIND.NAME"),
+        ("selection.Turns", "broken:Turns", "its name must be KIND.NAME"),
+        ("selection.turns", "broken", "'broken' must be package.module:Name"),
     ],
 )
 def test_an_entry_point_that_is_none_is_named_in_the_list(
@@ -167,7 +167,7 @@ def test_one_that_cannot_be_imported_is_a_line_for_whoever_names_it_and_nobody_e
     install("broken", {"selection.broken": "broken_plugin:Broken"}, broken_plugin=broken)
     file = tmp_path / "e.yaml"
     file.write_text(yaml.safe_dump({**SMALL, "selection": {"protocol": "broken", "participants": 5}}))
-    line = "broken, of broken 1.5, cannot be imported: RuntimeError: no licence here"
+    line = "broken of broken 1.5 cannot be imported: RuntimeError: no licence here"
     assert main(["validate", str(file), "--import-classes"]) == 2
     assert capsys.readouterr().err == f"error: {file}: selection.protocol: {line}\n"
     assert main(["validate", str(file)]) == 0  # imports nothing

@@ -1,4 +1,4 @@
-"""``testbed new``: what it writes runs, is tested, and its tests fail when the class does something else."""
+"""``testbed new``: the skeletons run, have tests, and their tests fail if the class does something else."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ BROKEN = {
         ("max(self.parameters.participants, self.parameters.least_candidates)", "self.parameters.participants"),
     ],
     "aggregation": [
-        ("np.minimum(1, self.parameters.longest", "np.minimum(1, 3 * self.parameters.longest"),
+        ("np.minimum(1, self.parameters.clip_norm", "np.minimum(1, 3 * self.parameters.clip_norm"),
         ("if not len(survivors):", "if len(survivors) < 9:"),
     ],
     "workload": [
@@ -34,7 +34,7 @@ BROKEN = {
 
 
 def pytest_in(folder: Path) -> subprocess.CompletedProcess[str]:
-    """pytest in a folder of somebody's own."""
+    """Run pytest in a user's folder."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-rf"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -101,13 +101,13 @@ def test_what_to_do_next_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFix
         (
             "selection",
             "ticket",
-            "Ticket stands for something else in what is written; take another name",
+            "the skeleton uses Ticket for another object; choose another name",
         ),
-        ("selection", "experiment", "Experiment stands for something else"),
-        ("aggregation", "update", "Update stands for something else"),
-        ("aggregation", "aggregation", "AggregationParameters stands for something else"),
-        ("workload", "evaluation", "Evaluation stands for something else"),
-        ("workload", "none", "its class would be None, a word of Python's own"),
+        ("selection", "experiment", "the skeleton uses Experiment for another object"),
+        ("aggregation", "update", "the skeleton uses Update for another object"),
+        ("aggregation", "aggregation", "the skeleton uses AggregationParameters for another object"),
+        ("workload", "evaluation", "the skeleton uses Evaluation for another object"),
+        ("workload", "none", "its class would be None, a keyword of Python"),
     ],
 )
 def test_a_class_that_would_hide_a_part_of_the_skeleton_is_refused(
@@ -125,7 +125,7 @@ def test_nothing_is_overwritten(there: str, tmp_path: Path, capsys: pytest.Captu
     (tmp_path / there).write_text("kept")
     assert main(["new", "workload", "mine", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said == f"error: {tmp_path / there}: nothing is overwritten; take another name, or another --out\n"
+    assert said == f"error: {tmp_path / there}: exists already; choose another name, or another --out\n"
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "kept"
 
@@ -133,12 +133,12 @@ def test_nothing_is_overwritten(there: str, tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("Mine", "is to name a module"),
-        ("my-own", "is to name a module"),
-        ("../mine", "is to name a module"),
-        ("a" * 61, "is to name a module"),
-        ("lambda", "Python's own"),
-        ("random", "Python's own"),
+        ("Mine", "must be a module name"),
+        ("my-own", "must be a module name"),
+        ("../mine", "must be a module name"),
+        ("a" * 61, "must be a module name"),
+        ("lambda", "a keyword or a module of Python"),
+        ("random", "a keyword or a module of Python"),
         ("numpy", "would be hidden by, or hide, "),
         ("testbed", "would be hidden by, or hide, "),
     ],

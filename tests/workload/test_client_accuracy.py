@@ -1,4 +1,4 @@
-"""The summary of accuracies over clients, by hand; and what does not measure them."""
+"""Summaries of accuracies over clients, compared with values by hand, and workloads without the measurement."""
 
 import re
 from typing import Any
@@ -46,7 +46,7 @@ def test_a_workload_that_does_not_offer_it_is_refused() -> None:
 @pytest.mark.parametrize(
     ("workload", "line"),
     [
-        (ASKED | {"training": "simulated"}, "client_accuracy: simulated training computes nothing"),
+        (ASKED | {"training": "simulated"}, "client_accuracy: has no effect on simulated training"),
         ({"flower": "mine:app", "client_accuracy": True}, "client_accuracy has no effect on a Flower app"),
     ],
 )

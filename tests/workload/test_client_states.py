@@ -1,4 +1,4 @@
-"""What clients keep in the run's directory: nothing is changed, and what a checkpoint may name is there."""
+"""Client states in the run's directory: files never change, and those that a checkpoint may name exist."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ClusterError, RunError
 from testbed.workload.client_states import FOLDER, ClientStates
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -25,7 +26,7 @@ def test_whatever_is_lost_a_run_goes_on_from_the_last_checkpoint_or_the_one_befo
     fates: list[str], losses: list[tuple[int, int]]
 ) -> None:
     """`losses`: after which rounds a run goes on anew, and how many checkpoints earlier."""
-    states, checkpoints = ClientStates(None), [0]  # the round whose state counts, after each round
+    states, checkpoints = ClientStates(None), [0]  # the round of the current state, after each round
     repeated = dict(losses)
     while len(checkpoints) <= len(fates):
         number = len(checkpoints)
@@ -73,12 +74,13 @@ def test_a_directory_that_another_machine_does_not_see(tmp_path: Path) -> None:
     for other in (there, tmp_path / "nowhere"):
         with pytest.raises(ClusterError) as error:
             ClientStates(other).check_shared(mark)
-        assert str(error.value).startswith(f"{other}: clients keep states there (workload), and not every node sees")
+        assert str(error.value).startswith(f"{other}: ")
+        assert "--out" in str(error.value)
         assert "\n" not in str(error.value)
 
 
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("in the way")
-    with pytest.raises(RunError, match="cannot write: Not a directory; what was recorded before is intact") as error:
+    with pytest.raises(RunError, match=naming("Not a directory", "--resume")) as error:
         ClientStates(tmp_path).write(0, 1, state_of(1, 0), 0)
     assert "\n" not in str(error.value)

@@ -62,13 +62,13 @@ def test_torch_has_the_same_cosine(rounds: int, last: float, data: st.DataObject
     ("schedule", "says"),
     [
         ({"rounds": 1}, "learning_rate_schedule.rounds: should be greater than or equal to 2, not 1"),
-        ({}, "rounds: is required for shape cosine; usually the experiment's number of rounds"),
-        ({"shape": "linear"}, "rounds: is required for shape linear"),
+        ({}, "rounds: required for shape cosine; set it, usually to the experiment's number of rounds"),
+        ({"shape": "linear"}, "rounds: required for shape linear"),
         ({"shape": "step", "rounds": 5}, "should be 'cosine', 'linear' or 'constant'"),
-        ({"rounds": 5, "warm_up_rounds": 5}, "warm_up_rounds: 5 of rounds: 5; must be fewer"),
-        ({"shape": "constant"}, "shape: constant changes nothing without warm_up_rounds"),
-        ({"shape": "constant", "warm_up_rounds": 2, "rounds": 9}, "rounds: is read for cosine and linear only"),
-        ({"shape": "constant", "warm_up_rounds": 2, "last": 0.1}, "last: is read for cosine and linear only"),
+        ({"rounds": 5, "warm_up_rounds": 5}, "warm_up_rounds: 5 must be less than rounds: 5"),
+        ({"shape": "constant"}, "shape: constant has no effect without warm_up_rounds"),
+        ({"shape": "constant", "warm_up_rounds": 2, "rounds": 9}, "rounds: only shapes cosine and linear use this key"),
+        ({"shape": "constant", "warm_up_rounds": 2, "last": 0.1}, "last: only shapes cosine and linear use this key"),
         ({"rounds": 5, "last": 1.0}, "should be less than 1"),
         ({"rounds": 5, "warmup_rounds": 1}, "did you mean 'warm_up_rounds'?"),
     ],
@@ -85,6 +85,6 @@ def test_two_ways_to_fall_are_refused() -> None:
     with pytest.raises(ExperimentError) as error:
         validated(data, "mine.yaml")
     assert str(error.value) == (
-        "mine.yaml: workload: learning_rate_schedule: cosine is instead of learning_rate_decay; leave out one of the "
-        "two (shape: constant goes with it)"
+        "mine.yaml: workload: learning_rate_schedule: cosine replaces learning_rate_decay; leave out one of the "
+        "two (shape: constant goes with learning_rate_decay)"
     )

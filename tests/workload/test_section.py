@@ -1,4 +1,4 @@
-"""The ``workload`` section of an experiment: what it accepts and how it refuses."""
+"""The ``workload`` section of an experiment: accepted keys and refusals."""
 
 import subprocess
 import sys
@@ -20,27 +20,30 @@ from testbed.workload.section import WorkloadSection
         ({"dataset": "reddit"}, "needs path: the folder with train and test"),
         (
             {"dataset": "digits", "path": "/data"},
-            "read for celeba, cifar10, cifar100, emnist, femnist, mnist,",
+            "path: only celeba, cifar10, cifar100, emnist, femnist, mnist,",
         ),
-        ({"dataset": "synthetic-reddit", "path": "/data"}, "synthetic-reddit needs no files"),
+        ({"dataset": "synthetic-reddit", "path": "/data"}, "not synthetic-reddit; leave it out"),
         ({"model": "mobilenet-v2"}, "does not take the data of digits"),
         ({"dataset": "synthetic-reddit", "model": "femnist-cnn"}, "allowed: auto, albert, albert-small"),
         ({"dataset": "synthetic-openimage", "model": "cnn"}, "allowed: auto, mobilenet-v2"),
-        ({"image_size": 64}, "image_size is read for celeba and openimage and synthetic-openimage only"),
+        ({"image_size": 64}, "image_size: only celeba and openimage and synthetic-openimage"),
         (
             {"sequence_length": 64},
-            "read for reddit and sent140 and shakespeare and synthetic-reddit only",
+            "sequence_length: only reddit and sent140 and shakespeare and synthetic-reddit use this key",
         ),
-        ({"vocabulary_size": 64}, "vocabulary_size is read for reddit"),
+        ({"vocabulary_size": 64}, "vocabulary_size: only reddit"),
         ({"dataset": "synthetic-openimage", "image_size": 7}, "greater than or equal to 8"),
-        ({"dataset": "synthetic-openimage", "image_size": 32}, "image_size: mobilenet-v2 needs 33 or more; raise it"),
-        ({"dataset": "celeba", "path": "/data", "image_size": 15}, "image_size: celeba-cnn needs 16 or more"),
-        ({"dataset": "celeba", "path": "/data", "model": "mobilenet-v2", "image_size": 32}, "mobilenet-v2 needs 33"),
+        ({"dataset": "synthetic-openimage", "image_size": 32}, "image_size: mobilenet-v2 needs at least 33"),
+        ({"dataset": "celeba", "path": "/data", "image_size": 15}, "image_size: celeba-cnn needs at least 16 pixels"),
+        (
+            {"dataset": "celeba", "path": "/data", "model": "mobilenet-v2", "image_size": 32},
+            "mobilenet-v2 needs at least 33",
+        ),
         ({"dataset": "shakespeare"}, "needs path: the folder with LEAF's json files of Shakespeare"),
         ({"dataset": "sent140", "path": "/data", "model": "albert"}, "allowed: auto, char-lstm, sent-lstm, word-bag"),
         ({"dataset": "synthetic-openimage", "partition": {"alpha": 1}}, "each client is one photographer"),
         ({"dataset": "synthetic-reddit", "partition": {"alpha": 1}}, "each client is one user"),
-        ({"dataset": "mine:Data", "training": "simulated"}, "simulated is for the built-in data sets"),
+        ({"dataset": "mine:Data", "training": "simulated"}, "simulated needs a built-in data set"),
         ({"optimizer": "lion"}, "unknown; allowed: sgd, adamw, package.module:Class"),
         ({"model": "resnet"}, "logistic, mlp, cnn, femnist-cnn"),
         ({"model": "femnist-cnn"}, "28x28"),
@@ -61,9 +64,9 @@ from testbed.workload.section import WorkloadSection
         ({"learning_rate": float("inf")}, "finite number"),
         ({"learning_rate": float("nan")}, "finite number"),
         ({"momentum": 1.0}, "less than 1"),
-        ({"learning_rate_milestones": [400, 800]}, "change nothing without learning_rate_decay"),
+        ({"learning_rate_milestones": [400, 800]}, "have no effect without learning_rate_decay"),
         ({"learning_rate_milestones": [800, 400], "learning_rate_decay": 0.4}, "ascending order"),
-        ({"learning_rate_milestones": [400, 400], "learning_rate_decay": 0.4}, "each once"),
+        ({"learning_rate_milestones": [400, 400], "learning_rate_decay": 0.4}, "ascending order"),
         ({"learning_rate_milestones": [0], "learning_rate_decay": 0.4}, "greater than or equal to 1"),
         (
             {"learning_rate_milestones": [400], "learning_rate_decay": 0.4, "learning_rate_decay_every": 5},

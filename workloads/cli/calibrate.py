@@ -19,12 +19,12 @@ CALIBRATE_EPILOG = examples(
 
 @verb(CALIBRATE_EPILOG)
 def calibrate(
-    out: Annotated[Path | None, option("FILE", "Write the table here, in YAML; default: only print it.")] = None,
-    repeat: Annotated[int, option("N", "Batches for each operation.", min=1, max=1000)] = 5,
+    out: Annotated[Path | None, option("FILE", "File for the table, in YAML; default: only print it.")] = None,
+    repeat: Annotated[int, option("N", "Batches measured for each operation.", min=1, max=1000)] = 5,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Measure what each operation of the protocols costs on this machine: the cost table of modelled compute."""
+    """Measure the cost of each operation of the protocols on this machine: the cost table of modelled compute."""
     if out is not None:
         _check_writable(out)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -53,9 +53,7 @@ def calibrate(
 
 
 def _local_training() -> tuple[Callable[[], object], float]:
-    """One epoch of the FEMNIST CNN at a client of 225 synthetic examples, and how many parameters times examples that
-    processes.
-    """
+    """Return one epoch of the FEMNIST CNN at a client of 225 synthetic examples, and its parameters times examples."""
     import workloads
     from testbed.workload.section import WorkloadSection
 
@@ -68,7 +66,7 @@ def _local_training() -> tuple[Callable[[], object], float]:
 
 
 def table(costs: Mapping[str, float]) -> str:
-    """The costs beside those of the reference table, as text in columns; the last row weighs them together."""
+    """Return the costs beside those of the reference table, as text in columns; the last row is a weighted total."""
     from testbed.emulation.compute.cost import REFERENCE_COSTS
     from testbed.engine.calibration import participant_seconds
 
@@ -87,7 +85,7 @@ def table(costs: Mapping[str, float]) -> str:
 
 
 def _check_writable(out: Path) -> None:
-    """Before minutes of measuring, not after."""
+    """Check the file before minutes of measuring."""
     if out.is_dir():
         raise ExperimentError(f"--out {out}: is a directory; give the name of a file")
     if not out.parent.is_dir():

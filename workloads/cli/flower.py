@@ -8,29 +8,28 @@ from testbed.cli.terminal import echo
 FLOWER_EPILOG = examples(
     "testbed flower my-app > my-app.yaml",
     "testbed flower my-app --python my-app/.venv/bin/python --population 50",
-    then="Then change selection and aggregation as you like, and: testbed run my-app.yaml. See docs/how-to/flower.md.",
+    then="Then edit selection and aggregation, and run it: testbed run my-app.yaml. See docs/how-to/flower.md.",
 )
 
 
 @verb(FLOWER_EPILOG, imports=True)
 def flower(
-    app: Annotated[str, argument("APP", "The folder of a Flower app, or module:attribute of its ClientApp.")],
+    app: Annotated[str, argument("APP", "Folder of a Flower app, or module:attribute of its ClientApp.")],
     python: Annotated[
-        str | None, option("FILE", "The interpreter of the app's environment, where flwr is; default: this one.")
+        str | None, option("FILE", "Python interpreter of the app's environment, with flwr; default: this one.")
     ] = None,
     population: Annotated[
-        int | None, option("N", "Clients; default: what the app's simulation has, or 10.", min=1)
+        int | None, option("N", "Number of clients; default: that of the app's simulation, or 10.", min=1)
     ] = None,
     discard_state: Annotated[
-        bool, flag("Let clients that keep something in context.state begin each call without it.")
+        bool, flag("Run clients that keep data in context.state, with an empty state in each call.")
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Print an experiment file for an existing Flower app, whose clients then train here, unchanged.
+    """Print an experiment file for an existing Flower app, to train its clients here unchanged.
 
-    The app's server is run once, against clients that answer what they were sent, for its model and configuration.
-
-    Then each client trains once, up to 100 of them, to know how many samples they have.
+    The app's server runs once, against clients that return the received model, to get its model and configuration. Then
+    up to 100 clients train once, to find their numbers of samples.
     """
     from workloads.flower.conversion import folder_or_name, written
 

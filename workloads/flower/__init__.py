@@ -1,1 +1,1 @@
-"""A Flower app's clients as a workload: its `ClientApp`, unchanged, in the environment that it was written for."""
+"""A Flower app's clients as a workload: its `ClientApp` runs unchanged, in its own environment."""

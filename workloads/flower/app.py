@@ -1,8 +1,8 @@
 """A Flower app's clients as a workload (Beutel et al., Flower, arXiv 2007.14390; the package flwr).
 
 The app's `ClientApp` trains and evaluates, unchanged, in a process of the app's own environment (`flower_bridge`); its
-configuration and first model are those that its `ServerApp` sends. Selection, aggregation and everything in between is
-this testbed's: the app's strategy is not run.
+configuration and first model are those that its `ServerApp` sends. Selection, aggregation and everything in between
+are the testbed's: the app's strategy does not run.
 """
 
 import contextlib
@@ -38,8 +38,8 @@ from workloads.flower.reports import (
 )
 
 _BRIDGE = (
-    # `python -c` looks for modules in the working directory first: files there must not stand for flwr or numpy. The
-    # option -P does the same, but the app's interpreter may be older than 3.11, and -I would hide the user's packages.
+    # `python -c` searches the working directory first, where files must not hide flwr or numpy. The option -P would
+    # prevent it, but the app's interpreter may be older than 3.11, and -I would hide the user's packages.
     "import sys; sys.path[:] = filter(None, sys.path); "
     f"sys.path.insert(0, {str(Path(__file__).parent)!r}); "
     "from flower_bridge.loop import main; del sys.path[0]; main()"
@@ -47,25 +47,25 @@ _BRIDGE = (
 
 
 class FlowerAppError(Exception):
-    """The app raised an error; the message says which, and where in the app."""
+    """The app raised an error; the message has its text and its place in the app."""
 
 
 class FlowerProcess:
-    """The process that a Flower app runs in, and what it is asked; calls of several threads come one after the other.
+    """Process of a Flower app; calls of several threads run one after the other.
 
     Args:
-        section: which app, and by which interpreter.
-        population: number of clients; None: what the app's simulation has, or 10.
-        seed: the experiment's.
-        python_option: where the interpreter is chosen, for messages: the experiment's key, or a command's option.
+        section: the app and its interpreter.
+        population: number of clients; None: that of the app's simulation, or 10.
+        seed: the experiment's seed.
+        python_option: the experiment's key, or a command's option, that sets the interpreter, for messages.
 
     Attributes:
-        description: what the app is: shapes and names of its parameters, notes, its strategy, population, rounds,
-            participants of its first round, configuration, version of flwr.
+        description: shapes and names of the app's parameters, notes, its strategy, population, rounds, participants of
+            its first round, configuration, version of flwr.
         initial: (d,) float32, the first model.
 
     Raises:
-        ExperimentError: no such interpreter, no flwr there, or an app that fails or cannot be carried over.
+        ExperimentError: no such interpreter, no flwr in it, or an app that fails or is not supported.
         NotImportedError: code that a file names may not run (`testbed.plugins.classes.importing_classes`).
     """
 
@@ -76,7 +76,7 @@ class FlowerProcess:
         seed: int,
         python_option: str = "workload.flower.python",
     ) -> None:
-        check_allowed("workload.flower", section.named, "a Flower app, whose code is not run here")
+        check_allowed("workload.flower", section.named, "a Flower app is not run here")
         self._section = section
         self._lock = threading.Lock()
         python = section.python or sys.executable
@@ -90,7 +90,7 @@ class FlowerProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._output,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for this process; the other ends when its standard input does
+                start_new_session=True,  # Ctrl-C reaches only this process; the other ends with its standard input
             )
         except OSError as error:
             raise ExperimentError(
@@ -121,23 +121,35 @@ class FlowerProcess:
     def train(
         self, client: int, model: NDArray[np.float32], round_number: int, seed: int
     ) -> tuple[NDArray[np.float32], int, float]:
-        """A client's model after its training, (d,) float32; its samples; and the loss that it reports, or NaN."""
+        """Train one client.
+
+        Args:
+            client: the client.
+            model: (d,) float32.
+            round_number: the round.
+            seed: the experiment's seed.
+
+        Returns:
+            the local model, (d,) float32; the client's samples; and the loss that it reports, or NaN.
+        """
         place = {"client": client, "round": round_number, "seed": _derived(seed, "train", client, round_number)}
-        said, local = self._ask({"do": "train", "loss": self._section.train_loss, **place}, model)
-        return local, int(said["samples"]), float("nan") if said["loss"] is None else float(said["loss"])
+        answer, local = self._ask({"do": "train", "loss": self._section.train_loss, **place}, model)
+        return local, int(answer["samples"]), float("nan") if answer["loss"] is None else float(answer["loss"])
 
     def evaluate(self, client: int, model: NDArray[np.float32], seed: int) -> ClientEvaluation:
-        """A client's own evaluation of a model, (d,) float32; without anything where the app has none."""
+        """Return a client's own evaluation of a model, (d,) float32; empty if the app evaluates nothing."""
         place = {"client": client, "round": 1, "seed": _derived(seed, "evaluate", client)}
         names = {"loss": self._section.loss, "accuracy": self._section.accuracy}
-        said, _ = self._ask({"do": "evaluate", "names": names, **place}, model)
-        if "reported" not in said:
+        answer, _ = self._ask({"do": "evaluate", "names": names, **place}, model)
+        if "reported" not in answer:
             return ClientEvaluation()
-        reported = tuple(said["reported"])
-        return ClientEvaluation(said["samples"], said.get("loss"), said.get("accuracy"), said["names"], reported)
+        reported = tuple(answer["reported"])
+        return ClientEvaluation(
+            answer["samples"], answer.get("loss"), answer.get("accuracy"), answer["names"], reported
+        )
 
     def count(self, clients: Sequence[int], seed: int) -> dict[int, int]:
-        """The samples of some clients, by client, as each reports them after training the first model once."""
+        """Return the samples of some clients, as each reports after training the first model once."""
         return {client: self.train(client, self.initial, 1, seed)[1] for client in clients}
 
     def close(self) -> None:
@@ -151,7 +163,7 @@ class FlowerProcess:
             self._output.close()
 
     def _last_words(self) -> str:
-        """How it ended, and the last line that it has printed."""
+        """Return the exit code of the process and the last line of its output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         printed = ""
@@ -169,34 +181,35 @@ class FlowerProcess:
             requests, replies = self._process.stdin, self._process.stdout
             assert requests is not None
             assert replies is not None
-            said: dict[str, Any] | None = None
+            answer: dict[str, Any] | None = None
             body = b""
             try:
                 write_frame(requests, request, payload)
-                said, body = read_frame(replies) or (None, b"")
-            except (OSError, ValueError):  # a pipe that is broken, or closed
-                said = None
-            except BaseException:  # a signal in the midst of a reply, which nobody could read on
+                answer, body = read_frame(replies) or (None, b"")
+            except (OSError, ValueError):  # the pipe is broken or closed
+                answer = None
+            except BaseException:  # a signal within a reply, after which the stream is unreadable
                 self._process.kill()
                 raise
-        if said is None:
+        if answer is None:
             raise FlowerAppError(f"the app's process has ended{self._last_words()}")
-        if "unfit" in said:
-            raise ExperimentError(f"workload.flower: {self._section.named}: {said['unfit']}")
-        if "error" in said:
-            raise FlowerAppError(said["error"])
-        return said, np.frombuffer(body, np.float32)
+        if "unfit" in answer:
+            raise ExperimentError(f"workload.flower: {self._section.named}: {answer['unfit']}")
+        if "error" in answer:
+            raise FlowerAppError(answer["error"])
+        return answer, np.frombuffer(body, np.float32)
 
 
 class FlowerWorkload:
-    """See `testbed.workload.contract.Workload`.
+    """A `Workload` with the clients of a Flower app.
 
     Args:
         section: the experiment's ``workload``, with ``flower``.
-        population, seed: of the experiment.
+        population: the experiment's population.
+        seed: the experiment's seed.
 
     Raises:
-        ExperimentError: as `FlowerProcess`, and for an app whose clients keep something from call to call.
+        ExperimentError: as `FlowerProcess`, and for an app with clients that keep state between calls.
     """
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
@@ -215,10 +228,10 @@ class FlowerWorkload:
 
     @functools.cached_property
     def sample_counts(self) -> NDArray[np.int64]:
-        """(population,) int64: ``samples_per_client``; unset: the samples that each client reports after one training,
-        `reports.MOST_COUNTED` clients at most, and for the others the largest number of these.
+        """(population,) int64 announced samples: ``samples_per_client``, or the clients' reports after one training.
 
-        A client's update weighs what the client reports with it, whatever is announced here.
+        At most `reports.MOST_COUNTED` clients are trained for this; the others get the largest reported number. An
+        update is weighted by the number that the client reports with it.
         """
         if self._section.samples_per_client is not None:
             return np.full(self._population, self._section.samples_per_client, np.int64)
@@ -233,7 +246,7 @@ class FlowerWorkload:
     def notes(self) -> list[str]:
         lines, strategy = list(self.description["notes"]), self.description["strategy"]
         if strategy not in ("", "FedAvg"):
-            lines.append(f"the app's strategy, {strategy}, is not run; selection and aggregation are this experiment's")
+            lines.append(f"the app's strategy {strategy} does not run; the experiment sets selection and aggregation")
         if self._evaluation is not None:
             lines += evaluation_notes(self._evaluation)
         return [f"workload.flower: {line}" for line in lines]
@@ -242,12 +255,15 @@ class FlowerWorkload:
         return np.array(self._process.initial)
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
-        """See `Workload.train`; modelled compute is charged for samples times ``workload.epochs``."""
+        """Train as `Workload.train`; modelled compute charges samples times ``workload.epochs``."""
         local, samples, loss = self._process.train(client, model, round_number, self._seed)
         return LocalUpdate(local - model, samples, loss, samples * self._section.epochs)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation | None:
-        """The mean over the evaluations of some clients, spread evenly over all; weighted by their samples."""
+        """Return the mean over the evaluations of some clients, weighted by their samples.
+
+        The clients are spread evenly over the population.
+        """
         assert self._section.flower is not None
         clients = spread(self._population, self._section.flower.evaluate_clients)
         return mean_evaluation({client: self._process.evaluate(client, model, self._seed) for client in clients})
@@ -257,8 +273,9 @@ class FlowerWorkload:
         return ExperimentError(f"workload.flower: {self._section.flower.named}: {error}")
 
     def _check_stateless(self) -> tuple[int, bool]:
-        """The samples of client 0, and whether it reports a loss of its training; raises where training depends on what
-        was trained before.
+        """Return the samples of client 0, and whether it reports a training loss.
+
+        Raises `ExperimentError` if training depends on earlier trainings.
         """
         first, samples, loss = self._process.train(0, self._process.initial, 1, self._seed)
         self._process.train(self._population - 1, self._process.initial, 1, self._seed)
@@ -267,12 +284,12 @@ class FlowerWorkload:
             assert self._section.flower is not None
             raise ExperimentError(
                 f"workload.flower: {self._section.flower.named}: client 0 trains differently the second time, from the "
-                "same model and the same seed: it keeps something in globals or files, or draws from a generator that "
-                "it seeds itself by the time; results would depend on which process trains whom"
+                "same model and the same seed, so results would depend on the process that trains a client; remove "
+                "state in globals or files, and generators that the app seeds by the time"
             )
         return samples, not math.isnan(loss)
 
 
 def _derived(seed: int, *place: object) -> str:
-    """32 bytes in hex for all generators of one call: by the experiment's seed, the client and the round alone."""
+    """Return 32 bytes in hex to seed all generators of one call, from the experiment's seed, client and round."""
     return hashlib.sha256(json.dumps(["testbed/flower", str(seed), *place]).encode()).hexdigest()

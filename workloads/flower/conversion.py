@@ -1,6 +1,4 @@
-"""An experiment for an existing Flower app: its clients, rounds and participants, with selection and aggregation as it
-has them (random, plain), for people to go on from.
-"""
+"""Conversion of a Flower app to an experiment with random selection and plain sums."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,18 +11,18 @@ from workloads.flower.reports import counted_clients, evaluation_notes, recorded
 
 
 def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[str, Any], list[str]]:
-    """The experiment's keys, and lines about what the app is and what is not carried over.
+    """Return the experiment's keys, and comments on the app and on its unsupported parts.
 
     Args:
         section: the app.
-        population: number of clients; None: what the app's simulation has, or 10.
+        population: number of clients; None: that of the app's simulation, or 10.
 
     Raises:
         ExperimentError: as `FlowerProcess`.
     """
     process = FlowerProcess(section, population, seed=1, python_option="--python")
     try:
-        said, clients = process.description, process.description["population"]
+        description, clients = process.description, process.description["population"]
         counts = process.count(counted_clients(clients), seed=1)
         evaluation = process.evaluate(0, process.initial, seed=1)
     except FlowerAppError as error:
@@ -36,37 +34,40 @@ def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[
     experiment = {
         "name": name,
         "seed": 1,
-        "rounds": max(1, said["rounds"]),
+        "rounds": max(1, description["rounds"]),
         "population": clients,
         "workload": {"samples_per_client": max(1, *counts.values()), "flower": flower},
-        "selection": {"protocol": "random", "participants": min(clients, said["participants"] or clients)},
+        "selection": {"protocol": "random", "participants": min(clients, description["participants"] or clients)},
         "aggregation": {"protocol": "plain"},
     }
     lines = [
-        f"From the Flower app {section.named} (flwr {said['flwr']}): {len(process.initial):,} parameters in "
-        f"{len(said['shapes'])} arrays.",
+        f"From the Flower app {section.named} (flwr {description['flwr']}): {len(process.initial):,} parameters in "
+        f"{len(description['shapes'])} arrays.",
         _samples_line(counts, clients),
-        *said["notes"],
+        *description["notes"],
         *recorded_names(evaluation),
         *evaluation_notes(evaluation),
     ]
-    if said["strategy"]:
-        lines.append(
-            f"Its strategy, {said['strategy']}, is not run: who is selected, and how updates are summed, is said here."
-        )
+    if description["strategy"]:
+        lines.append(f"Its strategy {description['strategy']} does not run: selection and aggregation are set here.")
     return experiment, lines
 
 
 def _samples_line(counts: Mapping[int, int], population: int) -> str:
-    """How many samples the clients train on, and how many of the clients were asked."""
+    """Return a line with the training samples of the clients, and the number of clients that were asked."""
     least, most = min(counts.values()), max(counts.values())
     sizes = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-    asked = "" if len(counts) == population else f" ({len(counts):,} of {population:,} clients were asked)"
-    return f"Training samples of a client: {sizes}{asked}; samples_per_client is the most that one has."
+    suffix = "" if len(counts) == population else f" ({len(counts):,} of {population:,} clients were asked)"
+    return f"Training samples of a client: {sizes}{suffix}; samples_per_client is the largest number."
 
 
 def written(section: FlowerSection, population: int | None) -> str:
-    """The experiment as a file; raises as `experiment_of` does."""
+    """Return the experiment as the text of a file; raises as `experiment_of`.
+
+    Args:
+        section: the app.
+        population: number of clients; None: that of the app's simulation, or 10.
+    """
     import yaml
 
     experiment, lines = experiment_of(section, population)
@@ -75,9 +76,20 @@ def written(section: FlowerSection, population: int | None) -> str:
 
 
 def folder_or_name(app: str, python: str | None, discard_state: bool = False) -> FlowerSection:
-    """What a person writes: a folder, or ``module:app``; raises `ExperimentError` if there is no such folder."""
+    """Return the app that a command's argument names: a folder, or ``module:app``.
+
+    Args:
+        app: the argument.
+        python: the interpreter of the app's environment.
+        discard_state: whether to run clients that keep data in context.state.
+
+    Raises:
+        ExperimentError: there is no such folder.
+    """
     key = "app" if Path(app).is_dir() or ":" not in app else "client"
     if key == "app" and not Path(app).is_dir():
-        what = "not a folder" if Path(app).exists() else "no such folder"
-        raise ExperimentError(f"{app}: {what}; name the folder of a Flower app, or module:attribute of its ClientApp")
+        problem = "not a folder" if Path(app).exists() else "no such folder"
+        raise ExperimentError(
+            f"{app}: {problem}; name the folder of a Flower app, or module:attribute of its ClientApp"
+        )
     return FlowerSection.model_validate({key: app, "python": python, "discard_state": discard_state})

@@ -1,1 +1,1 @@
-"""The models that clients train."""
+"""Models for the clients to train."""

@@ -1,12 +1,15 @@
-"""Low-rank adapters: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, LoRA: Low-Rank Adaptation of Large Language
-Models, ICLR 2022, arXiv 2106.09685, section 4.1.
+"""Low-rank adapters (LoRA).
+
+Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022,
+arXiv 2106.09685, section 4.1.
 
 A linear layer's frozen weight W, (d, k), gets two factors: h = W x + alpha/r B A x, with A, (r, k), Gaussian at first
-and B, (d, r), zero, so that the adapted model begins as the given one. The paper leaves A's deviation open; here it is
-1 / sqrt(k), so that A x is about as large as x.
+and B, (d, r), zero, so that the adapted model begins equal to the original. The paper does not fix A's deviation; here
+it is 1 / sqrt(k), so that A x has about the magnitude of x.
 
-Everything but the factors (and what ``workload.adapters.trained`` names) is constant: it is not in the model's vector,
-lies once in each process, and is not sent. Normalisation that keeps statistics of batches works with those that it has.
+Everything but the factors (and the modules in ``workload.adapters.trained``) is constant: it is not in the model's
+vector, is stored once in each process, and is not sent. Normalisation layers with statistics of batches keep the
+statistics of the frozen model.
 """
 
 from fnmatch import fnmatchcase
@@ -28,7 +31,7 @@ from workloads.models import own, vector
 from workloads.models.own import OwnModel
 
 _KEY = "workload.adapters"
-_LISTED = 8  # names in a message
+_LISTED = 8  # largest number of names in a message
 _Kind = TypeVar("_Kind", bound=nn.Module)
 
 
@@ -36,7 +39,7 @@ class LowRankLinear(nn.Module):
     """A linear layer with an adapter.
 
     Args:
-        base: frozen.
+        base: the frozen layer.
         rank: r.
         scale: alpha / r.
 
@@ -56,12 +59,12 @@ class LowRankLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """`(d, k)` the adapted weight, for modules that read it instead of calling the layer."""
+        """(d, k) the adapted weight, for modules that read it instead of calling the layer."""
         return self.base.weight + self.scale * (self.up @ self.down)
 
     @property
     def bias(self) -> Tensor | None:
-        """`(d,)` the layer's."""
+        """(d,) the bias of the layer."""
         return self.base.bias
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -70,21 +73,21 @@ class LowRankLinear(nn.Module):
 
 
 class AdaptedModel(OwnModel):
-    """A model with adapters, ours or peft's, as one that has constants.
+    """A model with adapters, built in or by peft; its other parts are constant.
 
     Attributes:
-        frozen: number of parameters that are constant.
+        frozen: number of constant parameters.
     """
 
     def __init__(self, module: nn.Module, name: str) -> None:
-        frozen = sum(one.numel() for one in module.parameters() if not one.requires_grad)
+        frozen = sum(parameter.numel() for parameter in module.parameters() if not parameter.requires_grad)
         super().__init__(module, name)
         self.frozen = frozen
         self._fixed = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._NormBase)]
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """As for any module; normalisation goes on with the statistics of the frozen model."""
+        """Set the mode of all modules but normalisation, which keeps the statistics of the frozen model."""
         super().train(mode)
         for part in getattr(self, "_fixed", ()):
             part.training = False
@@ -99,39 +102,47 @@ class AdaptedModel(OwnModel):
 
 
 def adapted(module: nn.Module, adapters: Adapters, name: str, seed: int) -> AdaptedModel:
-    """`module` with adapters, everything else in it frozen.
+    """Return `module` with adapters, with all other parts frozen.
 
     Args:
         module: with memory, or on the meta device (for its shapes alone); it is changed.
-        adapters: which.
-        name: of the model, as the experiment has it.
-        seed: the experiment's; the first factors follow from it.
+        adapters: settings of the adapters.
+        name: the experiment's name for the model.
+        seed: the experiment's seed, which determines the initial factors.
 
     Raises:
-        ExperimentError: a name that fits nothing in the model, or a rank above a layer's own.
+        ExperimentError: a name that matches nothing in the model, or a rank above that of a layer.
     """
     whole = [part for _, part in _named(module, adapters.trained, nn.Module, "trained", name)]
-    kept = {id(inner) for part in whole for inner in part.modules()}
-    found = [one for one in _named(module, adapters.targets, nn.Linear, "targets", name) if id(one[1]) not in kept]
-    if not found:
+    trained_modules = {id(inner) for part in whole for inner in part.modules()}
+    targets = [
+        target
+        for target in _named(module, adapters.targets, nn.Linear, "targets", name)
+        if id(target[1]) not in trained_modules
+    ]
+    if not targets:
         raise ExperimentError(f"{_KEY}.targets: {name} has no torch.nn.Linear layer outside of trained")
     module.requires_grad_(False)
     for part in whole:
         part.requires_grad_(True)
-    made: dict[int, LowRankLinear] = {}
+    adapter_by_layer: dict[int, LowRankLinear] = {}
     random = stream(seed, Purpose.ADAPTERS)
-    for path, layer in found:
-        if id(layer) not in made:
-            made[id(layer)] = _with_adapter(layer, path, adapters, name, random)
+    for path, layer in targets:
+        if id(layer) not in adapter_by_layer:
+            adapter_by_layer[id(layer)] = _with_adapter(layer, path, adapters, name, random)
     for parent in list(module.modules()):
         for key, child in list(parent._modules.items()):
-            if id(child) in made and not isinstance(parent, LowRankLinear):
-                parent._modules[key] = made[id(child)]
+            if id(child) in adapter_by_layer and not isinstance(parent, LowRankLinear):
+                parent._modules[key] = adapter_by_layer[id(child)]
     return AdaptedModel(module, name)
 
 
 def own_model(section: WorkloadSection, seed: int) -> OwnModel:
-    """The model of the user's own that a section names, with adapters where it has some; see `workloads.models.own`.
+    """Return the user-defined model that a section names, with its adapters; see `workloads.models.own`.
+
+    Args:
+        section: ``workload``.
+        seed: the experiment's seed.
 
     Raises:
         ExperimentError: as `adapted` and `own.module_of`.
@@ -148,14 +159,14 @@ def own_model(section: WorkloadSection, seed: int) -> OwnModel:
 
 
 def built_in_model(network: nn.Module, section: WorkloadSection, name: str, seed: int, *, shapes: bool) -> nn.Module:
-    """A built-in model on the meta device, with adapters where a section has some.
+    """Return a built-in model on the meta device, with the adapters of a section.
 
     Args:
-        network: it is changed.
-        section: the workload's.
-        name: of the model.
-        seed: the experiment's.
-        shapes: only these are wanted; else one with adapters is given memory: its base's values, or its own first ones.
+        network: the model; it is changed.
+        section: ``workload``.
+        name: the experiment's name for the model.
+        seed: the experiment's seed.
+        shapes: whether only shapes are needed; else a model with adapters gets memory and its initial values.
 
     Raises:
         ExperimentError: as `adapted`.
@@ -167,33 +178,33 @@ def built_in_model(network: nn.Module, section: WorkloadSection, name: str, seed
         size = vector.dimension(network)
         values = vector.initial_vector(network, seed) if adapters.base is None else _base_vector(adapters.base, size)
         vector.attach(network, torch.from_numpy(values))
-    made = adapted(network, adapters, name, seed)
-    made.channels_last = False  # it is given images as it takes them
-    return made
+    model = adapted(network, adapters, name, seed)
+    model.channels_last = False  # built-in models choose the layout of images themselves
+    return model
 
 
 def charged_parameters(network: nn.Module) -> int:
-    """What one training example is charged for, in parameters: see `PartlyFrozenWorkload.charged_parameters`.
+    """Return the parameters charged per training example; see `PartlyFrozenWorkload.charged_parameters`.
 
-    A parameter takes part in the forward pass, in the gradient of its layer's input and in its own; the last of the
-    three is not computed where it is frozen.
+    A parameter takes part in the forward pass, in the gradient of its layer's input and in its own gradient; the last
+    is not computed if it is frozen.
     """
     frozen = network.frozen if isinstance(network, AdaptedModel) else 0
     return vector.dimension(network) + -(-2 * frozen // 3)
 
 
 def notes(network: nn.Module) -> list[str]:
-    """What whoever runs it should know: a line, or nothing."""
+    """Return notes on fine-tuning for the user; empty for other models."""
     if not isinstance(network, AdaptedModel):
         return []
     return [
         f"fine-tuning: {vector.dimension(network):,} parameters are trained and sent; {network.frozen:,} are frozen "
-        f"and taken to be on every client ({4 * network.frozen / 1e6:,.3g} MB that no round counts)"
+        f"and assumed to be on every client ({4 * network.frozen / 1e6:,.3g} MB that no round counts)"
     ]
 
 
 def _base_vector(path: Path, dimension: int) -> NDArray[np.float32]:
-    """`(dimension,)` float32: the model of a run's checkpoint; raises `ExperimentError` where there is none so long."""
+    """Return the model of a run's checkpoint, (dimension,) float32; raises `ExperimentError` if there is none."""
     try:
         with Arrays(path) as stored:
             values = np.array(stored["model"], np.float32)
@@ -202,8 +213,8 @@ def _base_vector(path: Path, dimension: int) -> NDArray[np.float32]:
         raise ExperimentError(f"{_KEY}.base: {path}: {reason or error}") from None
     if values.shape != (dimension,):
         raise ExperimentError(
-            f"{_KEY}.base: {path}: has {values.size:,} parameters, the model {dimension:,}; take the checkpoint of a "
-            "run with the same model and data, without adapters"
+            f"{_KEY}.base: {path}: has {values.size:,} parameters, but the model {dimension:,}; name the checkpoint of "
+            "a run with the same model and data, without adapters"
         )
     return values
 
@@ -213,31 +224,35 @@ def _with_adapter(
 ) -> LowRankLinear:
     if adapters.rank > min(layer.in_features, layer.out_features):
         raise ExperimentError(
-            f"{_KEY}.rank: {adapters.rank} is above that of {path} of {name}, {layer.in_features} to "
-            f"{layer.out_features}; lower it, or leave {path} out of targets (trained: [{path}] trains it whole)"
+            f"{_KEY}.rank: {adapters.rank} is above the rank of {path} of {name}, {layer.in_features} to "
+            f"{layer.out_features}; lower it, or leave {path} out of targets (trained: [{path}] trains the whole layer)"
         )
-    made = LowRankLinear(layer, adapters.rank, adapters.scale)
-    if not made.down.is_meta:
-        drawn = random.standard_normal(tuple(made.down.shape), dtype=np.float32) / np.float32(layer.in_features) ** 0.5
+    adapter = LowRankLinear(layer, adapters.rank, adapters.scale)
+    if not adapter.down.is_meta:
+        weights = (
+            random.standard_normal(tuple(adapter.down.shape), dtype=np.float32) / np.float32(layer.in_features) ** 0.5
+        )
         with torch.no_grad():
-            made.down.copy_(torch.from_numpy(drawn))
-    return made
+            adapter.down.copy_(torch.from_numpy(weights))
+    return adapter
 
 
 def _named(
     module: nn.Module, patterns: tuple[str, ...], kind: type[_Kind], key: str, name: str
 ) -> list[tuple[str, _Kind]]:
-    """The modules of this kind that a pattern fits, with their names; a pattern that fits none is an error."""
-    known = [(path, part) for path, part in module.named_modules() if path and isinstance(part, kind)]
+    """Return the modules of a kind that match the patterns, with their names; a pattern without a match is an error."""
+    candidates = [(path, part) for path, part in module.named_modules() if path and isinstance(part, kind)]
     chosen = set()
     for pattern in patterns:
-        fitting = {path for path, _ in known if _fits(path, pattern)}
+        fitting = {path for path, _ in candidates if _fits(path, pattern)}
         if not fitting:
-            listed = ", ".join(path for path, _ in known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
-            what = "torch.nn.Linear layer" if kind is nn.Linear else "module"
-            raise ExperimentError(f"{_KEY}.{key}: {pattern} is no {what} of {name}; it has {listed or 'none'}")
+            listed = ", ".join(path for path, _ in candidates[:_LISTED]) + (
+                ", ..." if len(candidates) > _LISTED else ""
+            )
+            kind_name = "torch.nn.Linear layer" if kind is nn.Linear else "module"
+            raise ExperimentError(f"{_KEY}.{key}: {pattern} is no {kind_name} of {name}; it has {listed or 'none'}")
         chosen |= fitting
-    return [(path, part) for path, part in known if path in chosen]
+    return [(path, part) for path, part in candidates if path in chosen]
 
 
 def _fits(path: str, pattern: str) -> bool:

@@ -1,12 +1,12 @@
-"""ALBERT for next-word prediction: Lan et al. 2020 (ICLR, arXiv 1909.11942), causal.
+"""ALBERT for next-word prediction: Lan et al. 2020 (ICLR, arXiv 1909.11942), with causal attention.
 
 The base configuration: embeddings of 128 for 30,000 words, hidden size 768, 12 layers that share their parameters, 12
-heads, inner size 3072, 512 positions, no dropout (version 2). ALBERT's own task is to fill in masked words, with
-attention in both directions; here each position sees itself and those before it, and is asked for the next word. That
-changes no parameter. Layers are normalised after each residual sum, GELU is its tanh approximation.
+heads, inner size 3072, 512 positions, no dropout (version 2). ALBERT's original task is to predict masked words, with
+attention in both directions; here each position attends to itself and earlier ones, and predicts the next word. This
+changes no parameter. Layers are normalised after each residual sum; GELU is its tanh approximation.
 
-The vector of the base configuration has 15,091,680 numbers, which is what Lotto (arXiv 2401.02880) transmits, whose
-authors take Hugging Face's AlbertForMaskedLM and count tied parameters as often as its state names them:
+The vector of the base configuration has 15,091,680 numbers, the size that Lotto (arXiv 2401.02880) transmits. Its
+authors use Hugging Face's AlbertForMaskedLM and count tied parameters once for each of their names:
 
     words 3,840,000 + positions 65,536 + segments 256 + normalisation 256     3,906,048
     embedding to hidden                                                          99,072
@@ -17,7 +17,7 @@ authors take Hugging Face's AlbertForMaskedLM and count tied parameters as often
     the prediction's bias again                                                  30,000
     sent                                                                     15,091,680
 
-What is sent again is a copy at the vector's end: clients read the first one, train it, and send it twice.
+Parameters that are sent again are copies at the vector's end: clients read the first one, train it, and send it twice.
 """
 
 import math
@@ -32,8 +32,8 @@ from torch.nn.functional import gelu, linear, softmax
 from workloads.models.registry import Sizes
 from workloads.models.vector import FederatedModel, embedding
 
-_EPSILON = 1e-12  # of the normalisations
-_DEVIATION = np.float32(0.02)  # of the initial weights
+_EPSILON = 1e-12  # in normalisations
+_DEVIATION = np.float32(0.02)  # standard deviation of initial weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Configuration:
     """Sizes of a model.
 
     Attributes:
-        vocabulary: words, special ones included.
+        vocabulary: words, special tokens included.
         embedding, hidden, inner: widths of the embeddings, of the layers and of their feed-forward part.
-        layers, heads: number of each.
+        layers, heads: number of layers and of heads.
         positions: longest sequence.
     """
 
@@ -77,7 +77,7 @@ class Layer(nn.Module):
         return normalised
 
     def _attention(self, values: Tensor, future: Tensor) -> Tensor:
-        # Written out: torch's fused attention chooses among kernels, and they differ in the last bits.
+        # Not torch's fused attention: it chooses among kernels that differ in the last bits.
         count, length, width = values.shape
         query, key, value = (
             part(values).view(count, length, self.heads, -1).transpose(1, 2)
@@ -85,12 +85,12 @@ class Layer(nn.Module):
         )
         scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
         weights = softmax(scores.masked_fill(future, -math.inf), dim=3)
-        seen: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
-        return seen
+        attended: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
+        return attended
 
 
 class Albert(FederatedModel):
-    """Words (N, T) int64 to logits (N, vocabulary, T) of the word that follows each."""
+    """Network from words (N, T) int64 to logits (N, vocabulary, T) of the next word at each position."""
 
     sent_twice = ("words.weight", "bias")
 
@@ -99,7 +99,7 @@ class Albert(FederatedModel):
         self.sizes = sizes
         self.words = embedding(sizes.vocabulary, sizes.embedding)
         self.positions = embedding(sizes.positions, sizes.embedding)
-        self.segments = embedding(2, sizes.embedding)  # all words are of the first; ALBERT has two
+        self.segments = embedding(2, sizes.embedding)  # ALBERT has two; all words here are of the first
         self.embedding_norm = nn.LayerNorm(sizes.embedding, _EPSILON)
         self.to_hidden = nn.Linear(sizes.embedding, sizes.hidden)
         self.layer = Layer(sizes)
@@ -120,26 +120,31 @@ class Albert(FederatedModel):
 
     @staticmethod
     def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-        """Initial weights: normal with standard deviation 0.02."""
+        """Return initial weights: normal with standard deviation 0.02."""
         return small_normal(random, shape)
 
 
 def later(words: Tensor) -> Tensor:
-    """`(T, T)` booleans of words `(N, T)`: whether the second position comes after the first, which must not see it."""
+    """Return (T, T) booleans for words (N, T): whether the second position is later, and so hidden from the first."""
     length = words.shape[1]
     return torch.ones(length, length, dtype=torch.bool, device=words.device).triu(1)
 
 
 def small_normal(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-    """Flat weights of this shape: normal with standard deviation 0.02."""
+    """Return flat weights of a shape: normal with standard deviation 0.02.
+
+    Args:
+        random: source of the weights.
+        shape: their shape.
+    """
     return random.standard_normal(shape.numel(), dtype=np.float32) * _DEVIATION
 
 
 def albert(sizes: Sizes) -> Albert:
-    """The base configuration."""
+    """Return the base configuration."""
     return Albert(Configuration(sizes.outputs))
 
 
 def albert_small(sizes: Sizes) -> Albert:
-    """Embeddings 32, hidden 64, inner 256, 2 layers, 4 heads."""
+    """Return a small configuration: embeddings 32, hidden 64, inner 256, 2 layers, 4 heads."""
     return Albert(Configuration(sizes.outputs, embedding=32, hidden=64, inner=256, layers=2, heads=4))

@@ -5,11 +5,11 @@
   parameters for MNIST; for images of fewer than 200 pixels the layers are as wide as the image has pixels.
 - ``cnn``: two small padded convolutions (16 and 32 channels) with pooling, for 8x8 as well as 28x28.
 - ``femnist-cnn``: the FEMNIST model of Lotto (Jiang et al., arXiv 2401.02880; ``cnn_ddgauss`` in its authors'
-  published code), which is the "1M parameter" CNN of Kairouz, Liu and Steinke 2021 (arXiv 2102.06387; EMNIST
-  task of TensorFlow Federated), sized to stay under 2**20 for the randomised Hadamard transform:
-  conv 3x3 1->32 (320), pool, conv 3x3 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998),
-  1,018,174 parameters at 62 classes. The sources differ on dropout (0.25 and 0.5 in TensorFlow Federated,
-  0.25 and 0.25 in Lotto's code) and on Xavier's gain; Lotto's choices are used here.
+  published code), which is the "1M parameter" CNN of Kairouz, Liu and Steinke 2021 (arXiv 2102.06387; EMNIST task of
+  TensorFlow Federated), sized to stay under 2**20 for the randomised Hadamard transform: conv 3x3 1->32 (320), pool,
+  conv 3x3 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998), 1,018,174 parameters at 62 classes. The
+  sources differ on dropout (0.25 and 0.5 in TensorFlow Federated, 0.25 and 0.25 in Lotto's code) and on Xavier's gain;
+  Lotto's choices are used here.
 - ``mnist-cnn``: the CNN of McMahan et al. 2017 for MNIST, 1,663,370 parameters: conv 5x5 1->32 (832), pool, conv 5x5
   32->64 (51,264), pool, dense 3136->512 (1,606,144), dense 512->10 (5,130); convolutions keep the size.
 - ``emnist-cnn``: the network of Hasircioglu and Gunduz (arXiv 2205.01556, Figure 8) for EMNIST ByClass, 156,526
@@ -18,14 +18,14 @@
 - ``cifar-cnn``: the CNN of pfl-research's CIFAR-10 benchmark (Granqvist et al. 2024, arXiv 2404.06430; ``simple_cnn``
   in its authors' published code), 1,626,442 parameters at ten classes: conv 3x3 3->32 (896), conv 3x3 32->64 (18,496),
   pool, dense 12544->128 (1,605,760), dense 128->10 (1,290), dropout 0.25 and 0.5 before the dense layers.
-- ``lenet``: LeNet-5 of LeCun et al. 1998 ("Gradient-based learning applied to document recognition") as it is written
-  today, with ReLU and maximum pooling: conv 5x5 ->6, pool, conv 5x5 6->16, pool, dense 400->120->84->classes. For
+- ``lenet``: LeNet-5 of LeCun et al. 1998 ("Gradient-based learning applied to document recognition") in its modern
+  form, with ReLU and maximum pooling: conv 5x5 ->6, pool, conv 5x5 6->16, pool, dense 400->120->84->classes. For
   colour images of 32x32 and ten classes 62,006 parameters (456, 2,416, 48,120, 10,164, 850); for grey ones of 28x28,
   padded to 32x32 as LeCun's are, 61,706.
 
-`VGG11` and `MobileNetV2` say of themselves what they are. Each of the others computes the same function of the same
-parameters, in the order of ``module.parameters()``, as the textbook stack of torch layers (tests compare values and
-gradients); three things only make it faster on a CPU: images go through convolutions channels-last, pooling comes
+`VGG11`, `CelebaCnn` and `MobileNetV2` are described at their classes. Each of the others computes the same function of
+the same parameters, in the order of ``module.parameters()``, as the textbook stack of torch layers (tests compare
+values and gradients). Three changes make it faster on a CPU: convolutions use channels-last images, pooling comes
 before ReLU (they commute) and dropout draws one byte per unit.
 """
 
@@ -42,8 +42,7 @@ from workloads.models.vector import FederatedModel, he_uniform, leave_out_counts
 
 
 class ChannelsLast(nn.Module):
-    """Grey images (N, H, W) or colour images (N, H, W, 3) as (N, C, H, W) that torch takes for channels-last, without
-    copying.
+    """Layer from images (N, H, W) or (N, H, W, 3) to (N, C, H, W) in channels-last layout, without a copy.
 
     With one channel both layouts are the same bytes; only the strides tell torch which kernels to use.
     """
@@ -53,11 +52,10 @@ class ChannelsLast(nn.Module):
 
 
 class SeededDropout(nn.Module):
-    """Dropout whose masks come from a given stream instead of torch's global generator.
+    """Dropout with masks from a given stream instead of torch's global generator.
 
-    Each unit costs one random byte (torch's own costs a 32-bit draw and, on a CPU, a tenth of a training
-    step), so the probability is a multiple of 1/256. Without a stream, as in evaluation, it passes values
-    through.
+    Each unit costs one random byte (torch's own costs a 32-bit draw and, on a CPU, a tenth of a training step), so the
+    probability is a multiple of 1/256. Without a stream, as in evaluation, values pass unchanged.
     """
 
     def __init__(self, probability: float) -> None:
@@ -66,7 +64,7 @@ class SeededDropout(nn.Module):
         if self.threshold != probability * 256 or not 0 <= self.threshold < 256:
             raise ValueError(f"dropout probability {probability} is not a multiple of 1/256 in [0, 1)")
         self.random: np.random.Generator | None = None
-        self.masks: Iterator[Tensor] | None = None  # instead: those of several clients, drawn beforehand
+        self.masks: Iterator[Tensor] | None = None  # if set, replaces the stream: masks of several clients
 
     def forward(self, values: Tensor) -> Tensor:
         if not self.training or self.threshold == 0:
@@ -80,21 +78,21 @@ class SeededDropout(nn.Module):
 
     @staticmethod
     def octets(random: np.random.Generator, count: int) -> NDArray[np.uint8]:
-        """(count,) uint8, one for each unit, from whole words of the stream."""
+        """Return (count,) uint8, one for each unit, from whole words of the stream."""
         return random.bit_generator.random_raw((count + 7) // 8).view(np.uint8)[:count]
 
     def mask(self, octets: Tensor) -> Tensor:
-        """float32 of the same shape: zero for units that are dropped, and for the others what makes up for them."""
+        """Return the factors of units, float32 of the same shape: zero if dropped, else 1 / keep probability."""
         return (octets >= self.threshold).to(torch.float32).mul_(256.0 / (256 - self.threshold))
 
 
 def _pooled(convolution: nn.Conv2d, step: int = 2) -> tuple[nn.Module, ...]:
-    """A convolution, maximum pooling of 2x2 by `step`, ReLU."""
+    """Return a convolution, maximum pooling of 2x2 with stride `step`, and ReLU."""
     return convolution, nn.MaxPool2d(2, step), nn.ReLU(inplace=True)
 
 
 def _dense(*widths: int) -> list[nn.Module]:
-    """Linear layers between these widths, ReLU between the layers."""
+    """Return linear layers between these widths, with ReLU between the layers."""
     layers: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
@@ -169,7 +167,7 @@ def cifar_cnn(sizes: Sizes) -> nn.Sequential:
 
 
 def lenet(sizes: Sizes) -> nn.Sequential:
-    padding = 2 if sizes.channels == 1 else 0  # grey images are of 28x28
+    padding = 2 if sizes.channels == 1 else 0  # grey images have 28x28 pixels
     return nn.Sequential(
         ChannelsLast(),
         *_pooled(nn.Conv2d(sizes.channels, 6, 5, padding=padding)),
@@ -179,27 +177,28 @@ def lenet(sizes: Sizes) -> nn.Sequential:
 
 
 _CHANNELS = (64, 128, 256, 256, 512, 512, 512, 512)
-_POOLED = (0, 1, 3, 5, 7)  # the convolutions after which there is pooling
+_POOLED = (0, 1, 3, 5, 7)  # convolutions followed by pooling
 
 
 class _Planes(nn.Module):
-    """(N, H, W, 3) to (N, 3, H, W) in this order: the gradients of the filters come in it, too, without a copy."""
+    """Layer from (N, H, W, 3) to contiguous (N, 3, H, W); gradients of filters have this layout without a copy."""
 
     def forward(self, images: Tensor) -> Tensor:
         return images.permute(0, 3, 1, 2).contiguous()
 
 
 class VGG11(FederatedModel):
-    """VGG-11, (N, 32, 32, 3) float32 to (N, classes): Simonyan and Zisserman 2015 (ICLR, arXiv 1409.1556), Table 1,
-    configuration A.
+    """VGG-11, (N, 32, 32, 3) float32 to (N, classes).
+
+    Simonyan and Zisserman 2015 (ICLR, arXiv 1409.1556), Table 1, configuration A.
 
     Eight padded 3x3 convolutions with ReLU, five poolings that leave one pixel of 512 channels, and one linear layer,
-    which is how the network is used on CIFAR: the paper's three dense layers are for images of 224x224. As in the paper
-    there is no batch normalisation: its running statistics would be averaged over clients of one label each. There is
-    no dropout, which the paper has between its dense layers.
+    as usual on CIFAR: the paper's three dense layers are for images of 224x224. As in the paper there is no batch
+    normalisation: its running statistics would be averaged over clients with one label each. The paper's dropout
+    between its dense layers is left out.
 
     The vector has 9,271,780 numbers at 100 classes, 9,225,610 at ten; the convolutions are 9,220,480 of them. Initial
-    weights are He's: nothing normalises here, and with Xavier's scale signals fade where the channels grow.
+    weights are He's: without normalisation, signals fade with Xavier's scale where the channels grow.
     """
 
     initial_weights = staticmethod(he_uniform)
@@ -224,14 +223,14 @@ class VGG11(FederatedModel):
 
 _FIRST, _LAST = 8, 1280
 _UNITS = ((1, 4, 1, 1), (6, 6, 2, 2), (6, 8, 3, 2), (6, 16, 4, 2), (6, 24, 3, 1), (6, 40, 3, 2), (6, 80, 1, 1))
-"""Expansion, output channels, number of units, stride of the first of them."""
+"""Expansion, output channels, number of units, stride of the first unit."""
 
-# Of red, green and blue, in bytes: what Lotto's authors normalise OpenImage with (0.4914, ... of 255).
+# Red, green and blue, in bytes: Lotto's authors normalise OpenImage with these (0.4914, ... of 255).
 _MEANS, _DEVIATIONS = (125.307, 122.961, 113.8575), (51.5865, 50.847, 51.255)
 
 
 class _Bytes(nn.Module):
-    """(N, 3, H, W) uint8 to normalised float32, a batch at a time: a client's images stay bytes."""
+    """Layer from (N, 3, H, W) uint8 to normalised float32, one batch at a time; a client's images stay bytes."""
 
     def forward(self, images: Tensor) -> Tensor:
         means = torch.tensor(_MEANS, device=images.device).view(1, 3, 1, 1)
@@ -244,7 +243,7 @@ class _Convolution(nn.Sequential):
 
     def __init__(self, channels: int, out: int, size: int, stride: int = 1, groups: int = 1, linear: bool = False):
         normalisation = nn.BatchNorm2d(out)
-        normalisation.num_batches_tracked = None  # a count that nothing reads: the statistics move by a tenth
+        normalisation.num_batches_tracked = None  # unused: the statistics have a fixed momentum of 0.1
         layers: list[nn.Module] = [
             nn.Conv2d(channels, out, size, stride, padding=size // 2, groups=groups, bias=False),
             normalisation,
@@ -271,14 +270,15 @@ class _Unit(nn.Module):
 
 
 class CelebaCnn(FederatedModel):
-    """LEAF's network for CelebA, (N, 3, H, W) uint8 to (N, classes): Caldas et al. 2018 (arXiv 1812.01097;
-    ``celeba/cnn`` in its authors' published code).
+    """LEAF's network for CelebA, (N, 3, H, W) uint8 to (N, classes).
+
+    Caldas et al. 2018 (arXiv 1812.01097; ``celeba/cnn`` in its authors' published code).
 
     Four times a padded 3x3 convolution of 32 channels, batch normalisation, maximum pooling that keeps a last odd row,
     and ReLU; one linear layer. For 84x84 images and two classes 31,202 parameters (896, three times 9,248, four times
-    64, 2,306), and 256 running means and variances in the vector. LEAF normalises by the batch in evaluation, too,
-    which needs no running statistics, and takes bytes as they are; the first normalisation makes that the
-    same but at the border.
+    64, 2,306), and 256 running means and variances in the vector. LEAF also uses the batch's statistics in evaluation,
+    which needs no running statistics, and takes unscaled bytes; after the first normalisation this differs only at the
+    border.
     """
 
     initial_weights = staticmethod(he_uniform)
@@ -302,20 +302,22 @@ class CelebaCnn(FederatedModel):
 
 
 class MobileNetV2(FederatedModel):
-    """MobileNetV2 at width 0.25, (N, 3, H, W) uint8 to (N, classes): Sandler et al. 2018 (arXiv 1801.04381), Table 2,
-    as Lotto's authors have it. H and W are 33 or more, so that no channel is a single pixel in the end.
+    """MobileNetV2 at width 0.25, (N, 3, H, W) uint8 to (N, classes); H and W are at least 33.
 
-    The vector has 1,009,736 numbers at 596 classes, which is what Lotto (arXiv 2401.02880) transmits: 999,272
+    Sandler et al. 2018 (arXiv 1801.04381), Table 2, in the form of Lotto's authors. With smaller images a channel would
+    end as a single pixel.
+
+    The vector has 1,009,736 numbers at 596 classes, the size that Lotto (arXiv 2401.02880) transmits: 999,272
     parameters and the 10,464 running means and variances of batch normalisation, without its 53 counts of batches. The
-    figure is that of the authors' published code, which follows FedScale (arXiv 2105.11367), and differs from
-    torchvision's class of the same width (1,001,588 parameters at 596 classes) in three things:
+    number is that of the authors' published code, which follows FedScale (arXiv 2105.11367), and differs from
+    torchvision's class of the same width (1,001,588 parameters at 596 classes) in three points:
 
     - channels are a quarter of the paper's (8; 4, 6, 8, 16, 24, 40, 80) and not rounded to multiples of eight;
     - the first unit, too, begins with a 1x1 convolution (of expansion 1);
     - the classifier has no bias, and no dropout comes before it.
 
-    Their code resizes images to 256x256, pools 7x7 windows of the 8x8 map and so gives four times as many outputs as
-    there are classes; here the whole map is pooled, as in the paper.
+    Their code resizes images to 256x256, pools 7x7 windows of the 8x8 map and so has four times as many outputs as
+    classes; here the whole map is pooled, as in the paper.
     """
 
     initial_weights = staticmethod(he_uniform)

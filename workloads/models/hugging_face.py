@@ -1,7 +1,7 @@
-"""Models of Hugging Face transformers from a local folder, with adapters of peft where an experiment asks for some.
+"""Models of Hugging Face transformers from a local folder, optionally with adapters of peft.
 
-Nothing is downloaded, and no code from the folder is run: weights are read from safetensors alone. Attention is the
-plain one, which has one order of sums; weights are float32, as everything that is summed here.
+Nothing is downloaded, and no code from the folder is run: weights are read only from safetensors. Attention is the
+eager one, with a fixed order of sums; weights are float32.
 """
 
 from importlib import import_module
@@ -18,11 +18,11 @@ _NO_WORD = -1
 
 
 class HuggingFaceModel(nn.Module):
-    """Words `(n, positions)` int64 to logits: `(n, vocabulary, positions)` of the next word, or `(n, labels)`.
+    """Network from words (n, positions) int64 to logits: (n, vocabulary, positions) of the next word, or (n, labels).
 
     Args:
-        model: of transformers, or of peft around one.
-        by_position: whether its logits are of each position.
+        model: a model of transformers, or of peft around one.
+        by_position: whether its logits are per position.
     """
 
     def __init__(self, model: nn.Module, by_position: bool) -> None:
@@ -36,13 +36,15 @@ class HuggingFaceModel(nn.Module):
 
 
 def loaded(section: Transformers) -> HuggingFaceModel:
-    """The model of a folder; what is new in it, as a head, is drawn from torch's generator.
+    """Return the model of a folder; new parts, such as a head, are initialised by torch's generator.
 
     Raises:
-        ExperimentError: a folder that has none, or adapters that do not fit it.
+        ExperimentError: a folder without a model, or adapters that do not fit it.
     """
     if not (section.folder / "config.json").is_file():
-        raise ExperimentError(f"{_KEY}.folder: {section.folder}: no config.json; save_pretrained() writes one")
+        raise ExperimentError(
+            f"{_KEY}.folder: {section.folder}: no config.json; name a folder written by save_pretrained()"
+        )
     transformers = import_module("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -60,15 +62,15 @@ def loaded(section: Transformers) -> HuggingFaceModel:
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise ExperimentError(f"{_KEY}.folder: {section.folder}: {_line(error)}") from error
     if model.config.pad_token_id is None:
-        model.config.pad_token_id = _NO_WORD  # which position is the last is looked for by it; here no sample is padded
+        model.config.pad_token_id = _NO_WORD  # transformers finds the last position by it; no sample is padded here
     return HuggingFaceModel(_with_lora(model, section, is_next_word) if section.lora else model, is_next_word)
 
 
 def _with_lora(model: nn.Module, section: Transformers, is_next_word: bool) -> Any:
     peft = import_module("peft")
     try:
-        given = {"task_type": "CAUSAL_LM" if is_next_word else "SEQ_CLS"} | section.lora
-        return peft.get_peft_model(model, peft.LoraConfig(**given))
+        settings = {"task_type": "CAUSAL_LM" if is_next_word else "SEQ_CLS"} | section.lora
+        return peft.get_peft_model(model, peft.LoraConfig(**settings))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ExperimentError(f"{_KEY}.lora: {_line(error)}") from error
 

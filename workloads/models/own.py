@@ -1,10 +1,9 @@
-"""Models of the user's own: any torch module, as one vector.
+"""User-defined models: any torch module, as one vector.
 
-The vector holds what is trained and what is averaged: the parameters that require a gradient, and buffers of floats
-that the module's state has, such as batch normalisation's running statistics. Everything else is constant (frozen
-parameters, tables of positions, masks): it is not sent, and is the same everywhere, since the module is made from the
-experiment's seed in every process. The module's own initial values are kept: they are drawn by the seed, or are those
-of a file that it reads.
+The vector holds the parameters that require a gradient, which are trained, and the persistent float buffers, such as
+batch normalisation's running statistics, which are averaged. Everything else is constant (frozen parameters, tables of
+positions, masks): it is not sent, and is the same in every process, as the module is constructed from the experiment's
+seed. The module keeps its own initial values, drawn from this seed or read from a file.
 """
 
 import inspect
@@ -28,18 +27,18 @@ _KEY = "workload.model"
 
 
 class OwnModel(FederatedModel):
-    """A module of the user's own, and what is constant in it.
+    """A user-defined module, with its constants set apart.
 
     Args:
         module: with memory; it is changed.
-        name: as the experiment names it.
+        name: the experiment's name for it.
 
     Attributes:
-        channels_last: whether images, (n, channels, height, width), are laid out with the channels last, for which a
-            CPU's convolutions are faster by a fifth; a module that asks for a ``view`` of them cannot be given them so.
+        channels_last: whether images, (n, channels, height, width), are passed in channels-last layout, in which a
+            CPU's convolutions are faster by a fifth; a module that takes a ``view`` of them needs the other layout.
 
     Raises:
-        ExperimentError: it has a parameter that is no float, or nothing to train.
+        ExperimentError: it has a parameter that is not a float, or nothing to train.
     """
 
     def __init__(self, module: nn.Module, name: str) -> None:
@@ -50,7 +49,7 @@ class OwnModel(FederatedModel):
         for path, parameter in (*module.named_parameters(), *module.named_buffers()):
             if isinstance(parameter, UninitializedParameter | UninitializedBuffer):
                 raise ExperimentError(
-                    f"{_KEY}: {name}: {path} has no size yet (a lazy layer); give the layer the size of what it takes"
+                    f"{_KEY}: {name}: {path} has no size yet (a lazy layer); give the layer the size of its inputs"
                 )
         for path, parameter in module.named_parameters():
             if not parameter.is_floating_point():
@@ -59,12 +58,12 @@ class OwnModel(FederatedModel):
                     "sent as floats, so make it a buffer if it is constant"
                 )
         if not any(parameter.requires_grad for parameter in module.parameters()):
-            raise ExperimentError(f"{_KEY}: {name} has no parameter that is trained")
+            raise ExperimentError(f"{_KEY}: {name} has no parameter to train; let one require a gradient")
         for part in list(module.modules()):
             self._set_apart(part, name)
 
     def _set_apart(self, part: nn.Module, name: str) -> None:
-        """Make plain attributes of what is constant."""
+        """Turn constants into plain attributes."""
         vector.leave_out_counts(part, name)
         for key, parameter in list(part._parameters.items()):
             if parameter is not None and not parameter.requires_grad:
@@ -82,7 +81,7 @@ class OwnModel(FederatedModel):
     def forward(self, inputs: Tensor) -> Tensor:
         if self.channels_last and inputs.dim() == 4:
             count, channels, height, width = inputs.shape
-            # Of one channel both layouts are the same bytes; only the strides tell torch which kernels to use.
+            # With one channel both layouts are the same bytes; only the strides tell torch which kernels to use.
             turned = (
                 inputs.reshape(count, height, width, 1) if channels == 1 else inputs.permute(0, 2, 3, 1).contiguous()
             )
@@ -91,16 +90,16 @@ class OwnModel(FederatedModel):
         return outputs
 
     def to_device(self, device: torch.device) -> None:
-        """Move what is constant; the rest is where its vector is."""
+        """Move the constants to a device; the rest is on the device of its vector."""
         for part, key in self.constants:
             part.__dict__[key] = part.__dict__[key].to(device)
 
     def constant_tensors(self) -> list[Tensor]:
-        """What is constant, for who copies the model and leaves it where it is."""
+        """Return the constants, for copies of the model that share them."""
         return [part.__dict__[key] for part, key in self.constants]
 
     def values(self) -> NDArray[np.float32]:
-        """(d,) float32: parameters and running statistics as they are, in the vector's order."""
+        """Return the present parameters and running statistics, (d,) float32, in the vector's order."""
         tensors = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
         parts = [tensor.detach().to("cpu", torch.float32).reshape(-1) for tensor in tensors.values()]
         vector: NDArray[np.float32] = torch.cat(parts).numpy()
@@ -108,39 +107,47 @@ class OwnModel(FederatedModel):
 
 
 def module_of(section: WorkloadSection, seed: int) -> nn.Module:
-    """The module that ``workload.model`` names, or that of ``workload.transformers``, with its initial values by the
-    seed.
+    """Return the module that ``workload.model`` or ``workload.transformers`` names, with initial values from the seed.
+
+    Args:
+        section: ``workload``.
+        seed: the experiment's seed.
 
     Raises:
-        ExperimentError: it is not there, does not take its options, or is no module. Its own errors are passed on.
+        ExperimentError: it does not exist, does not take its options, or is not a module. Its own errors are passed on.
     """
     if section.transformers is not None:
-        from workloads.models import hugging_face  # here: nobody else takes the time to import it
+        from workloads.models import hugging_face  # slow import
 
         with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
             return hugging_face.loaded(section.transformers)
     name = section.model
-    found, given = checked(section)
+    factory, keywords = checked(section)
     with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
-        made = found(**given)
-    if not isinstance(made, nn.Module):
-        raise ExperimentError(f"{_KEY}: {name} gave a {type(made).__name__}; a torch.nn.Module is needed")
-    return made
+        module = factory(**keywords)
+    if not isinstance(module, nn.Module):
+        raise ExperimentError(f"{_KEY}: {name} returned a {type(module).__name__}; return a torch.nn.Module")
+    return module
 
 
 def make(section: WorkloadSection, seed: int) -> OwnModel:
-    """The same as one vector; raises `ExperimentError` also where it has nothing to send."""
+    """Return the model of `module_of` as one vector; raises `ExperimentError` also if it has nothing to send.
+
+    Args:
+        section: ``workload``.
+        seed: the experiment's seed.
+    """
     return OwnModel(module_of(section, seed), section.own_model)
 
 
 def checked(section: WorkloadSection) -> tuple[Any, dict[str, Any]]:
-    """What ``workload.model`` names, and the arguments of its call; raises `ExperimentError`."""
+    """Return the object that ``workload.model`` names, and the arguments of its call; raises `ExperimentError`."""
     name = section.model
-    found = plugin_class(name, _KEY)
-    if isinstance(found, nn.Module):
-        raise ExperimentError(f"{_KEY}: {name} is a module; name its class, or a function that makes one")
-    if inspect.isclass(found) and not issubclass(found, nn.Module):
-        raise ExperimentError(f"{_KEY}: {name}: must be a torch.nn.Module, or a function that makes one")
-    given = options.as_keywords(found, name, "workload.model_options", section.model_options, 0, "Options")
-    options.bind(found, name, _KEY, (), given)
-    return found, given
+    factory = plugin_class(name, _KEY)
+    if isinstance(factory, nn.Module):
+        raise ExperimentError(f"{_KEY}: {name} is a module; name its class, or a function that returns one")
+    if inspect.isclass(factory) and not issubclass(factory, nn.Module):
+        raise ExperimentError(f"{_KEY}: {name}: must be a torch.nn.Module, or a function that returns one")
+    keywords = options.as_keywords(factory, name, "workload.model_options", section.model_options, 0, "Options")
+    options.bind(factory, name, _KEY, (), keywords)
+    return factory, keywords

@@ -1,4 +1,4 @@
-"""Classifiers of sequences of characters or words: modules over (N, length) int64.
+"""Classifiers of sequences of characters or words: modules with inputs (N, length) int64.
 
 - ``char-lstm``: LEAF's model for Shakespeare (Caldas et al. 2018, arXiv 1812.01097; `shakespeare/stacked_lstm` in its
   authors' published code): an embedding of 8, two LSTM layers of 256, dense from the last state; for 80 characters
@@ -9,9 +9,9 @@
   words and two classes; padding and unknown words do not count.
 
 The LSTM is that of TensorFlow's BasicLSTMCell, which LEAF uses: Zaremba et al. 2014 (arXiv 1409.2329) with one added to
-the forget gate. It is written out, since torch's own can neither be trained for several clients at once nor give the
-gradients of single samples; on a CPU a step of ``char-lstm`` takes 2.3 times as long as with torch's (20 windows, one
-thread: 135 and 59 ms). Initial weights are Glorot's, as TensorFlow's are.
+the forget gate. It replaces torch's own, which supports neither training of several clients at once nor gradients of
+single samples; on a CPU a step of ``char-lstm`` takes 2.3 times as long as with torch's (20 windows, one thread: 135
+and 59 ms). Initial weights are Glorot's, as in TensorFlow.
 """
 
 from itertools import pairwise
@@ -25,11 +25,11 @@ from workloads.data.clients.text import UNKNOWN
 from workloads.models.registry import Sizes
 from workloads.models.vector import FederatedModel, embedding, glorot_uniform
 
-_FORGET = 1.0  # so that at first nothing is forgotten
+_FORGET = 1.0  # bias of the forget gate: at first little is forgotten
 
 
 class Lstm(nn.Module):
-    """One layer, (N, length, inputs) to its states, (N, length, hidden)."""
+    """One layer, from (N, length, inputs) to its states, (N, length, hidden)."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
@@ -40,8 +40,8 @@ class Lstm(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         state = cell = values.new_zeros(len(values), self.hidden)
         states = []
-        for given in self.inputs(values).unbind(dim=1):  # one product for all steps
-            entry, new, forget, out = (given + self.state(state)).chunk(4, dim=1)
+        for projected in self.inputs(values).unbind(dim=1):  # one product for all steps
+            entry, new, forget, out = (projected + self.state(state)).chunk(4, dim=1)
             cell = cell * torch.sigmoid(forget + _FORGET) + torch.sigmoid(entry) * torch.tanh(new)
             state = torch.tanh(cell) * torch.sigmoid(out)
             states.append(state)
@@ -49,12 +49,12 @@ class Lstm(nn.Module):
 
 
 class StackedLstm(FederatedModel):
-    """An embedding, two LSTM layers and linear ones from the last state: (N, length) int64 to (N, classes).
+    """An embedding, two LSTM layers and linear layers from the last state: (N, length) int64 to (N, classes).
 
     Args:
         sizes: outputs and vocabulary.
-        width: of the embedding.
-        hidden: of each LSTM layer.
+        width: width of the embedding.
+        hidden: width of each LSTM layer.
         between: widths of linear layers before the last one.
     """
 
@@ -63,7 +63,7 @@ class StackedLstm(FederatedModel):
         self.embedding = embedding(sizes.vocabulary, width)
         self.layers = nn.Sequential(Lstm(width, hidden), Lstm(hidden, hidden))
         widths = (hidden, *between, sizes.outputs)
-        self.output = nn.Sequential(*(nn.Linear(one, other) for one, other in pairwise(widths)))
+        self.output = nn.Sequential(*(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths)))
 
     def forward(self, tokens: Tensor) -> Tensor:
         logits: Tensor = self.output(self.layers(self.embedding(tokens))[:, -1])
@@ -71,7 +71,7 @@ class StackedLstm(FederatedModel):
 
     @staticmethod
     def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-        """Glorot and Bengio's."""
+        """Return Glorot and Bengio's initial weights."""
         return glorot_uniform(random, shape)
 
 
@@ -90,7 +90,7 @@ class WordBag(FederatedModel):
 
     @staticmethod
     def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-        """Glorot and Bengio's."""
+        """Return Glorot and Bengio's initial weights."""
         return glorot_uniform(random, shape)
 
 

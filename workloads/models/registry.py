@@ -1,6 +1,6 @@
-"""The built-in models: an entry each, with what it takes and the function that makes it.
+"""The built-in models: an entry for each, with its inputs and the function that constructs it.
 
-Read whenever an experiment is checked, on machines without torch too: a model's module is imported when it is made.
+Read at every check of an experiment, also on machines without torch: a model's module is imported for its construction.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Sizes(NamedTuple):
-    """What a model is made for.
+    """Sizes of a model's inputs and outputs.
 
     Attributes:
         outputs: classes, or words of the vocabulary.
-        height, width, channels: of the images; of text, 0.
-        vocabulary: different characters or words of a sequence; of images and text, 0.
+        height, width, channels: sizes of the images; 0 for text.
+        vocabulary: different characters or words of a sequence; 0 for images and text.
     """
 
     outputs: int
@@ -35,7 +35,7 @@ class Model(ModelSpec):
     """A built-in model.
 
     Attributes:
-        constructor: ``module:callable`` under `workloads.models`, from `Sizes` to a network.
+        constructor: ``module:callable`` under `workloads.models`, which returns a network for `Sizes`.
     """
 
     constructor: str
@@ -136,53 +136,53 @@ _MODELS = (
 
 
 def specs() -> tuple[Model, ...]:
-    """All of them, in the order in which messages list them."""
+    """Return all models, in the order in which messages list them."""
     return _MODELS
 
 
 def image_model(name: str, height: int, width: int, classes: int, channels: int = 1) -> "nn.Module":
-    """A model of images without storage (torch's meta device): shapes only; `workloads.training.local` gives it memory.
+    """Return an image model on torch's meta device, without memory; `workloads.training.local` gives it memory.
 
     Args:
-        name: of a model of grey images (N, H, W), or of colour images: (N, H, W, 3), or (N, 3, H, W) bytes.
-        height, width: of the images, in pixels.
+        name: a model of grey images (N, H, W), or of colour images: (N, H, W, 3), or (N, 3, H, W) bytes.
+        height, width: size of the images, in pixels.
         classes: number of labels.
-        channels: of the images, 1 or 3.
+        channels: channels of the images, 1 or 3.
 
     Raises:
         ExperimentError: an unknown name, or images that the model cannot take.
     """
     kind, forms = ("grey", {Form.GREY}) if channels == 1 else ("colour", {Form.COLOUR, Form.PHOTO})
-    model = _known(name, f"{kind} images", forms)
+    model = _model_for(name, f"{kind} images", forms)
     needed = next(size for form, size in model.takes.items() if form in forms)
     if needed is not None and (height, width) != (needed, needed):
         raise ExperimentError(
-            f"workload.model: {name} needs {needed}x{needed} images, these are {height}x{width}; use another model "
+            f"workload.model: {name} needs {needed}x{needed} images, but these are {height}x{width}; use another model "
             "(grey images of any size: logistic, mlp, cnn)"
         )
     if min(height, width) < model.smallest:
         raise ExperimentError(
-            f"workload.model: {name} needs images of at least {model.smallest}x{model.smallest}, these are "
+            f"workload.model: {name} needs images of at least {model.smallest}x{model.smallest}, but these are "
             f"{height}x{width}; use another model"
         )
     return _made(model, Sizes(classes, height, width, channels))
 
 
 def text_model(name: str, vocabulary_size: int) -> "nn.Module":
-    """A model of text without storage, as `image_model`.
+    """Return a text model without memory, as `image_model`.
 
     Args:
-        name: of a model of text.
-        vocabulary_size: words, special ones included.
+        name: a model of text.
+        vocabulary_size: words, special tokens included.
 
     Raises:
         ExperimentError: an unknown name.
     """
-    return _made(_known(name, "text", {Form.TEXT}), Sizes(vocabulary_size))
+    return _made(_model_for(name, "text", {Form.TEXT}), Sizes(vocabulary_size))
 
 
 def sequence_model(name: str, classes: int, vocabulary_size: int) -> "nn.Module":
-    """A model of sequences without storage, as `image_model`.
+    """Return a model of sequences without memory, as `image_model`.
 
     Args:
         name: ``char-lstm``, ``sent-lstm`` or ``word-bag``.
@@ -192,22 +192,22 @@ def sequence_model(name: str, classes: int, vocabulary_size: int) -> "nn.Module"
     Raises:
         ExperimentError: an unknown name.
     """
-    return _made(_known(name, "sequences", {Form.SEQUENCE}), Sizes(classes, vocabulary=vocabulary_size))
+    return _made(_model_for(name, "sequences", {Form.SEQUENCE}), Sizes(classes, vocabulary=vocabulary_size))
 
 
-def _known(name: str, data: str, forms: set[Form]) -> Model:
-    """The model of this name among those that take one of `forms`."""
-    known = {model.name: model for model in _MODELS if not forms.isdisjoint(model.takes)}
-    if name not in known:
-        raise ExperimentError(f"workload.model: {name!r} is no model of {data}; allowed: {', '.join(known)}")
-    return known[name]
+def _model_for(name: str, data: str, forms: set[Form]) -> Model:
+    """Return the model of this name among those that take one of `forms`."""
+    models = {model.name: model for model in _MODELS if not forms.isdisjoint(model.takes)}
+    if name not in models:
+        raise ExperimentError(f"workload.model: {name!r} is not a model of {data}; allowed: {', '.join(models)}")
+    return models[name]
 
 
 def _made(model: Model, sizes: Sizes) -> "nn.Module":
-    import torch  # here: models are described without it
+    import torch  # only here, as descriptions of models do not need it
 
     module, _, function = model.constructor.partition(":")
     constructor = getattr(import_module(f"workloads.models.{module}"), function)
-    with torch.device("meta"):  # there the layers' constructors draw no random numbers
+    with torch.device("meta"):  # on this device the layers' constructors draw no random numbers
         network: nn.Module = constructor(sizes)
     return network

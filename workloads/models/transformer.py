@@ -1,6 +1,6 @@
-"""A small causal transformer for next-word prediction: Vaswani et al. 2017 (arXiv 1706.03762), the decoder alone.
+"""A small causal transformer for next-word prediction: the decoder of Vaswani et al. 2017 (arXiv 1706.03762).
 
-Layers are those of `workloads.models.albert`, each with parameters of its own: self-attention and a feed-forward part
+Layers are those of `workloads.models.albert`, each with its own parameters: self-attention and a feed-forward part
 with GELU, normalised after each residual sum, without dropout. The prediction's weight is the embedding's.
 """
 
@@ -16,7 +16,7 @@ from workloads.models.vector import FederatedModel, embedding
 
 
 class Transformer(FederatedModel):
-    """Words (N, T) int64 to logits (N, vocabulary, T) of the word that follows each."""
+    """Network from words (N, T) int64 to logits (N, vocabulary, T) of the next word at each position."""
 
     def __init__(self, sizes: Configuration) -> None:
         super().__init__()
@@ -35,15 +35,15 @@ class Transformer(FederatedModel):
 
     @staticmethod
     def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-        """Initial weights: normal with standard deviation 0.02."""
+        """Return initial weights: normal with standard deviation 0.02."""
         return small_normal(random, shape)
 
 
 def transformer(sizes: Sizes) -> Transformer:
-    """Hidden size 512, inner size 2048, 8 layers, 8 heads."""
+    """Return a model of hidden size 512, inner size 2048, 8 layers, 8 heads."""
     return Transformer(Configuration(sizes.outputs, hidden=512, inner=2048, layers=8, heads=8))
 
 
 def transformer_small(sizes: Sizes) -> Transformer:
-    """Hidden size 64, inner size 256, 2 layers, 4 heads."""
+    """Return a model of hidden size 64, inner size 256, 2 layers, 4 heads."""
     return Transformer(Configuration(sizes.outputs, hidden=64, inner=256, layers=2, heads=4))

@@ -1,8 +1,8 @@
-"""A model as one vector of 32-bit floats: what a federation sends, averages and counts.
+"""A model as one vector of 32-bit floats, which a federation sends, averages and counts.
 
-In this order: all parameters (as ``module.parameters()`` gives them), the running means and variances of batch
-normalisation (they are averaged as parameters are; counts of batches are left out), and what a model sends a second
-time (`FederatedModel.sent_twice`: tied parameters that the published figure counts twice).
+In this order: all parameters (in the order of ``module.parameters()``), the running means and variances of batch
+normalisation (averaged as parameters are; counts of batches are left out), and parameters that the model sends a second
+time (`FederatedModel.sent_twice`: tied parameters that the published size counts twice).
 """
 
 import math
@@ -18,22 +18,37 @@ from testbed.errors import ExperimentError
 from workloads.determinism import Purpose, stream
 
 _NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
-"""What has a scale, ``weight``, which is one at first, whatever its dimensions."""
+"""Modules with a scale, ``weight``, that is initially one."""
 
 
 def xavier_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-    """Glorot and Bengio 2010 with He et al.'s gain sqrt(2) for ReLU."""
+    """Return initial weights of Glorot and Bengio 2010 with He et al.'s gain sqrt(2) for ReLU.
+
+    Args:
+        random: source of the weights.
+        shape: their shape.
+    """
     fan_sum = (shape[0] + shape[1]) * math.prod(shape[2:])
     return _uniform(random, shape, math.sqrt(2.0) * math.sqrt(6.0 / fan_sum))
 
 
 def glorot_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-    """Glorot and Bengio 2010, of matrices."""
+    """Return initial weights of Glorot and Bengio 2010, for matrices.
+
+    Args:
+        random: source of the weights.
+        shape: their shape.
+    """
     return _uniform(random, shape, math.sqrt(6.0 / (shape[0] + shape[1])))
 
 
 def he_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-    """He et al. 2015 (arXiv 1502.01852), by the inputs of each output."""
+    """Return initial weights of He et al. 2015 (arXiv 1502.01852), scaled by the inputs of each output.
+
+    Args:
+        random: source of the weights.
+        shape: their shape.
+    """
     return _uniform(random, shape, math.sqrt(6.0 / math.prod(shape[1:])))
 
 
@@ -42,14 +57,19 @@ def _uniform(random: np.random.Generator, shape: torch.Size, bound: float) -> ND
 
 
 def embedding(rows: int, width: int) -> nn.Embedding:
-    """A table of so many rows, on whatever device torch makes tensors."""
-    # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
-    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
-    return made
+    """Return an embedding table on torch's current device, without drawing initial values.
+
+    Args:
+        rows: number of rows.
+        width: width of a row.
+    """
+    # The constructor would draw numbers, for which the meta device imports torch's compiler.
+    table: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
+    return table
 
 
 class FederatedModel(nn.Module):
-    """A network that says more of its vector than its parameters do; any other one has the defaults here.
+    """A network with declarations about its vector; other networks have the defaults of this class.
 
     Attributes:
         sent_twice: names of parameters that the vector holds again at its end.
@@ -59,18 +79,19 @@ class FederatedModel(nn.Module):
 
     @staticmethod
     def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-        """Initial weights of one tensor of two or more dimensions, flat."""
+        """Return the flat initial weights of one tensor of two or more dimensions."""
         return xavier_uniform(random, shape)
 
 
 def declarations(network: nn.Module) -> FederatedModel | type[FederatedModel]:
-    """What says more of a network's vector: the network itself, or the defaults of `FederatedModel`.
+    """Return the declarations about a network's vector: the network itself, or the defaults of `FederatedModel`.
 
-    Raises `TypeError` for any other module that has attributes of these names: they would be without effect.
+    Raises:
+        TypeError: another module has attributes of these names, which would have no effect.
     """
     if isinstance(network, FederatedModel):
         return network
-    for name in ("sent_twice", "initial_weights", "draw"):  # the last was a name for the second
+    for name in ("sent_twice", "initial_weights", "draw"):  # "draw" is the former name of "initial_weights"
         if hasattr(network, name):
             raise TypeError(
                 f"{type(network).__name__} has {name}, which has no effect: inherit from FederatedModel, and override "
@@ -80,29 +101,33 @@ def declarations(network: nn.Module) -> FederatedModel | type[FederatedModel]:
 
 
 def leave_out_counts(module: nn.Module, name: str) -> None:
-    """Take the count of batches out of a batch normalisation: it is no float, and nothing reads it.
+    """Remove the count of batches from a batch normalisation: it is an integer, and unused.
 
     Args:
-        module: any.
-        name: what the experiment calls the network.
+        module: any module.
+        name: the experiment's name for the network.
 
     Raises:
-        ExperimentError: without a momentum the count is read.
+        ExperimentError: without a momentum the count is used.
     """
     if isinstance(module, nn.modules.batchnorm._NormBase) and module.num_batches_tracked is not None:
         if module.momentum is None:
             raise ExperimentError(
-                f"workload.model: {name}: {type(module).__name__} with momentum=None averages over all batches it has "
-                "seen, which no client has; give it a momentum"
+                f"workload.model: {name}: {type(module).__name__} with momentum=None averages over all batches so far, "
+                "but a client has only its own; give it a momentum"
             )
         module.num_batches_tracked = None
 
 
 def check_floats(network: nn.Module, name: str) -> None:
-    """See that all that the vector would hold is floats; counts of batches are left out from here on.
+    """Check that the vector would hold only floats, and remove counts of batches.
+
+    Args:
+        network: the network; it is changed.
+        name: the experiment's name for it.
 
     Raises:
-        ExperimentError: a parameter, or a buffer, that is none; or see `leave_out_counts`.
+        ExperimentError: a parameter or a buffer is not a float; or as `leave_out_counts`.
     """
     for module in network.modules():
         leave_out_counts(module, name)
@@ -116,8 +141,9 @@ def check_floats(network: nn.Module, name: str) -> None:
 
 
 def mixing_module(network: nn.Module) -> nn.Module | None:
-    """The first layer that mixes the samples of a batch or keeps statistics of them, or None: batch normalisation, and
-    whatever else has tensors that are not its parameters.
+    """Return the first layer that mixes the samples of a batch or keeps statistics of them; None if there is none.
+
+    These are batch normalisation and all modules with tensors that are not parameters.
     """
     for module in network.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) or next(module.buffers(recurse=False), None) is not None:
@@ -126,16 +152,16 @@ def mixing_module(network: nn.Module) -> nn.Module | None:
 
 
 def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
-    """Parameters, then running statistics: (module, name, tensor), each once."""
-    seen: set[int] = set()
+    """Yield parameters, then running statistics: (module, name, tensor), each tensor once."""
+    yielded: set[int] = set()
     for module, name, tensor in _uses(network):
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
+        if id(tensor) not in yielded:
+            yielded.add(id(tensor))
             yield module, name, tensor
 
 
 def _uses(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
-    """As `_tensors`; one that several modules share is there for each of them."""
+    """Yield as `_tensors`, but a shared tensor once for each of its modules."""
     for module in network.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             yield module, name, parameter
@@ -150,41 +176,46 @@ def _sent_twice(network: nn.Module) -> list[tuple[nn.Module, str]]:
 
 
 def copies(network: nn.Module) -> list[tuple[slice, slice]]:
-    """(where it is, where it is again) in the vector, for all that a model sends twice."""
+    """Return the slices of the vector that a model sends twice: (original, copy)."""
     places, start = {}, 0
     for module, name, tensor in _tensors(network):
         places[module, name] = slice(start, start + tensor.numel())
         start += tensor.numel()
-    found = []
+    pairs = []
     for key in _sent_twice(network):
         size = places[key].stop - places[key].start
-        found.append((places[key], slice(start, start + size)))
+        pairs.append((places[key], slice(start, start + size)))
         start += size
-    return found
+    return pairs
 
 
 def layers(network: nn.Module) -> list[list[slice]]:
-    """Of each module with parameters of its own, where these and its running statistics are in the vector."""
-    found: dict[nn.Module, list[slice]] = {}
+    """Return, for each module with parameters, the slices of its parameters and running statistics in the vector."""
+    places_by_module: dict[nn.Module, list[slice]] = {}
     start = 0
     for module, _, tensor in _tensors(network):
-        found.setdefault(module, []).append(slice(start, start + tensor.numel()))
+        places_by_module.setdefault(module, []).append(slice(start, start + tensor.numel()))
         start += tensor.numel()
-    return list(found.values())
+    return list(places_by_module.values())
 
 
 def dimension(network: nn.Module) -> int:
-    """The length of a model's vector."""
+    """Return the length of a model's vector."""
     again = sum(module.get_parameter(name).numel() for module, name in _sent_twice(network))
     return sum(tensor.numel() for _, _, tensor in _tensors(network)) + again
 
 
 def attach(network: nn.Module, flat: Tensor) -> None:
-    """Make a model's parameters and running statistics views into `flat`, (d,) float32."""
+    """Turn a model's parameters and running statistics into views of a vector.
+
+    Args:
+        network: the model; it is changed.
+        flat: (d,) float32.
+    """
     start = 0
     placed: dict[int, Tensor] = {}
     uses = list(_uses(network))  # kept until the end, so that no two tensors have one identity
-    for module, name, tensor in uses:  # not to_empty: that imports sympy, half a second in every process
+    for module, name, tensor in uses:  # to_empty would import sympy, 0.5 s in every process
         if id(tensor) not in placed:
             view = flat[start : start + tensor.numel()].view(tensor.shape)
             placed[id(tensor)] = nn.Parameter(view) if isinstance(tensor, nn.Parameter) else view
@@ -193,9 +224,14 @@ def attach(network: nn.Module, flat: Tensor) -> None:
 
 
 def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
-    """(d,) float32 initial values: `FederatedModel.initial_weights` for weights, one for the scales of normalisation
-    and for running variances, what it was made with for a PReLU, zero for all else. A function of the shapes and the
-    seed alone: no generator of torch is used.
+    """Return the initial values of a model, (d,) float32, as a function of the shapes and the seed alone.
+
+    Weights come from `FederatedModel.initial_weights`; scales of normalisation and running variances are one,
+    parameters of PReLU have their constructor's value, and all others are zero. No generator of torch is used.
+
+    Args:
+        network: the model.
+        seed: the experiment's seed.
     """
     weights = declarations(network).initial_weights
     random, parts = stream(seed, Purpose.WEIGHTS), []

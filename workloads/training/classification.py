@@ -1,7 +1,7 @@
-"""Learning as a federated workload: some clients' data, one of the models, local training.
+"""Torch training as a federated workload: clients' data, a model, and local training.
 
-All built-in workloads are of this kind. `ImageClassification` is that of images; a user-defined class
-may derive from it and bring only data::
+All built-in workloads are of this kind. A user-defined class may derive from `ImageClassification`, the one for images,
+and bring only data::
 
     class MyImages(ImageClassification):
         def __init__(self, section, population, seed):
@@ -41,25 +41,25 @@ from workloads.training.together import ClientsTogether
 
 _SMALL_IMAGE = 32 * 32
 _BATCHES_OF_CLIENTS = 16
-"""Evaluation batches of samples of several clients that are in memory at the same time."""
+"""Largest number of evaluation batches in memory at the same time, for samples of several clients."""
 
 
 class TorchWorkload:
-    """A `Workload` that trains a network of torch.
+    """A `Workload` that trains a torch network.
 
-    Making one sets torch to one thread in this process (see `workloads.training.local.prepare_process`).
+    Construction limits torch to one thread in this process (see `workloads.training.local.prepare_process`).
 
     Args:
-        name: what is learned, for the records.
+        name: name of the data, for the records.
         data: the clients' samples.
-        model: what the network is called in the records.
+        model: name of the network, for the records.
         network: on torch's meta device; it is given memory here.
-        section: how to train.
-        seed: the experiment's.
-        evaluation_batch: samples that are evaluated at once.
+        section: settings of the training.
+        seed: the experiment's seed.
+        evaluation_batch: samples per evaluation batch.
 
     Raises:
-        ExperimentError: the network has parameters or buffers that are no floats.
+        ExperimentError: the network has parameters or buffers that are not floats.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class TorchWorkload:
         self._section = section
         self._seed = seed
         self._network = network
-        # Made now: from here on the network's values are those of the model that it was last given.
+        # Computed now: later the network has the values of the model loaded last.
         self._first = network.values() if isinstance(network, AdaptedModel) else None
         self._device = prepare_process()
         if isinstance(network, OwnModel):
-            network.to_device(self._device)  # here: what is constant is there once
+            network.to_device(self._device)  # before copies are made, so that constants exist only once
         self.clients_at_once = section.clients_at_once
         self._together: ClientsTogether | None = None
         if section.drift_correction is not None:
@@ -104,26 +104,26 @@ class TorchWorkload:
 
     @property
     def proximal(self) -> float:
-        """mu, which the training here applies; of a class that trains in its own way nobody knows."""
+        """mu of FedProx's term; 0 for a class with its own `train`, which may not apply the term."""
         return self._section.proximal if type(self).train is TorchWorkload.train else 0.0
 
     def initial_model(self) -> NDArray[np.float32]:
-        """(d,) float32; without adapters made each time, see `workloads.models.vector.initial_vector`."""
+        """Return the initial model, (d,) float32, as `workloads.models.vector.initial_vector` computes it."""
         return vector.initial_vector(self._network, self._seed) if self._first is None else self._first.copy()
 
     @property
     def charged_parameters(self) -> int:
-        """See `testbed.workload.contract.PartlyFrozenWorkload`."""
+        """Parameters that modelled compute charges per example."""
         return adapters.charged_parameters(self._network)
 
     @property
     def notes(self) -> list[str]:
-        """See `testbed.workload.contract.NotedWorkload`."""
+        """Notes on the data and the model, one line each."""
         return [*self.data.notes, *adapters.notes(self._network)]
 
     @property
     def data_facts(self) -> dict[str, Any]:
-        """See `testbed.workload.contract.DescribedWorkload`; of built-in data there is nothing to say."""
+        """Facts about the user's data for the records; empty for built-in data."""
         if self._section.is_built_in:
             return {}
         ours = type(self).train.__module__.partition(".")[0] == __name__.partition(".")[0]
@@ -131,17 +131,23 @@ class TorchWorkload:
 
     @property
     def corrected(self) -> int:
-        """p: how many of the vector's first numbers are parameters; see `DriftCorrectedWorkload`."""
+        """p, the number of parameters, which come first in the model's vector."""
         return sum(parameter.numel() for parameter in self._network.parameters())
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
-        """Local training from `model` on the client's samples; see `LocalTrainer.train`."""
+        """Train from `model` on the client's samples.
+
+        Args:
+            client: the client.
+            model: (d,) float32; not changed.
+            round_number: the round, 1 for the first.
+        """
         return self._train(client, model, round_number, None)
 
     def train_corrected(
         self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32]
     ) -> tuple[LocalUpdate, int]:
-        """See `testbed.workload.contract.DriftCorrectedWorkload`."""
+        """Train with `term`, (p,) float32, added to each gradient; return the update and the number of steps."""
         steps = self._section.epochs * math.ceil(int(self.sample_counts[client]) / self._section.batch_size)
         return self._train(client, model, round_number, term), steps
 
@@ -153,13 +159,13 @@ class TorchWorkload:
             return self._untrained()
         images, labels = self._on_device(self.data.shard(client))
         delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number, term)
-        said = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
-        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, said)
+        squared = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
+        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared)
 
     def train_together(
         self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
     ) -> dict[int, LocalUpdate]:
-        """As `train` for each of them, `workload.clients_at_once` at the same time; see `ClientsTogether.train`."""
+        """Train several clients, `workload.clients_at_once` at the same time, and return their updates."""
         assert self._together is not None, "workload.clients_at_once is 1"
         learning = [client for client in clients if self.sample_counts[client]]
         results = self._together.train(learning, self.data.shard, model, round_number)
@@ -175,58 +181,74 @@ class TorchWorkload:
         return updates
 
     def _untrained(self) -> LocalUpdate:
-        """Of a client without samples."""
+        """Return the update of a client without samples."""
         return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
 
     def _check_train_is_inherited(self, key: str, instead: str) -> None:
-        """A class that trains in its own way would not be asked, where a key has another method called."""
-        trains, called = (next(one for one in type(self).__mro__ if name in vars(one)) for name in ("train", instead))
+        """Raise `ExperimentError` if a subclass overrides `train` but not the method that a key calls in its place."""
+        trains, called = (
+            next(kind for kind in type(self).__mro__ if name in vars(kind)) for name in ("train", instead)
+        )
         if not issubclass(called, trains):
             raise ExperimentError(
-                f"workload.{key}: {trains.__name__} has a train of its own, which knows nothing of it; leave the key "
-                f"out, or override {instead}, too"
+                f"workload.{key}: the train method of {trains.__name__} does not support this key; leave the key out, "
+                f"or override {instead}, too"
             )
 
     def with_samples(self, change: Callable[[Samples], Samples]) -> Self:
-        """See `testbed.workload.contract.ReplaceableSamplesWorkload`."""
+        """Return the same workload with all training and evaluation samples passed through `change` at each use."""
         changed = copy.copy(self)
         changed.data, changed._held_out = ChangedData(self.data, change), None
         return changed
 
     def check_fit(self) -> None:
-        """Raise `ExperimentError` where network, loss and labels do not fit, which is tried on some samples."""
+        """Raise `ExperimentError` if network, loss and labels do not fit, tried on some samples."""
         check_fit(self._network, self.data, self._section)
 
     def check_gradient_sum(self) -> None:
-        """Raise `ExperimentError` for a model whose single samples have no gradients; see `clipped_gradients.check`."""
+        """Raise `ExperimentError` for a model without per-sample gradients; see `clipped_gradients.check`."""
         clipped_gradients.check(self._network, self.model_name)
 
     def gradient_sum(
         self, client: int, model: NDArray[np.float32], round_number: int, samples: NDArray[np.int64], clip: float | None
     ) -> LocalUpdate:
-        """The sum of some samples' clipped gradients at `model`; see `testbed.workload.contract.GradientWorkload`."""
-        held = int(self.sample_counts[client])
+        """Return the sum of some samples' clipped gradients at `model`.
+
+        Args:
+            client: the client.
+            model: (d,) float32.
+            round_number: the round.
+            samples: (k,) int64, positions among the client's samples.
+            clip: C, the largest norm of a gradient; None: no clipping.
+        """
+        sample_count = int(self.sample_counts[client])
         if not len(samples):
-            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), sample_count, 0.0, 0, 0.0)
         chosen = torch.from_numpy(samples)
         images, labels = self.data.shard(client)
         images, labels = self._on_device((images[chosen], labels[chosen]))
         total, loss, squared_loss = self._trainer.gradient_sum(client, images, labels, model, round_number, clip)
-        return LocalUpdate(total, held, loss, len(samples), squared_loss)
+        return LocalUpdate(total, sample_count, loss, len(samples), squared_loss)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
-        """Mean cross-entropy and accuracy on the held-out samples, which are kept in memory from then on."""
+        """Return mean loss and accuracy on the held-out samples, which stay in memory from then on."""
         if self._held_out is None:
             self._held_out = self._on_device(self.data.held_out())
         return self._trainer.evaluate(*self._held_out, model)
 
     def local_numbers(self, first: int, last: int) -> NDArray[np.bool_]:
-        """See `testbed.workload.contract.PersonalWorkload`; a layer is a module with parameters of its own."""
+        """Return the positions of the first and last layers in the model's vector, (d,) bool.
+
+        A layer is a module with parameters of its own.
+
+        Raises:
+            ExperimentError: no layer would be left to share, or a parameter is sent twice.
+        """
         layers = vector.layers(self._network)
         if first + last >= len(layers) or vector.copies(self._network):
             raise ExperimentError(
-                f"workload.local_layers: {first + last} of the {len(layers)} layers of {self.model_name}; one must be "
-                "shared, and none sent twice"
+                f"workload.local_layers: {first + last} of the {len(layers)} layers of {self.model_name}; at least one "
+                "layer must be shared, and no parameter sent twice: choose fewer layers or another model"
             )
         local = np.zeros(self.dimension, np.bool_)
         for place in itertools.chain(*layers[:first], *layers[len(layers) - last :]):
@@ -234,7 +256,7 @@ class TorchWorkload:
         return local
 
     def evaluate_for(self, client: int, model: NDArray[np.float32]) -> Evaluation | None:
-        """On held-out samples that count by the client's share of each label; where there are no labels, on all."""
+        """Evaluate on held-out samples, weighted by the client's share of each label; unweighted without labels."""
         if self._held_out is None:
             self._held_out = self._on_device(self.data.held_out())
         inputs, labels = self._held_out
@@ -243,8 +265,8 @@ class TorchWorkload:
         if self._label_counts is None:
             self._label_counts = self.data.label_counts()
         counts = self._label_counts[client]
-        known = labels.cpu().numpy()
-        weights = (counts / np.maximum(np.bincount(known, minlength=len(counts)), 1))[known]
+        label_array = labels.cpu().numpy()
+        weights = (counts / np.maximum(np.bincount(label_array, minlength=len(counts)), 1))[label_array]
         chosen = np.flatnonzero(weights)
         if not len(chosen):
             return None
@@ -253,10 +275,17 @@ class TorchWorkload:
         return self._trainer.evaluate_weighted(inputs[there], labels[there], weighted, model)
 
     def client_accuracies(self, clients: NDArray[np.int64], model: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Measure the accuracy on each client's training samples; see `testbed.workload.contract`.
+        """Measure the accuracy of `model` on each client's training samples.
 
-        The samples of many clients go through the model together: a batch is as large as in `evaluate`, however few
-        samples a client has.
+        Samples of many clients are evaluated together, so that batches are as large as in `evaluate` even if clients
+        have few samples.
+
+        Args:
+            clients: (k,) int64, different clients in ascending order.
+            model: (d,) float32.
+
+        Returns:
+            (k,) float64, 0 to 1; NaN for a client without samples, and in regression.
         """
         accuracies = np.full(len(clients), np.nan)
         places = np.flatnonzero(self.sample_counts[clients])
@@ -269,35 +298,39 @@ class TorchWorkload:
             counts = self._trainer.correct_labels(*self._on_device((inputs, labels)), model)
             if counts is None:
                 break
-            begins = np.cumsum([0, *(len(known) for _, known in shards[:-1])])
+            begins = np.cumsum([0, *(len(shard_labels) for _, shard_labels in shards[:-1])])
             right, counted = (np.add.reduceat(part.cpu().numpy(), begins) for part in counts)
             accuracies[some] = np.divide(right, counted, out=np.full(len(some), np.nan), where=counted > 0)
         return accuracies
 
     def parameter_shapes(self) -> list[tuple[int, ...]]:
-        """The shape of each parameter, in the order of the model's vector."""
+        """Return the shape of each parameter, in the order of the model's vector."""
         return [tuple(parameter.shape) for parameter in self._network.parameters()]
 
     def known_samples(self) -> NDArray[np.float32]:
-        """(m, ...) float32: the inputs that models are evaluated on, as the model takes them."""
+        """Return the evaluation inputs, (m, ...) float32, as the model takes them."""
         inputs: NDArray[np.float32] = self.data.held_out()[0].numpy().astype(np.float32)
         return inputs
 
     def training_samples(self, client: int) -> NDArray[np.float32]:
-        """(n, ...) float32: a client's inputs, as the model takes them: what attacks are measured against."""
+        """Return a client's inputs, (n, ...) float32, as the model takes them; attacks are compared with them."""
         inputs: NDArray[np.float32] = self.data.shard(client)[0].numpy().astype(np.float32)
         return inputs
 
     def sample_gradients(
         self, model: NDArray[np.float32], samples: Batch
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Each sample's gradient at `model`, for attacks: what anybody can compute who has the model and the samples.
+        """Yield the gradients of single samples at `model`, for attacks by a party with the model and the samples.
+
+        Args:
+            model: (d,) float32.
+            samples: as `ClientData.shard` returns them.
 
         Yields:
-            (k, d) float32 and the (k,) losses, some samples at a time, in their order.
+            (k, d) float32 gradients and (k,) losses, several samples at a time, in their order.
 
         Raises:
-            ExperimentError: a model whose single samples have no gradients.
+            ExperimentError: a model without per-sample gradients.
         """
         clipped_gradients.check(self._network, self.model_name)
         return self._trainer.sample_gradients(*self._on_device(samples), model)
@@ -305,23 +338,23 @@ class TorchWorkload:
     def train_on(
         self, samples: Batch, model: NDArray[np.float32], round_number: int, number: int
     ) -> NDArray[np.float32]:
-        """(d,) float32: what a client with these samples, one or more, would learn in this round, for attacks.
+        """Return the update, (d,) float32, of a client with these samples in this round; for attacks.
 
         Args:
-            samples: as `ClientData.shard` gives them.
+            samples: one or more, as `ClientData.shard` returns them.
             model: (d,) float32.
-            round_number: names the learning rate.
-            number: names the stream of the samples' order, as a client's does.
+            round_number: the round, which determines the learning rate.
+            number: identifies the stream of the samples' order, as a client's number does.
         """
         images, labels = self._on_device(samples)
         return self._trainer.train(number, images, labels, model, round_number)[0]
 
     def label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64."""
+        """Return (population, classes) int64, the training samples of each class per client."""
         return self.data.label_counts()
 
     def own_label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: the same without the samples that all clients share."""
+        """Return (population, classes) int64, without the samples that all clients share."""
         return self.data.own_label_counts()
 
     def _on_device(self, samples: Batch) -> Batch:
@@ -331,14 +364,14 @@ class TorchWorkload:
 
 
 class ImageClassification(TorchWorkload):
-    """Learning to classify images.
+    """Training of image classifiers.
 
     Args:
-        name: what is learned, for the records.
+        name: name of the data, for the records.
         data: the clients' images.
-        model: the name of a model in `workloads.models.registry`.
-        section: how to train.
-        seed: the experiment's.
+        model: name of a model in `workloads.models.registry`.
+        section: settings of the training.
+        seed: the experiment's seed.
 
     Raises:
         ExperimentError: a model that is unknown or does not take such images, or data of another class.
@@ -346,21 +379,21 @@ class ImageClassification(TorchWorkload):
 
     def __init__(self, name: str, data: ClientImages, model: str, section: WorkloadSection, seed: int) -> None:
         if not isinstance(data, ClientImages):
-            raise ExperimentError(f"workload.dataset: {name}: the class of its data must derive from ClientImages")
+            raise ExperimentError(f"workload.dataset: {name}: its data must be of a class derived from ClientImages")
         network = image_model(model, data.height, data.width, data.classes, data.channels)
         is_small = data.channels == 1 or data.height * data.width <= _SMALL_IMAGE
         super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)
 
 
 class SequenceClassification(TorchWorkload):
-    """Learning the labels of sequences: the character that comes next, or what a text says.
+    """Training on labelled sequences: prediction of the next character, or classification of texts.
 
     Args:
-        name: what is learned, for the records.
+        name: name of the data, for the records.
         data: the clients' sequences.
         model: ``char-lstm``, ``sent-lstm`` or ``word-bag``.
-        section: how to train.
-        seed: the experiment's.
+        section: settings of the training.
+        seed: the experiment's seed.
     """
 
     def __init__(self, name: str, data: ClientSequences, model: str, section: WorkloadSection, seed: int) -> None:
@@ -369,14 +402,14 @@ class SequenceClassification(TorchWorkload):
 
 
 class NextWordPrediction(TorchWorkload):
-    """Learning to predict the next word: the loss is the mean over words, and exp(loss) the perplexity.
+    """Training of next-word prediction: the loss is the mean over words, and exp(loss) the perplexity.
 
     Args:
-        name: what is learned, for the records.
+        name: name of the data, for the records.
         data: the clients' text.
-        model: the name of a model of text in `workloads.models.registry`.
-        section: how to train.
-        seed: the experiment's.
+        model: name of a text model in `workloads.models.registry`.
+        section: settings of the training.
+        seed: the experiment's seed.
     """
 
     def __init__(self, name: str, data: ClientText, model: str, section: WorkloadSection, seed: int) -> None:

@@ -1,11 +1,12 @@
-"""Sums of clipped gradients: what DP-SGD makes of some samples (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1).
+"""Sums of clipped gradients, as DP-SGD needs (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1).
 
-Every sample's gradient, over all parameters together, is scaled down to norm C if it is longer; then they are summed.
-One whose norm is not finite counts as zero, so that no sample spoils the sum of the others.
-Both ways to do it are exact. Of networks made of linear layers and convolutions, one backward pass gives the gradients
-of the layers' outputs; a linear layer's gradient is their product with its input, whose norm is the product of the two
-norms (Goodfellow 2015, arXiv 1510.01799), and the weighted sum of such products is one product of matrices. Only the
-small gradients of convolutions are made sample by sample. All other networks go through torch.func.
+Each sample's gradient, over all parameters together, is scaled down to norm C if it is longer; then the gradients are
+summed. A gradient with a norm that is not finite counts as zero, so that it does not spoil the sum.
+
+Two exact methods exist. For networks of linear layers and convolutions, one backward pass gives the gradients of the
+layers' outputs. A linear layer's gradient is the product of such a gradient with the layer's input, and its norm the
+product of the two norms (Goodfellow 2015, arXiv 1510.01799); the weighted sum of these products is one matrix product.
+Only the small gradients of convolutions are computed sample by sample. All other networks use torch.func.
 """
 
 from collections.abc import Callable
@@ -21,31 +22,31 @@ from testbed.errors import ExperimentError
 from workloads.models import vector
 
 Losses = Callable[[Tensor, Tensor], Tensor]
-"""From logits and labels of (n, ...) samples to their (n,) losses."""
+"""Returns the (n,) losses of (n, ...) samples from their logits and labels."""
 
 _Gradient = tuple[Tensor, Callable[[Tensor], Tensor]]
 """(n,) squared norms of a layer's gradients, and their sum with (n,) weights: the layer's weights, then its biases."""
 
-_CHUNK_BYTES = 1 << 28  # of the gradients that are made sample by sample, at a time
+_CHUNK_BYTES = 1 << 28  # largest size of the per-sample gradients in memory
 _LARGEST_CHUNK = 256  # samples
 
 
 def check(network: nn.Module, name: str) -> None:
-    """Raise `ExperimentError` for a network of which a single sample has no gradient of its own that could be clipped.
+    """Raise `ExperimentError` for a network without per-sample gradients that can be clipped.
 
     Args:
-        network: any; it may be on the meta device.
-        name: what the experiment calls it.
+        network: any network, also on the meta device.
+        name: the experiment's name for it.
     """
     if (module := vector.mixing_module(network)) is not None:
         raise ExperimentError(
-            f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that none "
-            "has a gradient of its own to clip; take a model without it"
+            f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that single "
+            "samples have no gradients to clip; choose a model without it"
         )
     if vector.declarations(network).sent_twice:
         raise ExperimentError(
             f"workload.model: {name} sends some parameters twice, so that a clipped gradient would be longer than the "
-            "clip; take another model"
+            "clip; choose another model"
         )
 
 
@@ -53,30 +54,33 @@ class ClippedGradients:
     """Clipped gradients of one network.
 
     Args:
-        network: with memory, and accepted by `check`; its parameters are not changed.
-        losses: of single samples.
-        direct: whether to take the faster way where the network allows it.
-        known: whether the network uses its layers' parameters by calling the layers alone, as all built-in ones do;
-            of others the first samples' gradients are made in both ways and compared.
+        network: a network with memory that `check` accepts; its parameters are not changed.
+        losses: returns the losses of single samples.
+        direct: whether to use the faster method if the network allows it.
+        layers_only: whether the network is known to use its parameters only by calling their layers, as all built-in
+            networks do. For others, the two methods are compared on the first samples.
     """
 
-    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True, known: bool = True) -> None:
+    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True, layers_only: bool = True) -> None:
         self._network = network
         self._losses = losses
         self._layers = [module for module in network.modules() if any(True for _ in module.parameters(recurse=False))]
-        held = sum(parameter.numel() for layer in self._layers for parameter in layer.parameters(recurse=False))
-        is_shared = held != sum(parameter.numel() for parameter in network.parameters())
-        self._unknown = not known
+        layer_parameters = sum(
+            parameter.numel() for layer in self._layers for parameter in layer.parameters(recurse=False)
+        )
+        is_shared = layer_parameters != sum(parameter.numel() for parameter in network.parameters())
+        self._unknown = not layers_only
         self._direct = direct and not is_shared and all(_is_supported(layer) for layer in self._layers)
 
     def sum(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
-        """The sum over some samples.
+        """Return the sum over some samples.
 
         Args:
-            inputs: (n, ...) that the network takes, n >= 1.
+            inputs: (n, ...) as the network takes them, n >= 1.
             labels: (n,) or (n, positions) int64.
-            clip: C, the largest norm that a sample's gradient may have; a gradient whose norm is not finite is left
-                out. None: gradients are summed as they are.
+            clip: C, the largest norm of a sample's gradient; gradients with a norm that is not finite are left out.
+                None: no
+                clipping.
 
         Returns:
             (d,) float32, the sum in the order of ``network.parameters()``; and the (n,) losses.
@@ -85,19 +89,19 @@ class ClippedGradients:
         losses = []
         for chunk, chunk_labels in zip(*(part.split(self._chunk) for part in (inputs, labels)), strict=True):
             added, chunk_losses = self._sum_of_chunk(chunk, chunk_labels, clip)
-            total = added if total is None else total.double().add_(added)  # so that rounding does not add up
+            total = added if total is None else total.double().add_(added)  # float64: rounding errors do not add up
             losses.append(chunk_losses)
         assert total is not None
         return total.to(added.dtype), torch.cat(losses)
 
     @property
     def each_at_once(self) -> int:
-        """Samples whose gradients `each` should be asked for at a time."""
+        """Suitable number of samples for one call of `each`."""
         size = sum(4 * parameter.numel() for parameter in self._network.parameters())
         return max(1, min(_LARGEST_CHUNK, _CHUNK_BYTES // max(1, size)))
 
     def each(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradients one by one.
+        """Return the gradients one by one.
 
         Args:
             inputs, labels: as for `sum`.
@@ -110,7 +114,7 @@ class ClippedGradients:
 
     @property
     def _chunk(self) -> int:
-        """Samples at a time."""
+        """Number of samples at a time."""
         made = [layer for layer in self._layers if not (self._direct and isinstance(layer, nn.Linear))]
         each = 4 * sum(parameter.numel() for layer in made for parameter in layer.parameters(recurse=False))
         return max(1, min(_LARGEST_CHUNK, _CHUNK_BYTES // max(1, each)))
@@ -122,36 +126,36 @@ class ClippedGradients:
         if self._direct:
             captured, losses = self._outputs_gradients(inputs, labels)
             if captured is not None:
-                return _weighted([_gradient(*one) for one in captured], clip), losses
+                return _weighted([_gradient(*capture) for capture in captured], clip), losses
             self._direct = False
         return self._by_torch_func(inputs, labels, clip)
 
     def _is_the_same(self, inputs: Tensor, labels: Tensor) -> bool:
-        """Whether both ways give the same, dropout aside."""
+        """Return whether both methods give the same result, without dropout."""
         was_training = self._network.training
         self._network.eval()
         try:
-            one, _ = self._sum_of_chunk(inputs, labels, None)
+            direct, _ = self._sum_of_chunk(inputs, labels, None)
             other, _ = self._by_torch_func(inputs, labels, None)
         except (RuntimeError, ValueError):  # torch.func cannot
             return False
         finally:
             self._network.train(was_training)
-        return torch.allclose(one, other, rtol=1e-3, atol=1e-6)
+        return torch.allclose(direct, other, rtol=1e-3, atol=1e-6)
 
     def _outputs_gradients(
         self, inputs: Tensor, labels: Tensor
     ) -> tuple[list[tuple[nn.Module, Tensor, Tensor]] | None, Tensor]:
-        """Every layer with its input and the gradient of its output, in the order of the parameters.
+        """Return every layer with its input and the gradient of its output, in the order of the parameters.
 
-        None where a layer is not used exactly once, or for something else than one row for each sample: then a
-        gradient has more terms than these.
+        None if a layer is not used exactly once, or not with one row for each sample: then a gradient has further
+        terms.
         """
-        seen: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in self._layers}
+        uses_by_layer: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in self._layers}
 
         def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            # The edge, not the output: an activation may write into that.
-            seen[layer].append((inputs[0].detach(), get_gradient_edge(output)))
+            # The edge instead of the output, as an activation may write into the output.
+            uses_by_layer[layer].append((inputs[0].detach(), get_gradient_edge(output)))
 
         hooks = [layer.register_forward_hook(remember) for layer in self._layers]
         try:
@@ -159,20 +163,22 @@ class ClippedGradients:
         finally:
             for hook in hooks:
                 hook.remove()
-        if any(len(uses) != 1 or len(uses[0][0]) != len(labels) for uses in seen.values()):
+        if any(len(uses) != 1 or len(uses[0][0]) != len(labels) for uses in uses_by_layer.values()):
             return None, losses.detach()
-        once = [uses[0] for uses in seen.values()]
+        once = [uses[0] for uses in uses_by_layer.values()]
         gradients = torch.autograd.grad(losses.sum(), [edge for _, edge in once])
-        found = [(layer, inputs, of) for layer, (inputs, _), of in zip(seen, once, gradients, strict=True)]
-        return found, losses.detach()
+        layer_gradients = [
+            (layer, inputs, of) for layer, (inputs, _), of in zip(uses_by_layer, once, gradients, strict=True)
+        ]
+        return layer_gradients, losses.detach()
 
     def _by_torch_func(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
-        """Every sample's gradient, one beside the other: any network, more memory and several times the work."""
+        """Return the sum from per-sample gradients: for any network, with more memory and several times the work."""
         every, losses = self._one_by_one(inputs, labels)
         return _weighted([_rows(gradient.flatten(1)) for gradient in every], clip), losses
 
     def _one_by_one(self, inputs: Tensor, labels: Tensor) -> tuple[list[Tensor], Tensor]:
-        """(n, ...) gradients of each parameter, and the (n,) losses."""
+        """Return the (n, ...) gradients of each parameter, and the (n,) losses."""
         parameters = {name: parameter.detach() for name, parameter in self._network.named_parameters()}
 
         def loss_of(parameters: dict[str, Tensor], sample: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,7 +191,7 @@ class ClippedGradients:
 
 
 def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:
-    """(d,) the sum of all layers' gradients, each sample's scaled to norm `clip` if it is longer."""
+    """Return the sum of all layers' gradients, (d,), each sample's scaled to norm `clip` if it is longer."""
     squared = torch.stack([norms for norms, _ in gradients]).sum(dim=0)
     if clip is None:
         weights = torch.ones_like(squared)
@@ -195,23 +201,23 @@ def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:
 
 
 def _is_supported(layer: nn.Module) -> bool:
-    """Whether `_gradient` knows the layer."""
+    """Return whether `_gradient` supports the layer."""
     if type(layer) is not nn.Linear and type(layer) is not nn.Conv2d:
         return False
     if not isinstance(layer.weight, nn.Parameter) or not isinstance(layer.bias, nn.Parameter | None):
-        return False  # a part of it is frozen
+        return False  # a parameter is frozen
     if isinstance(layer, nn.Linear):
         return True
     return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def _gradient(layer: nn.Module, inputs: Tensor, output_gradient: Tensor) -> _Gradient:
-    """A layer's gradients, from its input and the gradient of its output."""
+    """Return a layer's gradients, from its input and the gradient of its output."""
     if isinstance(layer, nn.Conv2d):
         return _of_convolution(layer, inputs, output_gradient)
     assert isinstance(layer, nn.Linear)
     has_bias = layer.bias is not None
-    if inputs.dim() > 2:  # several positions, which share the weights: a sum of products is no product
+    if inputs.dim() > 2:  # several positions share the weights: the norm of a sum of products does not factor
         output_gradient, inputs = output_gradient.flatten(1, -2), inputs.flatten(1, -2)
         return _rows(_with_bias(torch.bmm(output_gradient.mT, inputs), output_gradient.sum(dim=1), has_bias))
 
@@ -223,7 +229,7 @@ def _gradient(layer: nn.Module, inputs: Tensor, output_gradient: Tensor) -> _Gra
 
 
 def _of_convolution(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor) -> _Gradient:
-    """Each sample's gradient is a product of matrices: the output's gradient with the patches that it saw.
+    """Return each sample's gradient as a matrix product of the output's gradient and the input's patches.
 
     Patches are views of the padded image with the channels last, copied once; torch's unfold takes three times as long.
     """
@@ -234,10 +240,10 @@ def _of_convolution(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor) -
     image = pad(image, (0, 0, right, right, down, down)) if down or right else image.contiguous()
     output_gradient = output_gradient.permute(0, 2, 3, 1)
     samples, height, width, channels = output_gradient.shape
-    each, row, column, one = image.stride()
+    each, row, column, channel = image.stride()
     patches = image.as_strided(
         (samples, height, width, kernel_h, kernel_w, image.shape[3]),
-        (each, row * step_h, column * step_w, row * apart_h, column * apart_w, one),
+        (each, row * step_h, column * step_w, row * apart_h, column * apart_w, channel),
     ).reshape(samples, height * width, -1)
     outputs = output_gradient.reshape(samples, height * width, channels)
     kernels = torch.bmm(outputs.mT, patches)
@@ -253,22 +259,22 @@ def _of_convolution(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor) -
 
 
 def _with_bias(weights: Tensor, biases: Tensor, has_bias: bool) -> Tensor:
-    """(n, all) a layer's gradients, flat: (n, out, in) of the weights and (n, out) of the biases, if it has any."""
+    """Return a layer's gradients, (n, all), from (n, out, in) of the weights and (n, out) of the biases, if any."""
     return torch.cat([weights.flatten(1), biases], dim=1) if has_bias else weights.flatten(1)
 
 
 def _rows(gradients: Tensor) -> _Gradient:
-    """(n, all) gradients that are there one by one."""
+    """Return the `_Gradient` of (n, all) per-sample gradients."""
     return _squares(gradients), lambda weights: weights @ _masked(gradients, weights)
 
 
 def _masked(rows: Tensor, weights: Tensor) -> Tensor:
-    """(n, all) rows, zero where the (n,) weight is zero: zero times what is not finite would not be."""
+    """Return rows, (n, all), with zeros where the (n,) weight is zero, as zero times infinity is NaN."""
     counts = weights > 0
     return rows if bool(counts.all()) else rows.where(counts[:, None], 0.0)
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """(n,) squared norms of (n, all)."""
+    """Return the (n,) squared norms of (n, all) rows."""
     squares: Tensor = vector_norm(rows, dim=1).square()
     return squares

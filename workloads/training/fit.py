@@ -1,4 +1,4 @@
-"""Whether a network, a loss and labels fit one another, which is tried on some samples before the first round."""
+"""Check that a network, a loss and labels fit, tried on some samples before the first round."""
 
 import numpy as np
 import torch
@@ -16,8 +16,14 @@ from workloads.training.objectives import BinaryCrossEntropy, CrossEntropy, OwnL
 def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) -> None:
     """Try a network with memory, and the loss, on some samples.
 
+    Args:
+        network: the network; its gradients are reset.
+        data: the clients' data.
+        section: settings of the training.
+
     Raises:
-        ExperimentError: it does not take them, gives what the loss and the labels do not fit, or cannot be trained.
+        ExperimentError: the network does not take the samples, its outputs do not fit loss and labels, or it cannot be
+            trained.
     """
     device = next(network.parameters()).device
     inputs, labels = (part[:4].to(device) for part in data.held_out())
@@ -31,11 +37,11 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
             outputs = _outputs(network, inputs)
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             are_bytes = inputs.dtype == torch.uint8 and inputs.dim() == 4
-            hint = "; they are bytes, so let its forward begin with x.float() / 255" if are_bytes else ""
+            hint = "; they are bytes, so begin its forward with x.float() / 255" if are_bytes else ""
             raise ExperimentError(f"workload.model: {name} does not take {shown}: {first_line(error)}{hint}") from error
         if not isinstance(outputs, Tensor):
             raise ExperimentError(
-                f"workload.model: {name} gives a {type(outputs).__name__}; one tensor of outputs is needed"
+                f"workload.model: {name} returns a {type(outputs).__name__}; return one tensor of outputs"
             )
         problem = _misfit(outputs, labels, section, data) or _untrainable(network, inputs, outputs, labels, section)
         if problem:
@@ -47,15 +53,15 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
                     network.train()(inputs[:1])
         except ValueError as error:
             raise ExperimentError(
-                f"workload.batch_size: {single} clients end an epoch with a single sample, which {name} "
-                f"cannot normalise ({first_line(error)}); take another"
+                f"workload.batch_size: {single} clients end an epoch with a batch of one sample, which {name} "
+                f"cannot normalise ({first_line(error)}); choose another batch size"
             ) from error
     network.zero_grad()
     network.train(training)
 
 
 def _untrainable(network: nn.Module, inputs: Tensor, outputs: Tensor, labels: Tensor, section: WorkloadSection) -> str:
-    """Why no step can be made by the loss; empty: one can."""
+    """Return the reason why the loss allows no training step; empty if it does."""
     if not outputs.requires_grad:
         try:
             outputs = network.train()(inputs)
@@ -64,19 +70,19 @@ def _untrainable(network: nn.Module, inputs: Tensor, outputs: Tensor, labels: Te
         finally:
             network.eval()
     if not outputs.requires_grad:
-        return "its outputs have no gradient (are they computed under no_grad, or detached?), so nothing can be learned"
+        return "its outputs have no gradient (computed under no_grad, or detached?), so it cannot be trained"
     loss, _ = objective_of(section.loss).of_batch(outputs, labels)
     if not loss.requires_grad:
         return f"workload.loss {section.loss} has no gradient (argmax, comparisons and .item() have none)"
     try:
         loss.backward()
     except RuntimeError as error:
-        return f"workload.loss {section.loss} gives no gradient for labels of {_kind(labels)}: {first_line(error)}"
+        return f"workload.loss {section.loss} has no gradient for labels of {_kind(labels)}: {first_line(error)}"
     return ""
 
 
 def _outputs(network: nn.Module, inputs: Tensor) -> Tensor:
-    """What the module gives, with images laid out as it can take them."""
+    """Return the module's outputs, with images in the layout that it takes."""
     try:
         return network(inputs)  # type: ignore[no-any-return]
     except RuntimeError:
@@ -87,11 +93,11 @@ def _outputs(network: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: ClientData) -> str:
-    """What of a module's outputs does not fit labels and loss; empty: nothing."""
-    gives = f"gives outputs {tuple(outputs.shape)} for {len(labels)} samples"
+    """Return the reason why a module's outputs do not fit labels and loss; empty if they do."""
+    gives = f"returns outputs {tuple(outputs.shape)} for {len(labels)} samples"
     objective = objective_of(section.loss)
     if not outputs.is_floating_point() or not len(outputs.shape) or len(outputs) != len(labels):
-        return f"{gives}, of {_kind(outputs)}; floats are needed, a row for each sample"
+        return f"{gives}, of {_kind(outputs)}; return floats, one row for each sample"
     if isinstance(objective, CrossEntropy):
         needed = _classes(labels, data)
         if outputs.dim() != labels.dim() + 1 or outputs.shape[2:] != labels.shape[1:]:
@@ -99,8 +105,8 @@ def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: Cli
         if outputs.shape[1] < needed:
             return f"{gives}, {outputs.shape[1]} classes; the labels go up to {needed - 1}"
     elif not isinstance(objective, OwnLoss) and outputs.numel() != labels.numel():
-        more = "; with one logit a class, take cross_entropy" if isinstance(objective, BinaryCrossEntropy) else ""
-        return f"{gives}; {section.loss} needs as many values as labels have, {tuple(labels.shape)}{more}"
+        more = "; with one logit per class, use cross_entropy" if isinstance(objective, BinaryCrossEntropy) else ""
+        return f"{gives}; {section.loss} needs as many values as the labels have, {tuple(labels.shape)}{more}"
     try:
         loss, singles = objective.of_batch(outputs, labels)
         if len(labels) > 1:  # four samples may fit four outputs by chance
@@ -110,7 +116,7 @@ def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: Cli
             f"{_kind(labels)}: {first_line(error)}"
         )
     if not isinstance(loss, Tensor) or loss.dim() or (singles is not None and singles.shape != labels.shape[:1]):
-        return f"workload.loss {section.loss} gives neither one loss nor one for each sample"
+        return f"workload.loss {section.loss} must return one loss, or one for each sample"
     return ""
 
 
@@ -125,6 +131,6 @@ def _kind(values: Tensor) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, for a message of one line."""
+    """Return the first line of an error's message."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""The term of SCAFFOLD or FedDyn (`testbed.workload.drift_correction`): a vector that is added to each gradient."""
+"""The gradient term of SCAFFOLD and FedDyn (`testbed.workload.drift_correction`): a vector added to each gradient."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class LinearTerm:
-    """The gradient of <term, w>, added to those of a batch.
+    """Gradient of <term, w>, added to the gradients of a batch.
 
     Args:
         parameters: w; their gradients are changed in place.
@@ -17,19 +17,19 @@ class LinearTerm:
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self._parameters = parameters
-        self._term = torch.zeros(sum(one.numel() for one in parameters), device=parameters[0].device)
-        parts = self._term.split([one.numel() for one in parameters])
-        self._parts = [part.view(one.shape) for part, one in zip(parts, parameters, strict=True)]
+        self._term = torch.zeros(sum(parameter.numel() for parameter in parameters), device=parameters[0].device)
+        parts = self._term.split([parameter.numel() for parameter in parameters])
+        self._parts = [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
 
     def begin(self, term: NDArray[np.float32] | None) -> None:
-        """It is this from now on, (p,) in the order of the parameters; None: zeros."""
+        """Set the term, (p,) in the order of the parameters; None: zeros."""
         if term is None:
             self._term.zero_()
         else:
             self._term.copy_(torch.from_numpy(np.ascontiguousarray(term, np.float32)))
 
     def add(self) -> None:
-        """Add it; parameters without a gradient do not move, and get none."""
+        """Add the term to the gradients; parameters without a gradient stay unchanged."""
         with torch.no_grad():
             for part, parameter in zip(self._parts, self._parameters, strict=True):
                 if parameter.grad is not None:

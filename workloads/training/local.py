@@ -1,10 +1,10 @@
-"""Local training: mini-batch steps on one client's samples, and evaluation.
+"""Local training, by mini-batch steps on one client's samples, and evaluation.
 
-McMahan et al. 2017 (arXiv 1602.05629), Algorithm 1, ClientUpdate; SGD with momentum or AdamW, whose state starts
-from zero in every round.
+McMahan et al. 2017 (arXiv 1602.05629), Algorithm 1, ClientUpdate; SGD with momentum or AdamW. The optimizer's state
+starts from zero in every round.
 
-One model lives in each process. All its parameters are views into one flat vector (`workloads.models.vector`), so that
-taking in a federation's model is one copy and giving back the change is one subtraction, whatever the number of layers.
+Each process has one model. All its parameters are views into one flat vector (`workloads.models.vector`), so that
+loading the federation's model is one copy and computing the update one subtraction, for any number of layers.
 """
 
 import math
@@ -35,11 +35,10 @@ _EVALUATION_BATCH = 250
 
 
 def prepare_process() -> torch.device:
-    """Set what bit-identical results need in this process, and choose the device: CUDA if there is one, else
-    CPU.
+    """Configure this process for bit-identical results, and return the device: CUDA if available, else CPU.
 
-    One thread (`workloads.determinism`). On CUDA cuDNN is kept to deterministic kernels; a GPU's sums still differ
-    from a CPU's in the last bits, so tables meant to be identical bit for bit need hosts of one kind.
+    One thread (`workloads.determinism`); on CUDA, deterministic cuDNN kernels. A GPU's sums still differ from a CPU's
+    in the last bits, so bit-identical tables need hosts of one kind.
     """
     one_thread()
     torch.backends.cudnn.deterministic = True
@@ -48,7 +47,7 @@ def prepare_process() -> torch.device:
 
 
 class LocalTrainer:
-    """The one model of a process, and local training of it.
+    """The model of a process, and its local training.
 
     Calls from several threads are safe and run one after the other.
 
@@ -56,8 +55,8 @@ class LocalTrainer:
         network: a model on the meta device (`workloads.models.registry`); it is given memory here.
         section: epochs, batch size, optimizer, learning rate, momentum, weight decay.
         seed: the experiment's seed.
-        device: where to compute.
-        evaluation_batch: samples that are evaluated at once.
+        device: device of the computation.
+        evaluation_batch: samples per evaluation batch.
     """
 
     def __init__(
@@ -85,13 +84,15 @@ class LocalTrainer:
         self._linear = None if drift is None else LinearTerm(parameters)
         self._objective: Objective = objective_of(section.loss)
         self._metrics = metrics_of(section.metrics)
-        self._clipped = ClippedGradients(network, self._objective.of_samples, known=not isinstance(network, OwnModel))
+        self._clipped = ClippedGradients(
+            network, self._objective.of_samples, layers_only=not isinstance(network, OwnModel)
+        )
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
         if model.shape != tuple(self._flat.shape) or model.dtype != np.float32:
             raise ValueError(
-                f"a model of shape {tuple(self._flat.shape)} and dtype float32 is needed, "
+                f"a model must have shape {tuple(self._flat.shape)} and dtype float32, "
                 f"not {model.shape} and {model.dtype}"
             )
         if self.device.type == "cpu":
@@ -112,14 +113,15 @@ class LocalTrainer:
         """Train on one client's samples, from `model`.
 
         Args:
-            client, round_number: name the streams for the order of the samples and for dropout.
-            images: (n, ...) that the model takes and labels: (n,) or (n, positions) int64, n >= 1, on `device`.
+            client, round_number: identify the streams for the order of the samples and for dropout.
+            images: (n, ...) as the model takes them, n >= 1, on `device`.
+            labels: (n,) or (n, positions) int64, on `device`.
             model: (d,) float32, not changed.
             term: (p,) float32, added to the parameters' gradients (`workload.drift_correction`); None: zeros.
 
         Returns:
-            delta: (d,) float32, the local model minus `model`; the mean loss over all examples processed, and the
-            mean of its square.
+            (d,) float32, the local model minus `model`; the mean loss over all processed examples; and the mean of its
+            square.
         """
         section = self._section
         with self._lock:
@@ -153,12 +155,14 @@ class LocalTrainer:
         round_number: int,
         clip: float | None,
     ) -> tuple[NDArray[np.float32], float, float]:
-        """The sum of the samples' clipped gradients at `model`; see `workloads.training.clipped_gradients`.
+        """Return the sum of the samples' clipped gradients at `model`; see `workloads.training.clipped_gradients`.
 
-        The arguments are those of `train`; the samples are those that count, at least one, and `clip` is C.
+        Args:
+            client, images, labels, model, round_number: as in `train`; all these samples count.
+            clip: C, the largest norm of a gradient; None: no clipping.
 
         Returns:
-            (d,) float32, the sum; the samples' mean loss, and the mean of its square.
+            (d,) float32, the sum; the samples' mean loss; and the mean of its square.
         """
         with self._lock:
             self._load(model)
@@ -170,7 +174,7 @@ class LocalTrainer:
     def sample_gradients(
         self, images: Tensor, labels: Tensor, model: NDArray[np.float32]
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Each sample's gradient at `model` without dropout, and its loss, some samples at a time."""
+        """Yield the samples' gradients at `model` without dropout, and their losses, several samples at a time."""
         size = self._clipped.each_at_once
         for some, their_labels in zip(images.split(size), labels.split(size), strict=True):
             with self._lock:
@@ -180,16 +184,16 @@ class LocalTrainer:
             yield gradients.cpu().numpy(), losses.detach().cpu().numpy()
 
     def _begin_dropout(self, client: int, round_number: int) -> None:
-        """Masks come from the stream of this client and round."""
+        """Set the stream of this client and round for dropout masks."""
         if self._dropouts:
             dropout_stream = stream(self._seed, Purpose.DROPOUT, client, round_number)
             for dropout in self._dropouts:
                 dropout.random = dropout_stream
 
     def _epoch(self, images: Tensor, labels: Tensor, losses: Tensor) -> Tensor:
-        """One pass in the given order; returns the sum of the losses without waiting for the device.
+        """Train one pass in the given order, and return the sum of the losses without waiting for the device.
 
-        Each sample's loss, with either sign, goes into `losses`, (n,), where single samples have one.
+        Each sample's loss, with either sign, is written into `losses`, (n,), if single samples have losses.
         """
         size = self._section.batch_size
         total = torch.zeros((), device=self.device)
@@ -209,8 +213,9 @@ class LocalTrainer:
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
-        """Mean loss, accuracy, metrics and recalls of `model` on the given samples; where values are neither right nor
-        wrong, accuracy is NaN; of no samples all are.
+        """Return mean loss, accuracy, metrics and recalls of `model` on the given samples.
+
+        Accuracy is NaN in regression; all values are NaN without samples.
         """
         if not len(labels):
             return Evaluation(math.nan, math.nan, 0)
@@ -224,37 +229,44 @@ class LocalTrainer:
                 batch_labels = labels[start : start + size]
                 outputs = cast(Tensor, self._network(images[start : start + size]))
                 loss_sum += objective.total(outputs, batch_labels)
-                said = objective.predictions(outputs, batch_labels)
-                right = objective.correct(said, batch_labels)
+                predicted = objective.predictions(outputs, batch_labels)
+                right = objective.correct(predicted, batch_labels)
                 correct += [] if right is None else [right]
                 if self._metrics:
-                    like = said.numel() == batch_labels.numel()
-                    predictions += [said.reshape(batch_labels.shape) if like else said]
+                    like = predicted.numel() == batch_labels.numel()
+                    predictions += [predicted.reshape(batch_labels.shape) if like else predicted]
         count = objective.count(labels)
-        told = (
+        metric_values = (
             measured(self._metrics, labels.cpu().numpy(), torch.cat(predictions).cpu().numpy()) if self._metrics else ()
         )
         if not correct:
-            return Evaluation(loss_sum / count, math.nan, count, metrics=told)
+            return Evaluation(loss_sum / count, math.nan, count, metrics=metric_values)
         right = torch.cat(correct)
         counted = labels.numel() if labels.is_floating_point() else int((labels != IGNORED).sum())
         accuracy = int(right.sum()) / max(1, counted)
         if labels.dim() > 1:
-            return Evaluation(loss_sum / count, accuracy, count, metrics=told)
-        return LabelledEvaluation(loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=told)
+            return Evaluation(loss_sum / count, accuracy, count, metrics=metric_values)
+        return LabelledEvaluation(
+            loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=metric_values
+        )
 
     def evaluate_weighted(
         self, images: Tensor, labels: Tensor, weights: Tensor, model: NDArray[np.float32]
     ) -> Evaluation:
-        """The sums of loss and correctness, each sample times its weight, (n,) float64."""
+        """Return the weighted sums of loss and correctness.
+
+        Args:
+            images, labels, model: as in `evaluate`.
+            weights: (n,) float64, weight of each sample.
+        """
         objective, loss, accuracy = self._objective, 0.0, 0.0
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
             for part in torch.arange(len(labels)).split(self._evaluation_batch):
-                outputs, known = cast(Tensor, self._network(images[part])), labels[part]
-                loss += float(objective.of_samples(outputs, known).double() @ weights[part])
-                right = objective.correct(objective.predictions(outputs, known), known)
+                outputs, some_labels = cast(Tensor, self._network(images[part])), labels[part]
+                loss += float(objective.of_samples(outputs, some_labels).double() @ weights[part])
+                right = objective.correct(objective.predictions(outputs, some_labels), some_labels)
                 accuracy += math.nan if right is None else float(right.double() @ weights[part])
         return Evaluation(loss, accuracy, len(labels))
 
@@ -267,25 +279,27 @@ class LocalTrainer:
             images, labels, model: as in `evaluate`; n >= 1.
 
         Returns:
-            (n,) int64 right labels and (n,) int64 labels that count; None: values are neither right nor wrong.
+            (n,) int64 correct labels and (n,) int64 labels that count; None in regression.
         """
         right: list[Tensor] = []
         counted: list[Tensor] = []
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
-            for some, known in zip(
+            for some, some_labels in zip(
                 images.split(self._evaluation_batch), labels.split(self._evaluation_batch), strict=True
             ):
-                correct = self._objective.correct(self._objective.predictions(self._network(some), known), known)
+                correct = self._objective.correct(
+                    self._objective.predictions(self._network(some), some_labels), some_labels
+                )
                 if correct is None:
                     return None
-                is_label = torch.ones_like(correct) if known.is_floating_point() else known != IGNORED
-                right.append((correct & is_label).reshape(len(known), -1).sum(dim=1))
-                counted.append(is_label.reshape(len(known), -1).sum(dim=1))
+                is_label = torch.ones_like(correct) if some_labels.is_floating_point() else some_labels != IGNORED
+                right.append((correct & is_label).reshape(len(some_labels), -1).sum(dim=1))
+                counted.append(is_label.reshape(len(some_labels), -1).sum(dim=1))
         return torch.cat(right), torch.cat(counted)
 
 
 def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
-    """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
+    """Return, for each label from 0, the share of its samples that are correct; NaN without samples."""
     return tuple((labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist())

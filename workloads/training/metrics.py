@@ -1,4 +1,4 @@
-"""Metrics of an evaluation beside loss and accuracy: numbers of labels and predictions."""
+"""Metrics of an evaluation besides loss and accuracy, computed from labels and predictions."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,11 +9,11 @@ from testbed.errors import ExperimentError
 from testbed.plugins.classes import plugin_class
 
 Metric = Callable[[NDArray[np.generic], NDArray[np.generic]], float]
-"""From labels and predictions, in scikit-learn's order."""
+"""Returns a value from labels and predictions, in scikit-learn's order of arguments."""
 
 
 def metrics_of(names: Sequence[str]) -> dict[str, Metric]:
-    """The metrics that ``workload.metrics`` names; raises `ExperimentError` for one that is not there."""
+    """Return the metrics that ``workload.metrics`` names; raises `ExperimentError` for a missing one."""
     built_in: dict[str, Metric] = {"macro-f1": macro_f1, "mae": mean_absolute_error, "r2": r2}
     return {name: built_in[name] if name in built_in else plugin_class(name, "workload.metrics") for name in names}
 
@@ -21,36 +21,64 @@ def metrics_of(names: Sequence[str]) -> dict[str, Metric]:
 def measured(
     metrics: dict[str, Metric], labels: NDArray[np.generic], predictions: NDArray[np.generic]
 ) -> tuple[float, ...]:
-    """The value of each; raises `ExperimentError` for one that does not take such labels."""
+    """Return the value of each metric.
+
+    Args:
+        metrics: metrics by name.
+        labels: the labels.
+        predictions: the predictions.
+
+    Raises:
+        ExperimentError: a metric does not take such labels.
+    """
     values = []
     for name, metric in metrics.items():
         try:
             values.append(float(metric(labels, predictions)))
         except (TypeError, ValueError) as error:
-            told = str(error).strip().splitlines()
+            lines = str(error).strip().splitlines()
             raise ExperimentError(
                 f"workload.metrics: {name} does not take these labels {labels.shape} and predictions "
-                f"{predictions.shape}: {told[0] if told else type(error).__name__}"
+                f"{predictions.shape}: {lines[0] if lines else type(error).__name__}"
             ) from error
     return tuple(values)
 
 
 def macro_f1(labels: NDArray[np.generic], predictions: NDArray[np.generic]) -> float:
-    """The mean over the classes, that occur in either, of 2 right / (held + said)."""
+    """Return the macro-averaged F1 score over the classes in labels or predictions.
+
+    Args:
+        labels: the labels.
+        predictions: the predictions.
+
+    Example:
+        >>> macro_f1(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])).__round__(3)
+        0.733
+    """
     scores = []
-    for one in np.union1d(labels, predictions):
-        right = np.count_nonzero((labels == one) & (predictions == one))
-        scores.append(2 * right / (np.count_nonzero(labels == one) + np.count_nonzero(predictions == one)))
+    for label in np.union1d(labels, predictions):
+        right = np.count_nonzero((labels == label) & (predictions == label))
+        scores.append(2 * right / (np.count_nonzero(labels == label) + np.count_nonzero(predictions == label)))
     return float(np.mean(scores))
 
 
 def mean_absolute_error(labels: NDArray[np.generic], predictions: NDArray[np.generic]) -> float:
-    """The mean distance of values."""
+    """Return the mean absolute error.
+
+    Args:
+        labels: the true values.
+        predictions: the predicted values.
+    """
     return float(np.abs(np.asarray(labels, np.float64) - np.asarray(predictions, np.float64)).mean())
 
 
 def r2(labels: NDArray[np.generic], predictions: NDArray[np.generic]) -> float:
-    """The coefficient of determination, one where all values are right; NaN where all labels are the same."""
-    told, said = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
-    spread = np.square(told - told.mean()).sum()
-    return float(1 - np.square(told - said).sum() / spread) if spread else float("nan")
+    """Return the coefficient of determination: 1 if all predictions are right; NaN if all labels are equal.
+
+    Args:
+        labels: the true values.
+        predictions: the predicted values.
+    """
+    true_values, predicted = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
+    spread = np.square(true_values - true_values.mean()).sum()
+    return float(1 - np.square(true_values - predicted).sum() / spread) if spread else float("nan")

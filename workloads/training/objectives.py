@@ -1,8 +1,8 @@
-"""What training makes small, and what of it is right: losses of samples, and of an evaluation's predictions.
+"""Objectives: losses of samples for training, and correctness of predictions for evaluation.
 
 A sample has one label, or one for each of its positions: logits are (n, classes) or (n, classes, positions), and
-positions labelled `IGNORED` count for nothing. Other losses take outputs and labels of the same shape, or of one value
-for each sample.
+positions labelled `IGNORED` do not count. Other losses take outputs and labels of the same shape, or of one value for
+each sample.
 """
 
 import inspect
@@ -29,43 +29,44 @@ Loss = Callable[..., Tensor]
 
 
 class Objective(ABC):
-    """A loss, and what is right by it."""
+    """A loss, and the correctness of predictions."""
 
     per_sample = True
     """Whether single samples have losses, which training several clients at once needs."""
 
     @abstractmethod
     def of_batch(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The loss that a step makes smaller, and the (n,) losses of the samples, detached, with either sign; or None:
-        it has none.
+        """Return the loss that a step minimises, and the (n,) losses of the samples.
+
+        The samples' losses are detached and have either sign; None if single samples have no losses.
         """
 
     @abstractmethod
     def of_samples(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """(n,) each sample's loss, the mean over its positions if it has several."""
+        """Return the loss of each sample, (n,), the mean over its positions if it has several."""
 
     @abstractmethod
     def total(self, outputs: Tensor, labels: Tensor) -> float:
-        """The sum over what `count` counts."""
+        """Return the sum of the losses over the labels that `count` counts."""
 
     def count(self, labels: Tensor) -> int:
-        """Labels that count."""
+        """Return the number of labels that count."""
         return len(labels)
 
     def predictions(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """What a model says of each of the samples with these labels: a class, or the value itself."""
+        """Return the model's prediction for each label: a class, or the value itself."""
         return outputs
 
     def correct(self, predictions: Tensor, labels: Tensor) -> Tensor | None:
-        """Bool, of the labels' shape; None: values are never right or wrong."""
+        """Return bool, of the labels' shape, whether predictions are correct; None in regression."""
         return None
 
 
 class CrossEntropy(Objective):
-    """Of logits; labels are (n,) or (n, positions) int64."""
+    """Cross-entropy of logits; labels are (n,) or (n, positions) int64."""
 
     def of_batch(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        # What cross_entropy does, in its two steps: the first is needed for the single losses, too.
+        # The two steps of cross_entropy; the losses of samples reuse the first.
         likelihoods = log_softmax(outputs, 1)
         return nll_loss(likelihoods, labels), _of_samples(likelihoods.detach(), labels)
 
@@ -86,7 +87,7 @@ class CrossEntropy(Objective):
 
 
 class ValueLoss(Objective):
-    """A loss of each output and label, of which a sample's is the mean.
+    """Loss of each output and label; a sample's loss is the mean.
 
     Args:
         loss: called with outputs and labels of one shape, and ``reduction="none"``.
@@ -108,7 +109,7 @@ class ValueLoss(Objective):
 
 
 class BinaryCrossEntropy(ValueLoss):
-    """Of logits; labels are 0 or 1, (n,) or (n, labels) float32."""
+    """Binary cross-entropy of logits; labels are 0 or 1, (n,) or (n, labels) float32."""
 
     def __init__(self) -> None:
         super().__init__(binary_cross_entropy_with_logits)
@@ -121,12 +122,12 @@ class BinaryCrossEntropy(ValueLoss):
 
 
 class OwnLoss(Objective):
-    """A loss of the user's own, or one of torch's by its name: called as ``loss(outputs, labels)``.
+    """User-defined loss, or one of torch's by name, called as ``loss(outputs, labels)``.
 
-    With integer labels and one output for each class a sample is right where the largest output is its label's.
+    With integer labels and one output for each class, a sample is correct if the largest output is that of its label.
 
     Args:
-        loss: a loss for each sample, or one for the batch, their mean.
+        loss: returns a loss for each sample, or one for the batch, their mean.
     """
 
     def __init__(self, loss: Loss) -> None:
@@ -141,7 +142,7 @@ class OwnLoss(Objective):
 
     def of_samples(self, outputs: Tensor, labels: Tensor) -> Tensor:
         losses = self._loss(self._fitted(outputs, labels), labels)
-        if losses.dim() == 0 and len(labels) > 1:  # the mean is all that it says
+        if losses.dim() == 0 and len(labels) > 1:  # it returns only the mean
             return torch.stack(
                 [self._loss(output, label) for output, label in zip(outputs.split(1), labels.split(1), strict=True)]
             )
@@ -173,15 +174,15 @@ def _per_sample(losses: Tensor) -> Tensor:
 
 
 def _like(outputs: Tensor, labels: Tensor) -> Tensor:
-    """(n, 1) outputs for (n,) labels, and the other way about, are the same values."""
+    """Return outputs in the labels' shape if they have as many values, such as (n, 1) for (n,)."""
     return outputs.reshape(labels.shape) if outputs.numel() == labels.numel() else outputs
 
 
 def objective_of(name: str) -> Objective:
-    """The objective that ``workload.loss`` names.
+    """Return the objective that ``workload.loss`` names.
 
     Raises:
-        ExperimentError: there is no such loss, or it cannot be made.
+        ExperimentError: there is no such loss, or it cannot be constructed.
     """
     if ":" not in name:
         named: dict[str, Callable[[], Objective]] = {
@@ -191,24 +192,24 @@ def objective_of(name: str) -> Objective:
             "l1": lambda: ValueLoss(l1_loss),
         }
         return named[name]()
-    found = plugin_class(name, "workload.loss")
-    if inspect.isclass(found):
-        if not issubclass(found, nn.Module):
+    loss = plugin_class(name, "workload.loss")
+    if inspect.isclass(loss):
+        if not issubclass(loss, nn.Module):
             raise ExperimentError(f"workload.loss: {name}: must be a function or a torch.nn.Module")
-        found = _made(found, name)
-    elif _takes_reduction(found):
-        return OwnLoss(lambda outputs, labels: found(outputs, labels, reduction="none"))
-    return OwnLoss(found)
+        loss = _made(loss, name)
+    elif _takes_reduction(loss):
+        return OwnLoss(lambda outputs, labels: loss(outputs, labels, reduction="none"))
+    return OwnLoss(loss)
 
 
 def _made(kind: type[nn.Module], name: str) -> nn.Module:
     try:
-        made: Any = kind(reduction="none") if _takes_reduction(kind) else kind()
+        module: Any = kind(reduction="none") if _takes_reduction(kind) else kind()
     except TypeError as error:
-        raise ExperimentError(f"workload.loss: {name}(): {error}; name a function that needs nothing") from None
-    if any(True for _ in made.parameters()):
-        raise ExperimentError(f"workload.loss: {name} has parameters, which nobody would train; put them in the model")
-    return made  # type: ignore[no-any-return]
+        raise ExperimentError(f"workload.loss: {name}(): {error}; name a class without required arguments") from None
+    if any(True for _ in module.parameters()):
+        raise ExperimentError(f"workload.loss: {name} has parameters, which are not trained; move them to the model")
+    return module  # type: ignore[no-any-return]
 
 
 def _takes_reduction(kind: Any) -> bool:
@@ -219,12 +220,17 @@ def _takes_reduction(kind: Any) -> bool:
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """(n,) each sample's cross-entropy, the mean over its positions if it has several."""
+    """Return each sample's cross-entropy, (n,), the mean over its positions if it has several.
+
+    Args:
+        logits: (n, classes) or (n, classes, positions).
+        labels: (n,) or (n, positions) int64.
+    """
     return -_of_samples(log_softmax(logits, 1), labels)
 
 
 def _of_samples(likelihoods: Tensor, labels: Tensor) -> Tensor:
-    """(n,) each sample's log-likelihood, the mean over its positions if it has several; 0 where all are `IGNORED`.
+    """Return each sample's log-likelihood, (n,), the mean over its positions; 0 if all are `IGNORED`.
 
     Args:
         likelihoods: (n, classes) or (n, classes, positions), logarithms.

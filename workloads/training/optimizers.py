@@ -1,4 +1,4 @@
-"""Local optimizers: SGD with momentum, AdamW, and others of torch's interface by their names."""
+"""Local optimizers: SGD with momentum, AdamW, and others with torch's interface, by name."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -17,9 +17,9 @@ from testbed.workload.section import WorkloadSection
 
 
 class LocalOptimizer(ABC):
-    """A local optimizer: torch.optim's, bit for bit, by the functions that are behind them.
+    """A local optimizer, equal to torch.optim's bit for bit, by the functions behind its classes.
 
-    The classes would import torch's compiler when they are first made: 160 MB and a second for every process that
+    The classes themselves would import torch's compiler at their first use: 160 MB and a second for every process that
     trains.
     """
 
@@ -28,10 +28,10 @@ class LocalOptimizer(ABC):
 
     @abstractmethod
     def reset(self, learning_rate: float) -> None:
-        """Start again, with no state of earlier steps."""
+        """Start again, without state of earlier steps."""
 
     def zero_grad(self) -> None:
-        """Backward passes add to gradients; the next one begins from none."""
+        """Clear the gradients, to which backward passes add."""
         for parameter in self._parameters:
             parameter.grad = None
 
@@ -43,31 +43,31 @@ class LocalOptimizer(ABC):
         return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
 
     def _used(self) -> list[int]:
-        """The positions of the parameters that have a gradient: torch lets the others rest."""
+        """Return the positions of the parameters that have a gradient; torch leaves the others unchanged."""
         return [place for place, parameter in enumerate(self._parameters) if parameter.grad is not None]
 
 
 class OwnOptimizer(LocalOptimizer):
-    """A class with the interface of torch.optim.Optimizer, made anew for each client and round.
+    """A class with the interface of torch.optim.Optimizer, constructed anew for each client and round.
 
     Args:
         parameters: tensors that are changed in place.
         name: ``package.module:Class``.
-        given: what it is made with beside the parameters and ``lr``.
+        keywords: its arguments besides the parameters and ``lr``.
 
     Raises:
         ExperimentError: no such class, or it does not take these options.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], name: str, given: Mapping[str, Any]) -> None:
+    def __init__(self, parameters: list[nn.Parameter], name: str, keywords: Mapping[str, Any]) -> None:
         super().__init__(parameters)
-        self._kind = kind_of(name, given)
-        self._name, self._given = name, dict(given)
+        self._kind = kind_of(name, keywords)
+        self._name, self._keywords = name, dict(keywords)
         self.reset(1e-3)
 
     def reset(self, learning_rate: float) -> None:
         try:
-            self._optimizer = self._kind(self._parameters, lr=learning_rate, **self._given)
+            self._optimizer = self._kind(self._parameters, lr=learning_rate, **self._keywords)
         except (TypeError, ValueError) as error:
             raise ExperimentError(f"workload.optimizer: {self._name}: {error}") from None
 
@@ -75,27 +75,35 @@ class OwnOptimizer(LocalOptimizer):
         self._optimizer.step()
 
 
-def kind_of(name: str, given: Mapping[str, Any]) -> Any:
-    """The class, once it is known to take ``(parameters, lr=..., **given)``; raises `ExperimentError`."""
+def kind_of(name: str, keywords: Mapping[str, Any]) -> Any:
+    """Return an optimizer class, after checking that it takes ``(parameters, lr=..., **keywords)``.
+
+    Args:
+        name: ``package.module:Class``.
+        keywords: ``workload.optimizer_options``.
+
+    Raises:
+        ExperimentError: no such class, or it does not take these options.
+    """
     kind = plugin_class(name, "workload.optimizer")
     step = getattr(kind, "step", None)
     if not (inspect.isclass(kind) and callable(step) and callable(getattr(kind, "zero_grad", None))):
         raise ExperimentError(f"workload.optimizer: {name}: must be a class like those of torch.optim")
-    keywords = options.as_keywords(kind, name, "workload.optimizer_options", given, 1, "Options")
-    options.bind(kind, name, "workload.optimizer", ((),), {**keywords, "lr": 0.1})
+    arguments = options.as_keywords(kind, name, "workload.optimizer_options", keywords, 1, "Options")
+    options.bind(kind, name, "workload.optimizer", ((),), {**arguments, "lr": 0.1})
     try:
         inspect.signature(step).bind(None)
     except TypeError:
         raise ExperimentError(
-            f"workload.optimizer: {name}: its step() needs a closure, which is not given here; take one whose does not"
+            f"workload.optimizer: {name}: its step() needs a closure, which is not supported; choose another optimizer"
         ) from None
     except ValueError:
-        pass  # no signature to be had
+        pass  # no signature available
     return kind
 
 
 class MomentumSGD(LocalOptimizer):
-    """torch.optim.SGD.
+    """SGD, equal to torch.optim.SGD.
 
     Args:
         parameters: tensors that are changed in place.
@@ -132,9 +140,15 @@ def sgd_step(
     momentum: float,
     weight_decay: float,
 ) -> None:
-    """One step of torch.optim.SGD, in place; a velocity that is None begins with the gradient.
+    """Make one step of torch.optim.SGD, in place; a velocity that is None begins with the gradient.
 
-    Gradients must lie in memory as their parameters do.
+    Gradients must have the memory layout of their parameters.
+
+    Args:
+        parameters: changed in place.
+        gradients: one per parameter.
+        velocities: one per parameter; changed in place.
+        learning_rate, momentum, weight_decay: as in torch.optim.SGD.
     """
     with torch.no_grad():
         # fused: one pass over gradient, momentum and weights instead of three.
@@ -155,7 +169,7 @@ def sgd_step(
 
 
 class AdamW(LocalOptimizer):
-    """torch.optim.AdamW: Loshchilov and Hutter 2019 (arXiv 1711.05101), beta2 0.999, epsilon 1e-8.
+    """AdamW, equal to torch.optim.AdamW: Loshchilov and Hutter 2019 (arXiv 1711.05101), beta2 0.999, epsilon 1e-8.
 
     Args:
         parameters: tensors that are changed in place.
@@ -205,7 +219,12 @@ class AdamW(LocalOptimizer):
 
 
 def local_optimizer(section: WorkloadSection, parameters: list[nn.Parameter]) -> LocalOptimizer:
-    """The optimizer that a section names, for these parameters."""
+    """Return the optimizer that a section names, for these parameters.
+
+    Args:
+        section: ``workload``.
+        parameters: changed in place by the optimizer.
+    """
     if ":" in section.optimizer:
         return OwnOptimizer(parameters, section.optimizer, section.optimizer_options)
     kind = AdamW if section.optimizer == "adamw" else MomentumSGD

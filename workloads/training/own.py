@@ -1,4 +1,4 @@
-"""Models of the user's own, trained as the built-in ones are."""
+"""Training of user-defined models, in the way of the built-in models."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _EVALUATION_BATCH = 250
 
 
 class ChannelsFirst(ClientData):
-    """Images as torch has them, (n, channels, height, width), for modules that know nothing of ours."""
+    """Images in torch's layout, (n, channels, height, width), for user-defined modules."""
 
     def __init__(self, images: ClientImages) -> None:
         self._images = images
@@ -50,19 +50,19 @@ class ChannelsFirst(ClientData):
 
 
 class OwnModelTraining(TorchWorkload):
-    """A `Workload` that trains a module of the user's own.
+    """A `Workload` that trains a user-defined module.
 
-    What the module and the loss draw from global generators, as dropout does, comes from the experiment's seed, the
-    client and the round. A loss that is not finite makes the update one that the client does not hand on.
+    Random draws of the module and the loss from global generators, as in dropout, depend on the experiment's seed, the
+    client and the round. A client refuses to send an update with a loss that is not finite.
 
     Args:
-        name: what is learned, for the records.
+        name: name of the data, for the records.
         data: the clients' samples.
-        section: names the model, and says how to train.
-        seed: the experiment's.
+        section: names the model, with the settings of the training.
+        seed: the experiment's seed.
 
     Raises:
-        ExperimentError: a module that does not take these samples, or gives what the loss and the labels do not fit.
+        ExperimentError: a module that does not take these samples, or with outputs that do not fit loss and labels.
     """
 
     def __init__(self, name: str, data: ClientData, section: WorkloadSection, seed: int) -> None:
@@ -73,18 +73,18 @@ class OwnModelTraining(TorchWorkload):
         super().__init__(name, data, section.own_model, network, section, seed, _EVALUATION_BATCH)
 
     def initial_model(self) -> NDArray[np.float32]:
-        """(d,) float32: the module's own initial values, made each time."""
+        """Return the module's own initial values, (d,) float32."""
         return adapters.own_model(self._section, self._seed).values()
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
-        """See `TorchWorkload.train`."""
+        """Train as `TorchWorkload.train`, with seeded global generators."""
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
             return _finite(super().train(client, model, round_number))
 
     def train_corrected(
         self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32]
     ) -> tuple[LocalUpdate, int]:
-        """See `TorchWorkload.train_corrected`."""
+        """Train as `TorchWorkload.train_corrected`, with seeded global generators."""
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
             update, steps = super().train_corrected(client, model, round_number, term)
         return _finite(update), steps
@@ -92,41 +92,41 @@ class OwnModelTraining(TorchWorkload):
     def train_together(
         self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
     ) -> dict[int, LocalUpdate]:
-        """See `TorchWorkload.train_together`."""
+        """Train as `TorchWorkload.train_together`."""
         updates = super().train_together(clients, model, round_number)
         return {client: _finite(update) for client, update in updates.items()}
 
     def gradient_sum(
         self, client: int, model: NDArray[np.float32], round_number: int, samples: NDArray[np.int64], clip: float | None
     ) -> LocalUpdate:
-        """See `TorchWorkload.gradient_sum`."""
+        """Return the sum of clipped gradients as `TorchWorkload.gradient_sum`, with seeded global generators."""
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
             return super().gradient_sum(client, model, round_number, samples, clip)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
-        """See `TorchWorkload.evaluate`."""
+        """Evaluate as `TorchWorkload.evaluate`, with seeded global generators."""
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING)):
             return super().evaluate(model)
 
     def evaluate_for(self, client: int, model: NDArray[np.float32]) -> Evaluation | None:
-        """See `TorchWorkload.evaluate_for`."""
+        """Evaluate as `TorchWorkload.evaluate_for`, with seeded global generators."""
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client)):
             return super().evaluate_for(client, model)
 
     def client_accuracies(self, clients: NDArray[np.int64], model: NDArray[np.float32]) -> NDArray[np.float64]:
-        """See `TorchWorkload.client_accuracies`."""
+        """Measure as `TorchWorkload.client_accuracies`, with seeded global generators."""
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING)):
             return super().client_accuracies(clients, model)
 
     def check_gradient_sum(self) -> None:
-        """Raise `ExperimentError` where single samples have no gradients, which is tried."""
+        """Raise `ExperimentError` if single samples have no gradients, after trying it."""
         super().check_gradient_sum()
         client = int(np.argmax(self.sample_counts))
         try:
             self.gradient_sum(client, self.initial_model(), 1, np.arange(min(2, self.sample_counts[client])), 1.0)
         except (RuntimeError, TypeError, ValueError) as error:
             raise ExperimentError(
-                f"workload.model: {self.model_name} gives no gradients of single samples, which this aggregation "
+                f"workload.model: {self.model_name} has no gradients of single samples, which this aggregation "
                 f"clips: {first_line(error)}"
             ) from error
 
@@ -137,13 +137,13 @@ class OwnModelTraining(TorchWorkload):
             _, singles = objective_of(section.loss).of_batch(network.eval()(inputs), labels)
         if singles is None:
             raise ExperimentError(
-                f"workload.clients_at_once: {section.loss} gives one loss for a batch, and batches of several clients "
-                "are filled up; leave the key out, or give a loss for each sample"
+                f"workload.clients_at_once: {section.loss} returns one loss for a batch, but batches of several "
+                "clients are padded; leave the key out, or return a loss for each sample"
             )
 
 
 def _finite(update: LocalUpdate) -> LocalUpdate:
-    """The same; with a loss that is not finite one that its client refuses to hand on (``train.diverged``)."""
+    """Return the update; with a loss that is not finite, one that its client refuses to send (``train.diverged``)."""
     if math.isfinite(update.loss):
         return update
     lost = np.full_like(update.delta, np.nan)

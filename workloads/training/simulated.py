@@ -1,8 +1,8 @@
-"""Simulated training: no gradient step, an update that is noise. It measures what training and its updates cost.
+"""Simulated training without gradient steps, for measurements of the cost of training and updates.
 
-The update has the real model's size and the magnitude of real ones, the same for the same seed, client and round; its
-numbers mean nothing, and neither would an accuracy, so nothing is evaluated. `examples_processed` is that of real
-training, so that modelled compute charges the same. No model is made, and no image or text either.
+An update has the real model's size and the magnitude of real updates, the same for the same seed, client and round. Its
+numbers have no meaning, so nothing is evaluated. `examples_processed` is that of real training, so that modelled
+compute charges the same. Neither a model nor images or text are created.
 """
 
 import math
@@ -20,17 +20,17 @@ _CENTRE = np.float32(0.5)
 
 
 class SimulatedTraining:
-    """A `Workload` that pretends to train.
+    """A `Workload` that simulates training.
 
     Args:
-        name: what would be learned, for the records.
-        data: the clients'; no sample is taken.
-        model: which model would learn it.
-        dimension: of the model's vector.
-        charged_parameters: what an example is charged for (`testbed.workload.contract.PartlyFrozenWorkload`).
+        name: name of the data, for the records.
+        data: the clients' data; no sample is read.
+        model: name of the model.
+        dimension: length of the model's vector.
+        charged_parameters: parameters charged per example (`testbed.workload.contract.PartlyFrozenWorkload`).
         outputs: classes or words, which set the scale of the losses.
         section: epochs.
-        seed: the experiment's.
+        seed: the experiment's seed.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class SimulatedTraining:
         self._seed = seed
 
     def initial_model(self) -> NDArray[np.float32]:
-        """(d,) float32, zeros."""
+        """Return zeros, (d,) float32."""
         return np.zeros(self.dimension, dtype=np.float32)
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
-        """Noise instead of an update, and a loss that is noise, too: of the client alone, around that of guessing."""
+        """Return noise as the update, and a loss that depends on the client alone, around the loss of guessing."""
         samples = int(self.sample_counts[client])
         if samples == 0:
             return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), samples=0, loss=0.0, examples_processed=0)
-        drawn = stream(self._seed, Purpose.SIMULATED, client, round_number).bit_generator.random_raw(
+        words = stream(self._seed, Purpose.SIMULATED, client, round_number).bit_generator.random_raw(
             -(-self.dimension // 8)
         )
-        delta = drawn.view(np.int8)[: self.dimension].astype(np.float32)
+        delta = words.view(np.int8)[: self.dimension].astype(np.float32)
         delta += _CENTRE
         delta *= _STEP
         share = float(stream(self._seed, Purpose.SIMULATED, client).uniform(0.5, 1.5))
@@ -76,13 +76,13 @@ class SimulatedTraining:
         return LocalUpdate(delta, samples, loss, examples_processed=samples * self._epochs, squared_loss=loss**2)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation | None:
-        """None: there is nothing to measure."""
+        """Return None: there is nothing to measure."""
         return None
 
     def label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64."""
+        """Return (population, classes) int64, the training samples of each class per client."""
         return self._data.label_counts()
 
     def own_label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: the same without the samples that all clients share."""
+        """Return (population, classes) int64, without the samples that all clients share."""
         return self._data.own_label_counts()

@@ -1,4 +1,4 @@
-"""Local optimizers for the parameters of several clients at once, each of which begins when it likes."""
+"""Local optimizers for the parameters of several clients at once, each of which may begin at any step."""
 
 from abc import ABC, abstractmethod
 
@@ -10,19 +10,19 @@ from workloads.training.optimizers import sgd_step
 
 
 class StackedOptimizer(ABC):
-    """Moves the parameters of some slots, (slots, d) float32."""
+    """Optimizer of the parameters in several slots, (slots, d) float32."""
 
     @abstractmethod
     def begin(self, slots: list[int]) -> None:
-        """Other clients begin in some slots, with no state of earlier steps."""
+        """Reset the state of some slots for new clients."""
 
     @abstractmethod
     def step(self, gradients: Tensor) -> None:
-        """One step of every slot, by (slots, d) gradients."""
+        """Make one step in every slot, by (slots, d) gradients."""
 
 
 class StackedSGD(StackedOptimizer):
-    """torch.optim.SGD for each slot.
+    """SGD in each slot, as torch.optim.SGD.
 
     Args:
         parameters: (slots, d); changed in place.
@@ -32,7 +32,7 @@ class StackedSGD(StackedOptimizer):
     def __init__(self, parameters: Tensor, learning_rate: float, momentum: float, weight_decay: float) -> None:
         self._parameters = parameters
         self._rate, self._momentum, self._decay = learning_rate, momentum, weight_decay
-        # torch begins with the first gradient itself, which is what zero times the momentum plus it is, too.
+        # torch initialises a velocity with the first gradient, which equals zero times the momentum plus the gradient.
         self._velocities = torch.zeros_like(parameters) if momentum else None
 
     def begin(self, slots: list[int]) -> None:
@@ -44,7 +44,7 @@ class StackedSGD(StackedOptimizer):
 
 
 class StackedAdamW(StackedOptimizer):
-    """torch.optim.AdamW for each slot (beta2 0.999, epsilon 1e-8): torch's own counts the steps of a tensor as a whole.
+    """AdamW in each slot (beta2 0.999, epsilon 1e-8); torch.optim.AdamW counts steps only per tensor.
 
     Args:
         parameters: (slots, d); changed in place.
@@ -74,6 +74,12 @@ class StackedAdamW(StackedOptimizer):
 
 
 def stacked_optimizer(section: WorkloadSection, parameters: Tensor, learning_rate: float) -> StackedOptimizer:
-    """The optimizer that a section names, for these parameters, at a round's rate."""
+    """Return the optimizer that a section names, for these parameters, with a round's learning rate.
+
+    Args:
+        section: ``workload``.
+        parameters: (slots, d); changed in place by the optimizer.
+        learning_rate: learning rate of the round.
+    """
     kind = StackedAdamW if section.optimizer == "adamw" else StackedSGD
     return kind(parameters, learning_rate, section.momentum, section.weight_decay)

@@ -1,16 +1,15 @@
-"""Several clients trained as one computation, which is what keeps a GPU busy: the models of one client are too small.
+"""Training of several clients as one computation, which keeps a GPU busy, as single clients' models are too small.
 
-Parameters of `slots` clients lie one beside the other; torch.func's vmap makes of a network's operations those of that
-many networks (products of matrices in batches, grouped convolutions), and one backward pass gives everybody's
-gradients, since no loss depends on another client's parameters. A slot is given the next client as soon as one is
-done, the longest first, so that clients of unequal length waste little, and a client's parameters move in its own steps
-only. Batches are those of `LocalTrainer`, from the same streams, and so are dropout's masks; what is left of a last,
-smaller batch is filled with a sample that is labelled `IGNORED`: it has no loss and no gradient.
+The parameters of `slots` clients lie side by side. torch.func's vmap turns a network's operations into those of several
+networks (batched matrix products, grouped convolutions), and one backward pass gives all clients' gradients, as no loss
+depends on another client's parameters. A slot gets the next client as soon as one has finished, the longest first, so
+that clients of unequal length waste little. Batches and dropout masks come from the same streams as in `LocalTrainer`;
+a last, smaller batch is padded with a sample labelled `IGNORED`, which has no loss and no gradient.
 
-Every computation has the same shape, whoever is in it and however few they are, so a client's update does not depend on
-those beside it, and the number of hosts changes no bit. On a CPU that takes one thing more: its products of matrices
-round by where in memory the numbers lie. There each client has the slot of its number, and may wait for it while others
-are free. Against `LocalTrainer` sums have other orders: equal but for rounding.
+Every computation has the same shape for any number of clients, so a client's update does not depend on the others, and
+the number of hosts changes no bit. On a CPU, matrix products round depending on the memory position. There each client
+has the slot of its number, and may wait for it while others are free. Compared with `LocalTrainer`, sums have other
+orders: results are equal except for rounding.
 """
 
 import copy
@@ -37,37 +36,37 @@ from workloads.training.objectives import CrossEntropy, objective_of
 from workloads.training.proximal import add_pull
 from workloads.training.stacked_optimizers import stacked_optimizer
 
-_SAMPLE_BYTES = 1 << 29  # of the clients whose samples are on the device at the same time
-_ALIGNED = 32  # elements: every parameter begins at a multiple
+_SAMPLE_BYTES = 1 << 29  # samples on the device at the same time
+_ALIGNED = 32  # elements; every parameter begins at a multiple
 
 
 def check(network: nn.Module, name: str) -> None:
     """Raise `ExperimentError` for a network that cannot be trained for several clients at once.
 
     Args:
-        network: any; it may be on the meta device.
-        name: what the experiment calls it.
+        network: any network, also on the meta device.
+        name: the experiment's name for it.
     """
     if (module := vector.mixing_module(network)) is not None:
         raise ExperimentError(
-            f"workload.clients_at_once: {name} has {type(module).__name__}, whose statistics are of a whole batch, and "
-            "batches of several clients are filled up; leave the key out, or take a model without it"
+            f"workload.clients_at_once: {name} has {type(module).__name__} with statistics of a whole batch, but "
+            "batches of several clients are padded; leave the key out, or choose a model without it"
         )
     for module in network.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             raise ExperimentError(
                 f"workload.clients_at_once: {name} has {type(module).__name__}, which draws from torch's own "
-                "generator; leave the key out, or take workloads.models.classifiers.SeededDropout"
+                "generator; leave the key out, or use workloads.models.classifiers.SeededDropout"
             )
 
 
 class LocalResult(NamedTuple):
-    """One client's training, as `LocalTrainer.train` gives it.
+    """Result of one client's training, as of `LocalTrainer.train`.
 
     Attributes:
-        delta: (d,) float32, the local model minus the one that was given.
-        loss: the mean over all examples processed.
-        squared_loss: the mean of its square.
+        delta: (d,) float32, the local model minus the initial one.
+        loss: mean over all processed examples.
+        squared_loss: mean of its square.
     """
 
     delta: NDArray[np.float32]
@@ -83,9 +82,9 @@ class ClientsTogether:
     Args:
         network: on the meta device, accepted by `check`; it is copied.
         section: as for `LocalTrainer`; `clients_at_once` is the number of slots.
-        seed: the experiment's.
-        device: where to compute.
-        name: what the experiment calls the network.
+        seed: the experiment's seed.
+        device: device of the computation.
+        name: the experiment's name for the network.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class ClientsTogether:
     ) -> None:
         check(network, name)
         constants = network.constant_tensors() if isinstance(network, OwnModel) else []
-        self._network = copy.deepcopy(network, {id(one): one for one in constants})
+        self._network = copy.deepcopy(network, {id(tensor): tensor for tensor in constants})
         self._dimension = vector.dimension(network)
         vector.attach(self._network, torch.empty(self._dimension, device="meta"))
         self._network.train()
@@ -106,13 +105,13 @@ class ClientsTogether:
         self._is_classes = isinstance(self._objective, CrossEntropy)
         self._slots = section.clients_at_once
         self._any_slot = device.type != "cpu"
-        self._places: dict[str, tuple[slice, torch.Size]] = {}  # of each parameter in a slot's row
+        self._places: dict[str, tuple[slice, torch.Size]] = {}  # place of each parameter in a slot's row
         self._width = 0
         for key, parameter in self._network.named_parameters():
             self._places[key] = slice(self._width, self._width + parameter.numel()), parameter.shape
             self._width += _ALIGNED * math.ceil(parameter.numel() / _ALIGNED)
         self._dropout = _Dropout(self._network, self._slots, section.batch_size, device)
-        self._rows = self._gradients = torch.zeros(0)  # (slots, width) once they are needed
+        self._rows = self._gradients = torch.zeros(0)  # (slots, width) from the first use on
         self._lock = threading.Lock()
 
     def train(
@@ -125,30 +124,29 @@ class ClientsTogether:
         """Train each client on its samples, from `model`.
 
         Args:
-            clients: different ones; they name the streams for the order of the samples and for dropout.
-            samples_of: a client's samples and labels, at least one, on the CPU.
+            clients: different clients; they identify the streams for the order of the samples and for dropout.
+            samples_of: returns a client's samples and labels, at least one, on the CPU.
             model: (d,) float32, not changed.
-            round_number: names the streams, too.
+            round_number: identifies the streams, too.
 
         Raises:
-            ExperimentError: the network does something that cannot be done for several clients at once.
+            ExperimentError: the network has an operation that does not support several clients at once.
         """
         if model.shape != (self._dimension,) or model.dtype != np.float32:
             raise ValueError(
-                f"a model of shape ({self._dimension},) and dtype float32 is needed, "
-                f"not {model.shape} and {model.dtype}"
+                f"a model must have shape ({self._dimension},) and dtype float32, not {model.shape} and {model.dtype}"
             )
         results: dict[int, LocalResult] = {}
         with self._lock:
-            waiting, held = [], 0
+            waiting, size = [], 0
             for position, client in enumerate(clients):
                 inputs, labels = samples_of(client)
                 waiting.append(_BatchedTraining(client, inputs, labels, self._section, self._seed, round_number))
-                held += inputs.nbytes
-                full = held >= _SAMPLE_BYTES and len(waiting) >= self._slots
+                size += inputs.nbytes
+                full = size >= _SAMPLE_BYTES and len(waiting) >= self._slots
                 if full or position == len(clients) - 1:
                     results |= self._train(waiting, model, round_number)
-                    waiting, held = [], 0
+                    waiting, size = [], 0
         return results
 
     def _train(
@@ -168,7 +166,7 @@ class ClientsTogether:
             training.first, first = first, first + len(training.labels)
         queues = self._queues(trainings)
         slots: list[_BatchedTraining | None] = [None] * self._slots
-        sums = torch.zeros((2, self._slots), dtype=torch.float64, device=self._device)  # of losses, of their squares
+        sums = torch.zeros((2, self._slots), dtype=torch.float64, device=self._device)  # losses, and their squares
         results: dict[int, LocalResult] = {}
         while any(queues) or any(slots):
             begun = []
@@ -191,7 +189,11 @@ class ClientsTogether:
             if self._section.proximal:
                 add_pull(self._gradients, self._rows, initial, self._section.proximal)
             optimizer.step(self._gradients)
-            done = [(slot, one) for slot, one in enumerate(slots) if one is not None and not one.steps_left]
+            done = [
+                (slot, training_in_slot)
+                for slot, training_in_slot in enumerate(slots)
+                if training_in_slot is not None and not training_in_slot.steps_left
+            ]
             if done:
                 results |= self._results(done, model, sums)
                 for slot, _ in done:
@@ -199,18 +201,23 @@ class ClientsTogether:
         return results
 
     def _queues(self, trainings: Sequence["_BatchedTraining"]) -> list[list["_BatchedTraining"]]:
-        """For each slot those that wait for it, the longest last, which is taken first; on a GPU all wait for any."""
+        """Return the waiting trainings of each slot, the longest last, which is taken first.
+
+        On a GPU all slots share a queue.
+        """
         queue = sorted(trainings, key=lambda training: training.steps_left)
         if self._any_slot:
             return [queue] * self._slots
-        return [[one for one in queue if self._slot_of(one.client) == slot] for slot in range(self._slots)]
+        return [
+            [training for training in queue if self._slot_of(training.client) == slot] for slot in range(self._slots)
+        ]
 
     def _slot_of(self, client: int) -> int:
-        """Where a client is trained on a CPU: multiplicative hashing, which spreads every n-th client evenly."""
+        """Return a client's slot on a CPU, by multiplicative hashing, which spreads every n-th client evenly."""
         return (client * 0x9E3779B1 % 2**32) * self._slots >> 32
 
     def _row(self, model: NDArray[np.float32]) -> Tensor:
-        """(width,) the parameters of a model as a slot has them."""
+        """Return the parameters of a model in the layout of a slot, (width,)."""
         row = np.zeros(self._width, np.float32)
         start = 0
         for place, shape in self._places.values():
@@ -219,11 +226,11 @@ class ClientsTogether:
         return torch.from_numpy(row).to(self._device)
 
     def _views(self, rows: Tensor) -> dict[str, Tensor]:
-        """The parameters in (..., width) rows, (..., *shape) each."""
+        """Return views of the parameters in (..., width) rows, (..., *shape) each."""
         return {key: rows[..., place].unflatten(-1, shape) for key, (place, shape) in self._places.items()}
 
     def _next_batches(self, slots: Sequence["_BatchedTraining | None"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(slots, batch) which samples are next, and (slots,) how many of each row count."""
+        """Return the samples of the next batches, (slots, batch), and the number that count in each row, (slots,)."""
         chosen = np.zeros((self._slots, self._section.batch_size), np.int64)
         counts = np.zeros(self._slots, np.int64)
         for slot, training in enumerate(slots):
@@ -243,8 +250,15 @@ class ClientsTogether:
         counts: NDArray[np.int64],
         sums: Tensor,
     ) -> None:
-        """Everybody's gradients at the samples, (slots, batch, ...), of which those count that `counted` says, (slots,
-        batch) bool; the losses are added to `sums`.
+        """Compute all clients' gradients, and add the losses to `sums`.
+
+        Args:
+            inputs: (slots, batch, ...).
+            labels: (slots, batch, ...).
+            counted: (slots, batch) bool, the samples that count.
+            masks: dropout masks.
+            counts: (slots,) number of samples that count.
+            sums: (2, slots), changed in place.
         """
         parameters = {key: view.detach().requires_grad_() for key, view in self._views(self._rows).items()}
 
@@ -283,7 +297,7 @@ class ClientsTogether:
     def _results(
         self, done: Sequence[tuple[int, "_BatchedTraining"]], model: NDArray[np.float32], sums: Tensor
     ) -> dict[int, LocalResult]:
-        """What has come out in some slots."""
+        """Return the results of finished slots."""
         slots = [slot for slot, _ in done]
         rows, losses = self._rows[slots].cpu().numpy(), sums[:, slots].T.tolist()
         results = {}
@@ -297,15 +311,15 @@ class ClientsTogether:
 
 
 class _BatchedTraining:
-    """One client's local training: which samples come next.
+    """One client's local training: the order of its samples.
 
     Attributes:
-        client: its number.
+        client: the client's number.
         inputs, labels: its samples.
-        first: where they begin among those on the device.
-        steps_left: how many batches are to come.
+        first: position of its first sample among those on the device.
+        steps_left: number of remaining batches.
         examples: samples times epochs.
-        dropout: the stream of its masks.
+        dropout: stream of its dropout masks.
     """
 
     def __init__(
@@ -322,7 +336,7 @@ class _BatchedTraining:
         self._batches = self._all_batches()
 
     def next_batch(self) -> NDArray[np.int64]:
-        """The samples of the next step, by their place on the device."""
+        """Return the samples of the next step, by their position on the device."""
         self.steps_left -= 1
         return next(self._batches) + self.first
 
@@ -334,7 +348,7 @@ class _BatchedTraining:
 
 
 class _Dropout:
-    """The masks of all slots, drawn before each step as `SeededDropout` would draw them for each client alone."""
+    """Dropout masks of all slots, drawn before each step as `SeededDropout` would draw them for each client."""
 
     def __init__(self, network: nn.Module, slots: int, batch_size: int, device: torch.device) -> None:
         self._modules = [m for m in network.modules() if isinstance(m, SeededDropout) and m.threshold]
@@ -342,12 +356,12 @@ class _Dropout:
         self._calls: list[tuple[SeededDropout, torch.Size]] | None = None  # in the order of one forward pass
 
     def use(self, masks: Iterator[Tensor]) -> None:
-        """Let the modules take these, one after the other."""
+        """Set the masks that the modules take, one after the other."""
         for module in self._modules:
             module.masks = masks
 
     def look(self, network: nn.Module, parameters: dict[str, Tensor], sample: Tensor) -> None:
-        """Learn which masks one forward pass needs, the first time."""
+        """Record, the first time, the masks that one forward pass needs."""
         if self._calls is not None:
             return
         calls: list[tuple[SeededDropout, torch.Size]] = []
@@ -366,21 +380,21 @@ class _Dropout:
                 hook.remove()
         if any(shape[0] != 1 for _, shape in calls):
             raise ExperimentError(
-                "workload.clients_at_once: a SeededDropout of this model is given values whose first dimension is not "
-                "the samples; leave the key out"
+                "workload.clients_at_once: a SeededDropout of this model gets values without samples as the first "
+                "dimension; leave the key out"
             )
         self._calls = [(module, shape[1:]) for module, shape in calls]
 
     def draw(self, slots: Sequence[_BatchedTraining | None], counts: NDArray[np.int64]) -> list[Tensor]:
-        """(slots, batch, ...) float32 for each call; of samples that do not count, any."""
+        """Return the masks of each call, (slots, batch, ...) float32; arbitrary for samples that do not count."""
         assert self._calls is not None, "look comes first"
         octets = [np.zeros((self._slots, self._batch * shape.numel()), np.uint8) for _, shape in self._calls]
         for slot, training in enumerate(slots):
             if training is not None:
-                for (module, shape), drawn in zip(self._calls, octets, strict=True):
+                for (module, shape), octets_of_call in zip(self._calls, octets, strict=True):
                     count = int(counts[slot]) * shape.numel()
-                    drawn[slot, :count] = module.octets(training.dropout, count)
+                    octets_of_call[slot, :count] = module.octets(training.dropout, count)
         return [
-            module.mask(torch.from_numpy(drawn).to(self._device)).view(self._slots, self._batch, *shape)
-            for (module, shape), drawn in zip(self._calls, octets, strict=True)
+            module.mask(torch.from_numpy(octets_of_call).to(self._device)).view(self._slots, self._batch, *shape)
+            for (module, shape), octets_of_call in zip(self._calls, octets, strict=True)
         ]

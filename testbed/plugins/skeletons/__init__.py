@@ -1,6 +1,6 @@
-"""What a class of one's own begins with: a module, its test, and an experiment that runs it.
+"""Skeletons for user-defined classes: a module, its test, and an experiment that runs it.
 
-The text files beside this one are those three for each kind, with ``$name`` and ``$Class`` for the names.
+The text files beside this module are these three for each kind, with ``$name`` and ``$Class`` for the names.
 """
 
 import ast
@@ -24,29 +24,44 @@ _LONGEST_NAME = 60  # characters; names of files and classes are made of it
 
 
 def class_name(name: str) -> str:
-    """The class in the module `name`: ``fair_lottery`` has `FairLottery`."""
+    """Return the name of the class in the module `name`.
+
+    Example:
+        >>> class_name("fair_lottery")
+        'FairLottery'
+    """
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def check_name(name: str, folder: Path) -> None:
-    """Raise `ExperimentError` for a name that is none of a module, or that another module has."""
+    """Raise `ExperimentError` for a name that is not valid for a module, or that another module has.
+
+    Args:
+        name: name of the module.
+        folder: folder of the module.
+    """
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise ExperimentError(
-            f"{name!r}: is to name a module: lower case, digits and single underscores, at most {_LONGEST_NAME} "
-            "characters, e.g. fair_lottery"
+            f"{name!r}: must be a module name: lower-case letters, digits and single underscores, at most "
+            f"{_LONGEST_NAME} characters, e.g. fair_lottery"
         )
     if keyword.iskeyword(name) or name in sys.stdlib_module_names:
-        raise ExperimentError(f"{name!r}: is a word or a module of Python's own; take another name")
+        raise ExperimentError(f"{name!r}: is a keyword or a module of Python; choose another name")
     used = sources.source_of(name)
     if used is not None and used.resolve().parent != folder.resolve():
-        raise ExperimentError(f"{name!r}: would be hidden by, or hide, {used}; take another name")
+        raise ExperimentError(f"{name!r}: would be hidden by, or hide, {used}; choose another name")
 
 
 def check_class_name(kind: Kind, name: str) -> None:
-    """Raise `ExperimentError` for a name whose class is a word of Python, or hides what the skeleton is made of."""
-    made, used = class_name(name), set[str]()
-    if keyword.iskeyword(made):
-        raise ExperimentError(f"{name!r}: its class would be {made}, a word of Python's own; take another name")
+    """Raise `ExperimentError` for a name that makes a class named as a Python keyword or as a part of the skeleton.
+
+    Args:
+        kind: kind of the skeleton.
+        name: name of the module.
+    """
+    class_of_name, used = class_name(name), set[str]()
+    if keyword.iskeyword(class_of_name):
+        raise ExperimentError(f"{name!r}: its class would be {class_of_name}, a keyword of Python; choose another name")
     for part in ("module.py", "test.py"):
         tree = ast.parse(_filled(kind, part, {"name": "a_name", "Class": "AName"}))
         for node in tree.body:
@@ -54,9 +69,9 @@ def check_class_name(kind: Kind, name: str) -> None:
                 used.add(node.name)
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 used.update(alias.asname or alias.name for alias in node.names)
-    if taken := sorted({made, f"{made}Parameters", f"{made}Client"} & used):
+    if clashes := sorted({class_of_name, f"{class_of_name}Parameters", f"{class_of_name}Client"} & used):
         raise ExperimentError(
-            f"{name!r}: {taken[0]} stands for something else in what is written; take another name, e.g. my_{name}"
+            f"{name!r}: the skeleton uses {clashes[0]} for another object; choose another name, e.g. my_{name}"
         )
 
 
@@ -66,15 +81,18 @@ def _filled(kind: Kind, part: str, names: Mapping[str, str]) -> str:
 
 
 def write(kind: Kind, name: str, folder: Path) -> list[Path]:
-    """Write the three files; returns their paths: the module, its test, the experiment.
+    """Write the three files of a skeleton.
 
     Args:
-        kind: of `KINDS`.
-        name: of the module.
-        folder: made where it is not there.
+        kind: a value of `KINDS`.
+        name: name of the module.
+        folder: folder of the files; created if missing.
+
+    Returns:
+        the paths of the module, its test and the experiment.
 
     Raises:
-        ExperimentError: a name that is none, or a file that is there already; nothing is written then.
+        ExperimentError: an invalid name, or a file that exists already; nothing is written.
         RunError: a file cannot be written.
     """
     check_name(name, folder)
@@ -83,8 +101,8 @@ def write(kind: Kind, name: str, folder: Path) -> list[Path]:
         folder / f"test_{name}.py": "test.py",
         folder / f"{name}.yaml": "experiment.yaml",
     }
-    if there := [str(path) for path in texts if path.exists()]:
-        raise ExperimentError(f"{', '.join(there)}: nothing is overwritten; take another name, or another --out")
+    if existing := [str(path) for path in texts if path.exists()]:
+        raise ExperimentError(f"{', '.join(existing)}: exists already; choose another name, or another --out")
     names = {"name": name, "Class": class_name(name)}
     check_class_name(kind, name)
     try:

@@ -271,7 +271,7 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(
     file = folder(tmp_path, "piped", workload={"dataset": "mnist", "path": named})
     with pytest.raises(ExperimentError) as caught:
         packed(file)
-    assert str(caught.value) == f"{named}: is not a regular file but a pipe or a device; name a file"
+    assert str(caught.value) == f"{named}: is a pipe or a device, not a regular file; name a file"
     with pytest.raises(ExperimentError, match="not a regular file"):
         digests(load(file))
 

@@ -1,4 +1,4 @@
-"""The published transcripts are what the protocols do, byte for byte; and they hold by themselves."""
+"""The published transcripts equal the protocols' messages, byte for byte, and are consistent by themselves."""
 
 import json
 import re

@@ -291,7 +291,7 @@ def test_a_module_that_knows_no_bytes_is_told_how_to_take_them(tmp_path: Path) -
     portraits(tmp_path / "img_align_celeba")
     split_by_sample(tmp_path, smiles())
     options = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
-    with pytest.raises(ExperimentError, match=r"of uint8: .*; they are bytes, so let its forward begin with x.float"):
+    with pytest.raises(ExperimentError, match=r"of uint8: .*; they are bytes, so begin its forward with x.float"):
         opened("celeba", tmp_path, model="torch.nn:Conv2d", model_options=options)
 
 

@@ -85,14 +85,12 @@ def test_one_new_file_is_learned_and_gets_every_check() -> None:
     assert "dataset halves needs path: the folder of halves (nothing is downloaded)" in refused(dataset="halves")
     only = refused(dataset="halves", path="/halves", model="femnist-cnn")
     assert "does not take the data of halves (6x6; femnist-cnn needs 28x28 images); allowed: auto, logistic" in only
-    assert "image_size is read for celeba and halves and openimage and synthetic-openimage only" in refused(
-        image_size=64
-    )
+    assert "image_size: only celeba and halves and openimage and synthetic-openimage" in refused(image_size=64)
     assert "partition does not apply to owned-halves: each client is one painter" in refused(
         dataset="owned-halves", partition={"alpha": 1}
     )
     assert "allowed: auto, albert, albert-small" in refused(dataset="owned-halves", model="cnn")
-    assert "sequence_length is read for reddit" in refused(dataset="owned-halves", sequence_length=8)
+    assert "sequence_length: only reddit" in refused(dataset="owned-halves", sequence_length=8)
     assert "owned-halves needs no files" in refused(dataset="owned-halves", path="/halves")
     assert "halves," in refused(dataset="elsewhere")
     assert "options are for a user-defined class" in refused(dataset="owned-halves", options={"size": 3})
@@ -119,7 +117,7 @@ def test_every_declared_data_set_is_checked(name: str) -> None:
         if key in spec.reads:
             assert getattr(WorkloadSection(**keys, **{key: value}), key) == value
         else:
-            assert f"{key} is read for" in refused(**keys, **{key: value})
+            assert f"{key}: only " in refused(**keys, **{key: value})
     if spec.files:
         assert f"dataset {name} needs path: {spec.files}" in refused(dataset=name)
     else:

@@ -34,8 +34,8 @@ WITH_STATE = {"advanced-pytorch"}
 """Examples whose clients keep something in ``context.state``."""
 
 REFUSED = {
-    "quickstart-pandas": "the app's server sends no model to train; apps that only answer queries are not run",
-    "quickstart-xgboost": "sends a model without parameters of floating point, such as trees",
+    "quickstart-pandas": "the app's server sends no model to train; apps that only answer queries are not supported",
+    "quickstart-xgboost": "sends a model without floating-point parameters, such as trees",
     "advanced-pytorch": "keeps classification-head in context.state for later rounds",
 }
 

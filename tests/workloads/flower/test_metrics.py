@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from testbed import run
 from testbed.errors import ExperimentError
 from testbed.workload.contract import EvaluationWithoutLoss
+from tests.messages_named import naming
 from tests.workloads.flower.conftest import EVALUATE, AppWriter, evaluating, experiment, newer, rounds_of, workload
 from workloads.flower.reports import ClientEvaluation, mean_evaluation
 
@@ -30,7 +31,7 @@ def test_the_only_metric_whose_name_contains_loss(app: AppWriter, flower_python:
 
 def test_several_metrics_that_could_be_the_loss(app: AppWriter, flower_python: str) -> None:
     flower = app(newer(evaluate=evaluating(TWO_LOSSES))) | {"python": flower_python}
-    wanted = r"clients report kl_loss, recon_loss; name the one that counts with workload.flower.loss$"
+    wanted = naming("kl_loss, recon_loss", "workload.flower.loss")
     with pytest.raises(ExperimentError, match=wanted):
         workload(flower)
     found = workload(flower | {"loss": "recon_loss"})
@@ -55,7 +56,7 @@ def test_the_name_of_the_accuracy(app: AppWriter, flower_python: str) -> None:
     unnamed = workload(flower)
     assert unnamed.notes == [
         "workload.flower: the app's clients report no accuracy in their evaluation (eval_loss, num-examples, "
-        "share-right); none is recorded; workload.flower.accuracy can name a metric"
+        "share-right), so none is recorded; name a metric with workload.flower.accuracy"
     ]
     evaluation = unnamed.evaluate(unnamed.initial_model())
     assert evaluation is not None
@@ -92,7 +93,7 @@ def test_an_evaluation_that_is_switched_off(app: AppWriter, flower_python: str) 
     flower = app(text) | {"python": flower_python, "evaluate_clients": 0}
     found = workload(flower)
     assert found.evaluate(found.initial_model()) is None
-    with pytest.raises(ValidationError, match=r"stop_at: workload.flower.evaluate_clients: 0 evaluates nothing"):
+    with pytest.raises(ValidationError, match=naming("stop_at", "workload.flower.evaluate_clients: 0")):
         experiment(flower, stop_at={"accuracy": 0.5})
 
 
@@ -100,7 +101,7 @@ def test_selection_by_losses_that_nobody_reports(app: AppWriter, flower_python: 
     """Oort would take them for zeros."""
     flower = app(newer()) | {"python": flower_python}
     oort = {"protocol": "oort", "participants": 3}
-    with pytest.raises(ExperimentError, match=r"selection.protocol: oort chooses by the losses of training, and the"):
+    with pytest.raises(ExperimentError, match=naming("selection.protocol", "oort")):
         run(experiment(flower, selection=oort), out="out")
 
 
@@ -134,7 +135,7 @@ def test_a_mean_without_a_loss_is_of_its_own_kind() -> None:
 
 def test_clients_that_report_different_things() -> None:
     mixed = {2: ClientEvaluation(2, 1.0, 0.5, {}, ()), 5: ClientEvaluation(1, None, 0.5, {}, ())}
-    with pytest.raises(ExperimentError, match=r"client 5 evaluates without loss, and client 2 with it; name a metric"):
+    with pytest.raises(ExperimentError, match=naming("client 5", "client 2", "workload.flower.loss")):
         mean_evaluation(mixed)
 
 

@@ -69,8 +69,8 @@ def test_the_file_that_is_printed_has_the_samples(
     capsys.readouterr()
     assert main(["flower", "unequal", "--python", flower_python]) == 0
     text = capsys.readouterr().out
-    assert "# Training samples of a client: 4 to 9; samples_per_client is the most that one has.\n" in text
-    assert "# Recorded of its clients' evaluation: logloss as loss.\n# the app's clients report no accuracy" in text
+    assert "# Training samples of a client: 4 to 9; samples_per_client is the largest number.\n" in text
+    assert "# Recorded from its clients' evaluation: logloss as loss.\n# the app's clients report no accuracy" in text
     assert yaml.safe_load(text)["workload"]["samples_per_client"] == 9
     Path("unequal.yaml").write_text(text)
     assert main(["run", "unequal.yaml", "--network", "in-process", "--out", "out", "--quiet"]) == 0

@@ -1,4 +1,4 @@
-"""Low-rank adapters: what is trained and sent is the adapters, whatever the model."""
+"""Low-rank adapters: only the adapters are trained and sent, for all models."""
 
 import math
 import sys
@@ -16,6 +16,7 @@ from testbed.records.arrays import Checkpoint, write_checkpoint
 from testbed.workload.adapters import Adapters
 from testbed.workload.contract import GradientWorkload, NotedWorkload, PartlyFrozenWorkload, Workload
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 from workloads.models import vector
 from workloads.models.adapters import AdaptedModel, LowRankLinear, adapted
@@ -206,7 +207,7 @@ def test_the_vector_is_the_adapters() -> None:
     assert workload.charged_parameters == workload.dimension + math.ceil(2 / 3 * workload._network.frozen)
     assert all(isinstance(workload, kind) for kind in (Workload, PartlyFrozenWorkload, NotedWorkload, GradientWorkload))
     assert workload.notes == [
-        "fine-tuning: 44 parameters are trained and sent; 58 are frozen and taken to be on every client (0.000232 MB "
+        "fine-tuning: 44 parameters are trained and sent; 58 are frozen and assumed to be on every client (0.000232 MB "
         "that no round counts)"
     ]
     whole = made(adapters=None)
@@ -398,7 +399,7 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
     damaged = tmp_path / "notes.txt"
     damaged.write_text("no checkpoint")
     for path, message in (
-        (other, "has 7 parameters, the model 58; take the checkpoint of a run with the same model and data, without"),
+        (other, "has 7 parameters, but the model 58; name the checkpoint of a run with the same model and data"),
         (damaged, "no checkpoint of a run"),
         (tmp_path / "none.npz", "No such file or directory"),
     ):
@@ -425,7 +426,7 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
         (
             {"adapters": {"rank": 3}},
             "workload.adapters.rank: 3 is above that of 2 of mine_to_adapt:net, 8 to 2; lower it, or leave 2 out of "
-            "targets (trained: [2] trains it whole)",
+            "targets (trained: [2] trains the whole layer)",
         ),
         (
             {"adapters": {"rank": 1, "trained": ["*"]}},
@@ -437,8 +438,8 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
         ),
         (
             {"dataset": "mine_to_adapt:workload"},
-            "workload.dataset: mine_to_adapt:workload is a workload class; label, features, model_options, adapters "
-            "and transformers are for a function that gives data",
+            "workload.dataset: mine_to_adapt:workload is a workload class; leave out label, features, model_options, "
+            "adapters and transformers, which are for a function that returns data",
         ),
     ],
 )  # fmt: skip
@@ -458,7 +459,7 @@ def test_values_out_of_range_are_errors(adapters: dict[str, Any]) -> None:
 
 
 def test_a_flower_app_has_none() -> None:
-    with pytest.raises(ValueError, match="adapters has no effect on a Flower app"):
+    with pytest.raises(ValueError, match=naming("adapters", "Flower app")):
         WorkloadSection(flower="somewhere:app", adapters={"rank": 1})
 
 

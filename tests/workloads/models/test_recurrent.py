@@ -1,4 +1,4 @@
-"""LEAF's models of sequences, and of portraits: their sizes, and what stacks of torch's layers compute."""
+"""Models of sequences and portraits: their sizes, compared with stacks of torch's layers."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads.models import vector
 from workloads.models.recurrent import StackedLstm
 from workloads.models.registry import image_model, sequence_model
@@ -146,10 +147,10 @@ def test_the_smallest_images(name: str, least: int) -> None:
     filled(network)
     one = torch.zeros((1, 3, least, least), dtype=torch.uint8)
     assert network.train()(one).shape == (1, 3)  # a batch of one can be normalised
-    with pytest.raises(ExperimentError, match=f"{name} needs images of at least {least}x{least}, these are"):
+    with pytest.raises(ExperimentError, match=naming(name, f"{least}x{least}")):
         image_model(name, least - 1, least - 1, 3, channels=3)
 
 
 def test_unknown_sequence_models_are_refused() -> None:
-    with pytest.raises(ExperimentError, match="'albert' is no model of sequences; allowed: char-lstm, sent-lstm, word"):
+    with pytest.raises(ExperimentError, match=naming("'albert'", "char-lstm, sent-lstm, word-bag")):
         sequence_model("albert", 2, 10)

@@ -1,4 +1,4 @@
-"""A module of anybody's as one vector: what is in it at first, and what cannot be."""
+"""User-defined modules as one vector: initial contents, and refused modules."""
 
 import copy
 

@@ -179,7 +179,7 @@ def test_what_is_not_installed_is_said(lora: dict[str, Any], package: str, monke
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"model": "albert-small"}, "model: transformers names the model"),
+        ({"model": "albert-small"}, "model: transformers names a model, too"),
         ({"adapters": OURS}, "adapters: transformers.lora is instead of them"),
         ({"flower": "somewhere:app"}, "transformers has no effect on a Flower app"),
     ],

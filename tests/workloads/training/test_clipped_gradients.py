@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads.models import vector
 from workloads.models.registry import image_model, text_model
 from workloads.registry import built_in
@@ -172,7 +173,7 @@ def test_networks_that_mix_samples_are_refused(network: nn.Module, says: str) ->
 
 def test_parameters_that_are_sent_twice_are_refused() -> None:
     network = text_model("albert-small", 20)
-    with pytest.raises(ExperimentError, match="sends some parameters twice"):
+    with pytest.raises(ExperimentError, match=naming("workload.model", "twice")):
         check(network, "mine")
 
 

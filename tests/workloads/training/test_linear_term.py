@@ -1,4 +1,4 @@
-"""The term of SCAFFOLD and FedDyn: what autograd makes of the losses written out."""
+"""The term of SCAFFOLD and FedDyn, compared with autograd of the explicit losses."""
 
 from typing import Any
 
@@ -115,5 +115,5 @@ def test_a_class_that_trains_in_its_own_way_is_refused() -> None:
     data: Any = workload().data
     with pytest.raises(ExperimentError) as error:
         TrainsItself("own", data, "cnn", section, 1)
-    assert str(error.value).startswith("workload.drift_correction: TrainsItself has a train of its own, which knows")
+    assert str(error.value).startswith("workload.drift_correction: the train method of TrainsItself")
     assert "\n" not in str(error.value)

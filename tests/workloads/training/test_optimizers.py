@@ -1,4 +1,4 @@
-"""The local optimizers do what torch's classes do, bit for bit, and forget between rounds."""
+"""The local optimizers equal torch's classes, bit for bit, and reset between rounds."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
     target = torch.from_numpy(np.random.default_rng(1).normal(size=40).astype(np.float32))
     mine = nn.Parameter(start.clone())
     optimizer = local_optimizer(section, [mine])
-    for rate in (0.05, 0.02):  # the second begins without what the first has left
+    for rate in (0.05, 0.02):  # the second begins without the state of the first
         with torch.no_grad():
             mine.copy_(start)
         theirs = nn.Parameter(start.clone())

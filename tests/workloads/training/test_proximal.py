@@ -1,4 +1,4 @@
-"""FedProx: what autograd makes of the penalty written out, alone and for several clients together."""
+"""FedProx, compared with autograd of the explicit penalty, alone and for several clients together."""
 
 from typing import Any
 
@@ -139,7 +139,7 @@ def test_a_class_that_trains_in_its_own_way_must_say_that_it_applies_it(kind: An
     [
         ({"proximal": -1}, "workload.proximal: should be greater than or equal to 0, not -1"),
         ({"proximal": True}, "workload.proximal: should be a valid number"),
-        ({"proximal": 0.1, "training": "simulated"}, "proximal: simulated training computes nothing; leave it out"),
+        ({"proximal": 0.1, "training": "simulated"}, "proximal: has no effect on simulated training; leave it out"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(keys: dict[str, Any], says: str) -> None:

@@ -1,4 +1,4 @@
-"""What a workload of the user's own computes does not depend on the threads that a process is given."""
+"""Results of user-defined workloads do not depend on the number of threads of a process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Clients trained together: what each learns alone but for rounding, and the same bits whoever is beside it."""
+"""Clients trained together: equal to training alone except for rounding, and bit-identical beside any other clients."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from testbed.errors import ExperimentError
 from testbed.workload.contract import BatchedWorkload
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from tests.thoroughness import examples
 from workloads import LocalUpdate, build
 from workloads.data.clients.contract import IGNORED, ClientData
@@ -263,5 +264,5 @@ def test_what_cannot_be_trained_together_is_refused_in_one_line() -> None:
     refused(lambda: nn.Linear(8, 2), "OwnTraining has a train of its own.* override train_together", OwnTraining)
     with pytest.raises(ExperimentError, match="mobilenet-v2 has BatchNorm2d"):
         build(WorkloadSection(dataset="synthetic-openimage", image_size=64, clients_at_once=2), 5, 1)
-    with pytest.raises(ValueError, match="clients_at_once: simulated training computes nothing"):
+    with pytest.raises(ValueError, match=naming("clients_at_once", "simulated")):
         WorkloadSection(training="simulated", clients_at_once=2)

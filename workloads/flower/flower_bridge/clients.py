@@ -1,4 +1,4 @@
-"""A Flower app's clients, and how they are asked."""
+"""Clients of a Flower app, and their questions."""
 
 import logging
 import os
@@ -24,11 +24,11 @@ class App:
 
     Args:
         request: ``folder``, or ``client`` (and perhaps ``server``) as ``module:attribute``; ``run_config`` that
-            replaces values of the app's own; ``population`` (None: what the app's simulation has, or 10); ``seed``
-            (64 digits in hex); ``discard_state``, whether clients may keep something in their context, for nothing.
+            replaces values of the app's own; ``population`` (None: that of the app's simulation, or 10); ``seed`` (64
+            digits in hex); ``discard_state``, whether clients may keep data in their context although it is discarded.
 
     Raises:
-        Unfit: an app that cannot be carried over.
+        Unfit: an app that is not supported.
     """
 
     def __init__(self, request: Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ class App:
             os.chdir(folder)
             for key in request["run_config"]:
                 if key not in config:
-                    raise Unfit(f"run_config: the app has no {key}; it has {', '.join(sorted(config)) or 'none'}")
+                    raise Unfit(f"run_config: the app has no {key}; allowed: {', '.join(sorted(config)) or 'none'}")
         sys.path.insert(0, os.getcwd())
         self._population = int(request["population"] or supernodes or _USUAL_POPULATION)
         self._run_config = config | request["run_config"]
@@ -60,17 +60,17 @@ class App:
         if not self._grid.arrays:
             self._grid.ask_for_parameters()
         if not self._grid.arrays and server_app is not None:
-            raise Unfit("the app's server sends no model to train; apps that only answer queries are not run")
+            raise Unfit("the app's server sends no model to train; apps that only answer queries are not supported")
         if not self._grid.arrays:
             raise Unfit(
-                "nobody says what the first model is: the clients have no get_parameters; name the server, too "
+                "the first model is unknown, as the clients have no get_parameters; name the server, too "
                 "(server: module:app)"
             )
         self._arrays = self._grid.arrays
         self._floats = {name: array for name, array in self._arrays.items() if array.dtype.kind == "f"}
         self._notes = [note] if note else []
         if self._discard_state:
-            self._notes.append("what clients keep in context.state is discarded after each call")
+            self._notes.append("data that clients keep in context.state are discarded after each call")
         self._check_arrays()
 
     def _check_arrays(self) -> None:
@@ -82,12 +82,12 @@ class App:
         if not self._floats:
             raise Unfit("the model has no parameters of floating point")
         if whole:
-            self._notes.append(f"not aggregated, but as they were at the start: {', '.join(whole)}")
+            self._notes.append(f"not aggregated, but constant: {', '.join(whole)}")
         if any(array.dtype.itemsize > 4 for array in self._floats.values()):
             self._notes.append("float64 arrays are aggregated as float32")
 
     def description(self) -> dict[str, Any]:
-        """What the testbed wants to know."""
+        """Return the app's description for the testbed."""
         return {
             "names": list(self._floats),
             "shapes": [list(array.shape) for array in self._floats.values()],
@@ -101,38 +101,52 @@ class App:
         }
 
     def initial(self) -> npt.NDArray[np.float32]:
-        """(d,) float32: the first model."""
+        """Return the first model, (d,) float32."""
         return _vector(self._floats)
 
     def train(
         self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32], loss: str
     ) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
-        """One client's training: the samples and the loss (None: none) that it reports, and its model, (d,) float32."""
+        """Train one client.
+
+        Args:
+            client: the client.
+            round_number: the round.
+            seed: seed of the generators, in hex.
+            model: (d,) float32.
+            loss: name of the metric with the loss; empty: it is searched for.
+
+        Returns:
+            the samples and the loss (None if missing) that the client reports; and its model, (d,) float32.
+        """
         reply = self._ask("train", client, seed, self._content(self._grid.configuration(round_number), model))
         local = {name: value.numpy() for name, value in only(reply.array_records, "reply").items()}
         if set(local) != set(self._arrays) and len(local) == len(self._arrays):  # the older API's have no names
             local = dict(zip(self._arrays, local.values(), strict=True))
         shapes = {name: array.shape for name, array in local.items()}
         if shapes != {name: array.shape for name, array in self._arrays.items()}:
-            raise Unfit(f"client {client} returns arrays of other shapes than the model that it was sent: {shapes}")
+            raise Unfit(f"client {client} returns arrays of other shapes than the model that it received: {shapes}")
         metrics = metrics_of(reply)
         examples = named(metrics, EXAMPLES)
         if examples is None or examples != int(examples) or examples < 0:
-            raise Unfit(f"client {client} reports num-examples = {examples}; a whole number is needed")
-        found = metric_name(metrics, "train_loss", loss, TRAIN_LOSS, "loss")
+            raise Unfit(f"client {client} reports num-examples = {examples}; report a whole number")
+        loss_name = metric_name(metrics, "train_loss", loss, TRAIN_LOSS, "loss")
         return (
-            {"samples": int(examples), "loss": None if found is None else metrics[found]},
+            {"samples": int(examples), "loss": None if loss_name is None else metrics[loss_name]},
             _vector({name: local[name] for name in self._floats}),
         )
 
     def evaluate(
         self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32], names: Mapping[str, str]
     ) -> dict[str, Any]:
-        """One client's evaluation: its samples, and loss and accuracy where it reports them; nothing where the app
-        evaluates nothing.
+        """Evaluate on one client.
 
         Args:
-            names: ``loss`` and ``accuracy``, the names of its metrics; empty: they are looked for.
+            client, round_number, seed, model: as in `train`.
+            names: ``loss`` and ``accuracy``, the names of their metrics; empty: they are searched for.
+
+        Returns:
+            the client's samples, and loss and accuracy if it reports them; empty if the app evaluates nothing.
         """
         content = self._content(self._grid.evaluation(round_number), model)
         try:
@@ -143,15 +157,15 @@ class App:
             raise
         metrics = metrics_of(reply)
         usual = {"loss": (LOSS, "loss"), "accuracy": (ACCURACY, "acc")}
-        found = {key: metric_name(metrics, key, names[key], *usual[key]) for key in usual}
-        report = {key: float(metrics[name]) for key, name in found.items() if name is not None}
+        found_names = {key: metric_name(metrics, key, names[key], *usual[key]) for key in usual}
+        report = {key: float(metrics[name]) for key, name in found_names.items() if name is not None}
         examples = named(metrics, EXAMPLES)
         if report and examples is None:
             raise Unfit(
-                f"client {client} reports {', '.join(sorted(metrics))} of its evaluation, and no num-examples; a mean "
-                "over clients is weighted by them"
+                f"client {client} reports {', '.join(sorted(metrics))} of its evaluation, but no num-examples, which "
+                "weight the mean over clients; report num-examples, too"
             )
-        return {"samples": int(examples or 0), "names": found, "reported": sorted(metrics), **report}
+        return {"samples": int(examples or 0), "names": found_names, "reported": sorted(metrics), **report}
 
     def _ask(self, kind: str, client: int, seed: str, content: RecordDict) -> RecordDict:
         seed_generators(seed)
@@ -162,7 +176,7 @@ class App:
         if len(context.state) and not self._discard_state:
             raise Unfit(
                 f"client {client} keeps {', '.join(context.state)} in context.state for later rounds, which is not "
-                "carried over: what a client does here depends on the model, its data and the round alone; "
+                "supported: a client's results must depend only on the model, its data and the round; "
                 "workload.flower.discard_state: true runs the app with an empty state in each call"
             )
         return reply.content
@@ -171,8 +185,8 @@ class App:
         node = {"partition-id": client, "num-partitions": self._population}
         return Context(1, client + 1, node, RecordDict(), dict(self._run_config))
 
-    def _content(self, sent: tuple[Configuration, str], model: npt.NDArray[np.float32]) -> RecordDict:
-        configuration, key = sent
+    def _content(self, configured: tuple[Configuration, str], model: npt.NDArray[np.float32]) -> RecordDict:
+        configuration, key = configured
         arrays, start = dict(self._arrays), 0
         for name, array in self._floats.items():
             arrays[name] = model[start : start + array.size].reshape(array.shape).astype(array.dtype)

@@ -1,4 +1,4 @@
-"""The app's environment: what its folder says, its modules, its generators of random numbers."""
+"""Environment of a Flower app: its configuration, its modules, its random generators."""
 
 import importlib
 import random
@@ -13,26 +13,29 @@ import numpy as np
 
 
 class Unfit(Exception):
-    """What this app does cannot be carried over; the message says what, and what to do."""
+    """The app does something that is not supported; the message has the problem and the remedy."""
 
 
 def components(folder: Path) -> tuple[str, str, dict[str, Any], int | None]:
-    """What a Flower app's pyproject.toml says: its client's and server's app, its configuration, and how many clients
-    its simulation has, if it says so.
+    """Return the contents of a Flower app's pyproject.toml.
+
+    Returns:
+        the names of its client's and server's app; its configuration; and the number of clients of its simulation, or
+        None.
     """
     file = folder / "pyproject.toml"
     try:
         flower = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("flwr", {})
     except OSError as error:
-        raise Unfit(f"{file}: {error.strerror}; a Flower app's folder has one") from None
+        raise Unfit(f"{file}: {error.strerror}; name the folder of a Flower app") from None
     except ValueError as error:
         raise Unfit(f"{file}: {error}") from None
-    said, federations = flower.get("app", {}), flower.get("federations", {})
-    parts = said.get("components", {})
+    app, federations = flower.get("app", {}), flower.get("federations", {})
+    parts = app.get("components", {})
     if "clientapp" not in parts or "serverapp" not in parts:
-        raise Unfit(f"{file}: [tool.flwr.app.components] does not name both clientapp and serverapp")
+        raise Unfit(f"{file}: [tool.flwr.app.components] must name both clientapp and serverapp")
     simulation = federations.get(federations.get("default", ""), {}).get("options", {})
-    return parts["clientapp"], parts["serverapp"], dict(_flat(said.get("config", {}))), simulation.get("num-supernodes")
+    return parts["clientapp"], parts["serverapp"], dict(_flat(app.get("config", {}))), simulation.get("num-supernodes")
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -44,7 +47,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def attribute(name: str) -> Any:
-    """What ``module:attribute`` names."""
+    """Return the object that ``module:attribute`` names."""
     module, _, inner = name.partition(":")
     try:
         return getattr(importlib.import_module(module), inner)
@@ -53,7 +56,7 @@ def attribute(name: str) -> Any:
 
 
 def identify() -> None:
-    """Say which task this process is, for versions of Flower whose messages tell."""
+    """Set the identity of this process's task, for versions of Flower with messages that need it."""
     try:
         from flwr.supercore.task_identity import TaskIdentity
     except ImportError:
@@ -62,14 +65,14 @@ def identify() -> None:
 
 
 def seed_generators(seed: str) -> None:
-    """Seed every global generator that apps draw from, of the libraries that are imported.
+    """Seed every global generator of the imported libraries.
 
     Args:
         seed: 32 bytes, in hex.
     """
     whole = bytes.fromhex(seed)
     random.seed(whole)
-    np.random.seed(np.frombuffer(whole, np.uint32))  # noqa: NPY002  # the app's, not ours
+    np.random.seed(np.frombuffer(whole, np.uint32))  # noqa: NPY002  # used by the app
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(int.from_bytes(whole[:8], "big"))
     if "tensorflow" in sys.modules:
@@ -77,13 +80,13 @@ def seed_generators(seed: str) -> None:
 
 
 def one_thread() -> None:
-    """Sums must not depend on how many cores there are."""
+    """Limit torch to one thread, so that sums do not depend on the number of cores."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 
 
 def error_line(error: BaseException) -> str:
-    """What an error says, and where the app raised it."""
+    """Return an error's text, and its place in the app."""
     here = str(Path(__file__).parent)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(here)]
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

@@ -1,4 +1,4 @@
-"""What goes between the two processes: the length of a header, the header (JSON), and the bytes that it announces."""
+"""Frames between the two processes: the length of a header, the header (JSON), and the bytes that it announces."""
 
 import json
 import struct
@@ -7,14 +7,20 @@ from typing import IO, Any
 
 
 def write_frame(stream: IO[bytes], header: Mapping[str, Any], payload: bytes = b"") -> None:
-    """One frame."""
-    said = json.dumps({**header, "bytes": len(payload)}).encode()
-    stream.write(struct.pack(">I", len(said)) + said + payload)
+    """Write one frame.
+
+    Args:
+        stream: open for writing.
+        header: plain data.
+        payload: further bytes.
+    """
+    text = json.dumps({**header, "bytes": len(payload)}).encode()
+    stream.write(struct.pack(">I", len(text)) + text + payload)
     stream.flush()
 
 
 def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
-    """The next frame; None at the end of the stream."""
+    """Read the next frame; None at the end of the stream."""
     length = stream.read(4)
     if len(length) < 4:
         return None

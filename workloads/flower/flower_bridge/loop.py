@@ -1,4 +1,4 @@
-"""What the app's process does: it answers until the other side has gone."""
+"""Main loop of the app's process: it answers until the other side has gone."""
 
 import io
 import os
@@ -12,7 +12,12 @@ from .frames import read_frame, write_frame
 
 
 def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
-    """Answer one request after the other."""
+    """Answer one request after the other.
+
+    Args:
+        requests: stream of requests.
+        replies: stream of answers.
+    """
     app: Any = None
     python_option = ""
     while (frame := read_frame(requests)) is not None:
@@ -21,7 +26,7 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         try:
             if request["do"] == "open":
                 python_option = request["python_option"]
-                from .clients import App  # here: where flwr is missing, that is an answer, too
+                from .clients import App  # here, so that a missing flwr is reported as an answer
 
                 app = App(request)
                 write_frame(replies, app.description(), app.initial().tobytes())
@@ -35,14 +40,14 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         except Unfit as error:
             write_frame(replies, {"unfit": str(error)})
         except ImportError as error:
-            wanted = f"{python_option} must be the interpreter of the app's environment"
-            write_frame(replies, {"unfit": f"{error}; {wanted}"})
+            advice = f"{python_option} must be the interpreter of the app's environment"
+            write_frame(replies, {"unfit": f"{error}; {advice}"})
         except Exception as error:
             write_frame(replies, {"error": error_line(error)})
 
 
 def main() -> None:
-    """Take standard output for the frames, and give the app's prints standard error."""
+    """Use standard output for the frames, and redirect the app's prints to standard error."""
     replies = io.BufferedWriter(io.FileIO(os.dup(1), "wb"))
     os.dup2(2, 1)
     serve(sys.stdin.buffer, replies)

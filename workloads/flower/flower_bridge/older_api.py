@@ -1,4 +1,4 @@
-"""The messages of Flower's older API, whose modules have other names in flwr 1.28 than in flwr 1.41."""
+"""Messages of Flower's older API; its modules have other names in flwr 1.28 than in flwr 1.41."""
 
 try:
     from flwr.compat.common import recorddict_compat as compat

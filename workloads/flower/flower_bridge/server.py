@@ -1,5 +1,6 @@
-"""What an app's server sends: its `ServerApp` is run against a grid that answers for every client with the model that
-it was sent, and writes down what that was.
+"""Messages of an app's server, recorded by running its `ServerApp` against a grid that answers for every client.
+
+Each answer returns the model of its message.
 """
 
 import signal
@@ -19,29 +20,29 @@ from .older_api import GetParametersIns, compat
 from .records import EVALUATE_INS, FIT_INS, Configuration, arrays_of, configuration_of, is_legacy, legacy_echo
 
 RECORDED_ROUNDS = 50
-"""At most; clients of later rounds are sent the last one's configuration."""
+"""Largest number of recorded rounds; later rounds use the last one's configuration."""
 
 _ROUND = "server-round"
-_PATIENCE = 5  # so often a server may ask who is there before it sends something
+_PATIENCE = 5  # number of times that a server may ask for the nodes before it sends a message
 
 
 class Enough(Exception):
-    """Enough rounds of the server are written down."""
+    """Enough rounds of the server are recorded."""
 
 
 class RecordingGrid(Grid):
-    """Answers for the clients with what they were sent, and writes down what that was.
+    """Grid that answers for the clients with the received model, and records the server's messages.
 
     Args:
-        population: number of clients, whose node ids are 1, 2, ...
-        client: a client's own answer to a message that is about neither training nor evaluation.
+        population: number of clients; their node ids are 1, 2, ...
+        client: returns a client's own answer to a message that is about neither training nor evaluation.
 
     Attributes:
-        arrays: the first model, by name; empty until it was sent.
-        rounds: how many are written down.
+        arrays: the first model, by name of its arrays; empty until it is sent.
+        rounds: number of recorded rounds.
         participants: clients that were asked to train in the first round.
-        strategy: its class's name; empty where it was not seen (older API).
-        unfit: why what the server does cannot be carried over; empty: it can.
+        strategy: name of the strategy's class; empty if unknown (older API).
+        unfit: the reason why the server is not supported; empty if it is.
     """
 
     def __init__(self, population: int, client: Callable[[Message, int], Message]) -> None:
@@ -58,25 +59,25 @@ class RecordingGrid(Grid):
         self._asked_for_nodes = 0
         self._lock = threading.Lock()
 
-    # -- what a server asks of a grid ----------------------------------------------------------------------------------
+    # -- interface of a grid -------------------------------------------------------------------------------------------
 
     def set_run(self, run: Any) -> None:
-        """See `Grid`."""
+        """Set the run."""
         self._run = run
 
     @property
     def run(self) -> Any:
-        """See `Grid`."""
+        """The run."""
         return self._run
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """See `Grid`."""
+        """Return a message to a node."""
         return Message(content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """All at once: a server that asks again, and waits, waits for more than there are."""
+        """Return the ids of all clients; a server that keeps waiting for more is interrupted."""
         self._asked_for_nodes += 1
         if self._asked_for_nodes > _PATIENCE and _waits_for_clients():
             self.unfit = f"the app's server waits for more clients than the {self._population} of this experiment"
@@ -84,7 +85,7 @@ class RecordingGrid(Grid):
         return list(range(1, self._population + 1))
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """See `Grid`."""
+        """Answer messages, and return the ids of the answers."""
         names = []
         for reply in self.send_and_receive(messages):
             names.append(str(len(self._replies)))
@@ -92,43 +93,43 @@ class RecordingGrid(Grid):
         return names
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """See `Grid`."""
+        """Return the answers with these ids."""
         return [self._replies.pop(name) for name in message_ids if name in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """See `Grid`."""
-        asked = list(messages)
+        """Record messages, and return their answers."""
+        questions = list(messages)
         self._asked_for_nodes = 0
         self.strategy = self.strategy or _strategy_above(sys._getframe(1))
         with self._lock:  # the older API asks from several threads
-            if asked and asked[0].metadata.message_type in ("train", "evaluate"):
-                self._write_down(asked[0].metadata.message_type, asked)
-        return [self._answer(message) for message in asked]
+            if questions and questions[0].metadata.message_type in ("train", "evaluate"):
+                self._write_down(questions[0].metadata.message_type, questions)
+        return [self._answer(message) for message in questions]
 
-    # -- what is written down ------------------------------------------------------------------------------------------
+    # -- recording -----------------------------------------------------------------------------------------------------
 
-    def _write_down(self, kind: str, asked: Sequence[Message]) -> None:
-        """The older API's messages come one by one and say their round; the newer API's come together."""
+    def _write_down(self, kind: str, questions: Sequence[Message]) -> None:
+        """Record messages: those of the older API come one by one with their round, those of the newer API together."""
         written = self._configurations if kind == "train" else self._evaluations
-        label = asked[0].metadata.group_id or str(len(written) + 1)
+        label = questions[0].metadata.group_id or str(len(written) + 1)
         if kind == "train" and label not in written and len(written) >= RECORDED_ROUNDS:
             raise Enough
-        for message in asked:
+        for message in questions:
             configuration = configuration_of(message.content)
             if written.setdefault(label, configuration) != configuration:
-                self._refuse(f"sends its clients different configurations ({kind}); one for all is carried over")
-        keys = list(asked[0].content.array_records)
+                self._refuse(f"sends its clients different configurations ({kind}); only a common one is supported")
+        keys = list(questions[0].content.array_records)
         if len(keys) != 1:
-            self._refuse(f"sends {len(keys)} array records ({kind}); one, the model, is carried over")
+            self._refuse(f"sends {len(keys)} array records ({kind}); only one, the model, is supported")
         if kind == "evaluate":
             self._evaluation_key = keys[0]
             return
         self._key = keys[0]
         if len(written) == 1:
-            self.participants += len(asked)
-        self.arrays = self.arrays or arrays_of(asked[0].content)
+            self.participants += len(questions)
+        self.arrays = self.arrays or arrays_of(questions[0].content)
         if not any(array.dtype.kind == "f" for array in self.arrays.values()):
-            self._refuse("sends a model without parameters of floating point, such as trees; only floats are averaged")
+            self._refuse("sends a model without floating-point parameters, such as trees; only floats are averaged")
 
     def _refuse(self, why: str) -> None:
         self.unfit = f"the app's server {why}"
@@ -142,34 +143,37 @@ class RecordingGrid(Grid):
             return Message(legacy_echo(content, kind), reply_to=message)
         records = RecordDict({"metrics": MetricRecord({"num-examples": 1})})
         if kind == "train":
-            sent = next(iter(content.array_records.values()))
-            records["arrays"] = ArrayRecord(dict(sent.items()))
+            arrays = next(iter(content.array_records.values()))
+            records["arrays"] = ArrayRecord(dict(arrays.items()))
         return Message(records, reply_to=message)
 
     def ask_for_parameters(self) -> None:
-        """Take the first model from the first client (older API), where the server sends none."""
+        """Get the first model from the first client (older API), if the server sends none."""
         content = compat.getparametersins_to_recorddict(GetParametersIns({}))
         message = Message(content, dst_node_id=1, message_type="get_parameters")
         try:
             self.arrays = arrays_of(self._client(message, 0).content)
-        except ValueError:  # an app of the newer API, which has no such message
+        except ValueError:  # the newer API has no such message
             return
         self._key = FIT_INS + "parameters"
         self._configurations = {"1": {FIT_INS + "config": {}}}
 
-    # -- what is asked later -------------------------------------------------------------------------------------------
+    # -- recorded configurations ---------------------------------------------------------------------------------------
 
     @property
     def rounds(self) -> int:
-        """How many are written down."""
+        """Number of recorded rounds."""
         return len(self._configurations)
 
     def configuration(self, round_number: int) -> tuple[Configuration, str]:
-        """What clients are sent for training in a round, and under which key the model."""
+        """Return the configuration for training in a round, and the key of the model."""
         return _of_round(self._configurations, round_number), self._key
 
     def evaluation(self, round_number: int) -> tuple[Configuration, str]:
-        """The same for evaluation; where the server has not evaluated anything, what is usual."""
+        """Return the configuration for evaluation in a round, and the key of the model.
+
+        If none was recorded, these are the usual ones.
+        """
         if self._evaluations:
             return _of_round(self._evaluations, round_number), self._evaluation_key
         if self._key.startswith(FIT_INS):
@@ -192,13 +196,13 @@ def _frames(frame: FrameType | None) -> Iterable[FrameType]:
 
 
 def _strategy_above(frame: FrameType) -> str:
-    """The name of the strategy that is running, from the calls that led here."""
+    """Return the name of the running strategy, from the calling frames."""
     owners = (above.f_locals.get("self") for above in _frames(frame))
     return next((type(owner).__name__ for owner in owners if isinstance(owner, Strategy)), "")
 
 
 def _waits_for_clients() -> bool:
-    """Whether the main thread is where Flower waits for clients to connect."""
+    """Return whether the main thread is within Flower's wait for clients."""
     main = sys._current_frames().get(_main_thread())
     return any(frame.f_code.co_name in ("sample_nodes", "wait_for") for frame in _frames(main))
 
@@ -208,16 +212,21 @@ def _main_thread() -> int:
 
 
 def record(grid: RecordingGrid, server: Any, run_config: dict[str, Any]) -> str:
-    """Run an app's server against the grid; a note where it ended early, else empty.
+    """Run an app's server against the grid, and return a note if it ended early, else "".
+
+    Args:
+        grid: records the messages.
+        server: the `ServerApp`.
+        run_config: the app's configuration.
 
     Raises:
-        Unfit: what it does cannot be carried over.
-        Exception: the server's own, where it came before the first model.
+        Unfit: the server is not supported.
+        Exception: the server's own error before the first model.
     """
     note = ""
     try:
         server(grid, Context(1, 0, {}, RecordDict(), dict(run_config)))
-    except KeyboardInterrupt:  # the grid's
+    except KeyboardInterrupt:  # raised by the grid
         if not grid.unfit:
             raise
     except Enough:
