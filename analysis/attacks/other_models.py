@@ -1,8 +1,8 @@
-"""What a server has learned that sent other models than the one to be trained, held against the truth.
+"""Information that a server gains by sending other models than the one to be trained, compared with the truth.
 
-Of `send-different-models` the victim's update, of `send-crafted-model` single training samples
-(`testbed.adversary.crafted_models`). Both are read from the sums that the run has recorded, as the server sees
-them: quantised, with noise where there is some. The truth is each client's update trained again, and its data.
+With `send-different-models` the server learns the victim's update, with `send-crafted-model` single training samples
+(`testbed.adversary.crafted_models`). Both are computed from the sums that the run has recorded, as the server sees
+them: quantised, with noise where there is some. The truth is each client's update, trained again, and its data.
 """
 
 import re
@@ -38,22 +38,22 @@ from testbed.records import RunRecords
 from testbed.records.arrays import RoundAggregate
 
 RECOVERED_DB = 30.0
-"""A sample counts as recovered from this peak signal-to-noise ratio on: the eye sees no difference."""
+"""A sample counts as recovered from this peak signal-to-noise ratio on, at which no difference is visible."""
 _VICTIM = re.compile(rf"{SendDifferentModels.name}: client (\d+) was sent the model")
 _QUANTISED = (SecAggParameters, LightSecAggParameters, FlamingoParameters, OneShotParameters)
-_UNQUANTISED = 1e-6  # of the largest coordinate: what counts as equal where updates are not quantised
+_UNQUANTISED = 1e-6  # of the largest coordinate: differences that count as rounding where updates are not quantised
 
 
 @dataclass(frozen=True)
 class RecoveredUpdate:
-    """One round's victim of `send-different-models`.
+    """The recovered update of the victim of `send-different-models` in one round.
 
     Attributes:
         round, victim: numbers.
         dimension: d.
-        recovered: coordinates that are off by no more than the rounding of all summands can make them; None where
-            updates have noise in them, whose steps are as long as many a coordinate.
-        largest_error: of a coordinate, in steps of the quantisation; None without one.
+        recovered: coordinates with an error that the rounding of the summands explains; None where updates have noise,
+            as its steps are as long as many a coordinate.
+        largest_error: largest error of a coordinate, in steps of the quantisation; None without quantisation.
         relative_error: |d - d^|^2 / |d|^2.
     """
 
@@ -67,15 +67,15 @@ class RecoveredUpdate:
 
 @dataclass(frozen=True)
 class RecoveredSamples:
-    """One round of `send-crafted-model`.
+    """The samples recovered by `send-crafted-model` in one round.
 
     Attributes:
         round: its number.
-        clients: in the sum.
-        samples: of these clients.
-        bins: that held something.
+        clients: number of clients in the sum.
+        samples: number of samples of these clients.
+        bins: number of bins that were not empty.
         recovered: samples that some bin shows with `RECOVERED_DB` or more.
-        psnr: `(samples,)` dB, of the bin that shows each sample best.
+        psnr: `(samples,)` dB, by the bin that shows each sample best.
     """
 
     round: int
@@ -87,11 +87,19 @@ class RecoveredSamples:
 
 
 def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate]:
-    """What `send-different-models` has brought in each completed round; raises as `_attacked` does."""
-    section, found = victims.experiment.aggregation, []
+    """Recover the victims' updates in the completed rounds of `send-different-models`.
+
+    Args:
+        run: its records, with aggregates.
+        victims: of the run.
+
+    Raises:
+        ExperimentError: if the run has not recorded an aggregate.
+    """
+    section, updates = victims.experiment.aggregation, []
     step = _step(section)
     dishonest = _dishonest(run)
-    for number, detail, seen in _attacked(run, SendDifferentModels.name):
+    for number, detail, aggregate in _attacked(run, SendDifferentModels.name):
         match = _VICTIM.match(detail)
         if match is None:
             continue
@@ -99,14 +107,14 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
         survivors = _survivors(run, number)
         if victim not in survivors:
             continue
-        total = seen.mean * seen.weight
-        for client in sorted(dishonest[number] & survivors):  # accomplices say what they have sent
-            total = total - weights[client] * _clipped(section, victims, client, seen, number)
-        true = _clipped(section, victims, victim, seen, number)
+        total = aggregate.mean * aggregate.weight
+        for client in sorted(dishonest[number] & survivors):  # colluding clients tell the server their updates
+            total = total - weights[client] * _clipped(section, victims, client, aggregate, number)
+        true = _clipped(section, victims, victim, aggregate, number)
         error = np.abs(total / weights[victim] - true)
         others = sum(weights[client] for client in survivors) / weights[victim]
         allowed = others * step if step else _UNQUANTISED * float(np.abs(true).max())
-        found.append(
+        updates.append(
             RecoveredUpdate(
                 number,
                 victim,
@@ -116,18 +124,26 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
                 float((error @ error) / max(float(true @ true), 1e-300)),
             )
         )
-    return found
+    return updates
 
 
 def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSamples]:
-    """What `send-crafted-model` has brought in each completed round; raises as `_attacked` does."""
-    workload, found = victims.workload, []
-    for number, _, seen in _attacked(run, SendCraftedModel.name):
+    """Recover training samples in the completed rounds of `send-crafted-model`.
+
+    Args:
+        run: its records, with aggregates.
+        victims: of the run.
+
+    Raises:
+        ExperimentError: if the run has not recorded an aggregate.
+    """
+    workload, rows = victims.workload, []
+    for number, _, aggregate in _attacked(run, SendCraftedModel.name):
         survivors = sorted(_survivors(run, number))
-        asked = run.exchanges.query("round == @number and stage == 'train'")["client"].to_numpy(np.int64)
-        expected = int(victims.workload.sample_counts[asked].sum())
+        trained = run.exchanges.query("round == @number and stage == 'train'")["client"].to_numpy(np.int64)
+        expected = int(victims.workload.sample_counts[trained].sum())
         made = imprint_of(inspectable(workload), expected, _gain(run), number)
-        bins = made.samples_in(seen.mean * seen.weight)
+        bins = made.samples_in(aggregate.mean * aggregate.weight)
         true = np.concatenate([victims.samples(client) for client in survivors]).reshape(-1, made.pixels)
         peak = float(np.ptp(inspectable(workload).known_samples()))
         best = np.full(len(true), -np.inf)
@@ -135,28 +151,29 @@ def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSample
             error = np.square(true - candidate).mean(axis=1)
             best = np.maximum(best, 10 * np.log10(peak**2 / np.maximum(error, 1e-12 * peak**2)))
         recovered = int((best >= RECOVERED_DB).sum())
-        found.append(RecoveredSamples(number, len(survivors), len(true), len(bins), recovered, best))
-    return found
+        rows.append(RecoveredSamples(number, len(survivors), len(true), len(bins), recovered, best))
+    return rows
 
 
 def _attacked(run: RunRecords, name: str) -> list[tuple[int, str, RoundAggregate]]:
-    """The completed rounds in which `name` was carried out: number, what the event says, and what the server saw.
+    """Return the completed rounds in which `name` was carried out: number, detail of the event, and aggregate.
 
-    Raises `ExperimentError` where the run has not recorded that.
+    Raises:
+        ExperimentError: if the run has not recorded an aggregate.
     """
     done = set(run.rounds.loc[run.rounds["outcome"] == "completed", "round"])
     events = attacks(run.events, name)
-    found = []
+    attacked = []
     for number, detail in zip(events["round"].tolist(), events["detail"].tolist(), strict=True):
         if number not in done:
             continue
-        seen = run.aggregate(number)
-        if seen is None:
+        aggregate = run.aggregate(number)
+        if aggregate is None:
             raise ExperimentError(
                 f"{run.path}: has no aggregate of round {number}; run it with records.aggregates: all"
             )
-        found.append((number, detail, seen))
-    return found
+        attacked.append((number, detail, aggregate))
+    return attacked
 
 
 def _survivors(run: RunRecords, number: int) -> set[int]:
@@ -167,22 +184,22 @@ def _survivors(run: RunRecords, number: int) -> set[int]:
 def _dishonest(run: RunRecords) -> dict[int, set[int]]:
     rows = run.participation
     rows = rows[rows["dishonest"]]
-    found: dict[int, set[int]] = {number: set() for number in run.rounds["round"]}
+    by_round: dict[int, set[int]] = {number: set() for number in run.rounds["round"]}
     for number, client in zip(rows["round"].tolist(), rows["client"].tolist(), strict=True):
-        found[number].add(client)
-    return found
+        by_round[number].add(client)
+    return by_round
 
 
 def _gain(run: RunRecords) -> float:
     section = AdversarySection.model_validate(run.experiment["adversary"])
-    (one,) = (one for one in section.server if name_of(one) == SendCraftedModel.name)
-    chosen = options(SendCraftedModel, one)
+    (entry,) = (entry for entry in section.server if name_of(entry) == SendCraftedModel.name)
+    chosen = options(SendCraftedModel, entry)
     assert isinstance(chosen, ImprintOptions)
     return chosen.gain
 
 
 def _step(section: AggregationParameters) -> float:
-    """Between two values that a coordinate can have in what is summed; 0: any float, or they are rounded rotated."""
+    """Return the distance of two values of a summed coordinate; 0 for floats, or where rotated updates are rounded."""
     if isinstance(section, PineParameters):
         return float(2.0**-section.fraction_bits)
     if noise_of(section) is not None or not isinstance(section, _QUANTISED):
@@ -191,10 +208,10 @@ def _step(section: AggregationParameters) -> float:
 
 
 def _clipped(
-    section: AggregationParameters, victims: Victims, client: int, seen: RoundAggregate, number: int
+    section: AggregationParameters, victims: Victims, client: int, aggregate: RoundAggregate, number: int
 ) -> Floats:
-    """A client's update as it may be summed: nobody could have more of it."""
-    delta = victims.workload.train(client, seen.model, number).delta.astype(np.float64)
+    """Return a client's update as clipped before summing: the server cannot recover more."""
+    delta = victims.workload.train(client, aggregate.model, number).delta.astype(np.float64)
     clipped: Floats = delta
     if (noise := noise_of(section)) is not None:
         clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
@@ -209,19 +226,20 @@ def _clipped(
 
 
 def other_models(runs: Sequence[RunRecords]) -> pd.DataFrame:
-    """One row per run that sends other models.
+    """Tabulate the information gained, one row per run that sends other models.
 
     Columns: label; selection, aggregation, binding; attack; rounds (attacked), completed; clients (in a sum, mean);
-    refused_by (checks); of `send-different-models`: of (coordinates of an update), recovered (of them, mean),
-    largest_error (steps), relative_error (mean); of `send-crafted-model`: of (samples in a sum, mean), recovered (of
+    refused_by (checks); for `send-different-models`: of (coordinates of an update), recovered (of them, mean),
+    largest_error (steps), relative_error (mean); for `send-crafted-model`: of (samples in a sum, mean), recovered (of
     them, mean), psnr (median of the recovered ones, dB).
 
-    Raises `ExperimentError` where no run does, or one has not recorded what its server saw.
+    Raises:
+        ExperimentError: if no run sends other models, or one has not recorded an aggregate.
     """
     rows: list[dict[str, Any]] = []
     for run in runs:
         section = run.experiment.get("adversary")
-        names = [] if not section else [name_of(one) for one in AdversarySection.model_validate(section).server]
+        names = [] if not section else [name_of(entry) for entry in AdversarySection.model_validate(section).server]
         for name in (SendDifferentModels.name, SendCraftedModel.name):
             if name in names:
                 rows.append(_row(run, name))
@@ -252,17 +270,21 @@ def _row(run: RunRecords, name: str) -> dict[str, Any]:
         return row | {
             "completed": len(updates),
             "of": victims.workload.dimension,
-            "recovered": _mean([one.recovered for one in updates if one.recovered is not None]),
-            "largest_error": max((one.largest_error for one in updates if one.largest_error is not None), default=None),
-            "relative_error": _mean([one.relative_error for one in updates]),
+            "recovered": _mean([result.recovered for result in updates if result.recovered is not None]),
+            "largest_error": max(
+                (result.largest_error for result in updates if result.largest_error is not None), default=None
+            ),
+            "relative_error": _mean([result.relative_error for result in updates]),
         }
     samples = recovered_samples(run, victims)
     return row | {
         "completed": len(samples),
-        "clients": _mean([one.clients for one in samples]),
-        "of": _mean([one.samples for one in samples]),
-        "recovered": _mean([one.recovered for one in samples]),
-        "psnr": _mean([float(np.median(one.psnr[one.psnr >= RECOVERED_DB])) for one in samples if one.recovered]),
+        "clients": _mean([result.clients for result in samples]),
+        "of": _mean([result.samples for result in samples]),
+        "recovered": _mean([result.recovered for result in samples]),
+        "psnr": _mean(
+            [float(np.median(result.psnr[result.psnr >= RECOVERED_DB])) for result in samples if result.recovered]
+        ),
     }
 
 
@@ -271,11 +293,16 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
-    """The table that `other_models` made as ``text``, ``markdown`` or ``json``, ending in a line feed."""
+    """Render the table of `other_models`, ending in a line feed.
+
+    Args:
+        frame: of `other_models`.
+        format: ``text``, ``markdown`` or ``json``.
+    """
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        known = [{key: value for key, value in row.items() if value is not None} for row in plain(frame)]
-        return to_json({"rows": known})
+        rows = [{key: value for key, value in row.items() if value is not None} for row in plain(frame)]
+        return to_json({"rows": rows})
     return render_table(_table(frame), format)
 
 
@@ -286,8 +313,8 @@ def _table(frame: pd.DataFrame) -> Table:
         updates = row["attack"] == SendDifferentModels.name
         recovered, error = "–", "–"
         if row["recovered"] is not None:
-            what = "coordinates" if updates else f"samples of {row['clients']:g} clients"
-            recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {what}"
+            counted = "coordinates" if updates else f"samples of {row['clients']:g} clients"
+            recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {counted}"
         if updates and row["completed"]:
             steps = row["largest_error"]
             error = f"{row['relative_error']:.2g}" + ("" if steps is None else f", at most {steps:.2g} steps")

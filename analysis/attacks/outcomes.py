@@ -1,11 +1,12 @@
-"""What an adversary has attained: which of its attacks honest parties refused, and how far the others have shifted who
-takes part, beside Theorem 2 of Lotto (arXiv 2401.02880, section 3.4).
+"""Success of an adversary: rounds in which honest parties detected its attacks, and its share of the participants.
 
-A round is attacked when a misbehaviour was carried out in it. An honest party has seen something when a client refused,
-or the honest server found a client out. Such a round is refused, unless all that came of it is that the server left
-cheats out and completed the round without them. What counts as the adversary's success is a round that is completed
-with nothing seen; its dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the adversary
-had planned to attack: one in which something was seen, or that ended early, gains nothing.
+The shares are compared with Theorem 2 of Lotto (arXiv 2401.02880, section 3.4).
+
+A round is attacked when a misbehaviour was carried out in it. An honest party detects the attack when a client refuses,
+or the honest server catches a client cheating. Such a round is refused, unless its only consequence is that the server
+left out the cheating clients and completed the round without them. An attack succeeds in a round that is completed
+without a detection; the round's dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the
+adversary had planned to attack: a round with a detection, or one that ended early, gains nothing.
 """
 
 import json
@@ -30,26 +31,26 @@ from testbed.selection.lotto.refinement import Refinement
 
 DETECTIONS = ("refusal", "misbehaviour")
 NEVER_CARRIED_OUT = "never carried out"
-"""Stands where honest parties had nothing to see, as the misbehaviours that the experiment names did not arise."""
+"""Table cell of runs without detections because the misbehaviours of the experiment did not arise."""
 ETA = 2.0
 
 
 @dataclass(frozen=True)
 class AttackOutcome:
-    """What the adversary of one run has attained.
+    """Success of the adversary in one run.
 
     Attributes:
         planned: recorded rounds that were to be attacked.
-        attacked: those in which a misbehaviour was carried out.
-        refused: attacked rounds in which a client refused, or which ended early after the server had found one out.
-        left_out: attacked rounds in which nobody refused, and which the server completed without those that it found
-            out.
+        attacked: rounds in which a misbehaviour was carried out.
+        refused: attacked rounds in which a client refused, or which ended early after the server had caught a client.
+        left_out: attacked rounds in which no client refused, and which the server completed without the clients that it
+            caught.
         checks: (check, stage, rounds in which it failed), the most frequent first.
-        completed: attacked rounds that were completed with nothing seen.
-        dishonest: number of dishonest participants of each of these rounds, in their order; where no misbehaviour was
-            ever carried out (an honest server, dishonest clients that do nothing else), of each completed round that
-            was to be attacked.
-        dishonest_if_verified: the same, of the rounds with an honest participant, who verifies the list.
+        completed: attacked rounds that were completed without a detection.
+        dishonest: number of dishonest participants of each of the `completed` rounds, in their order. Where no
+            misbehaviour was ever carried out (an honest server, dishonest clients that do nothing else): of each
+            completed round that was to be attacked.
+        dishonest_if_verified: the same, of the rounds with an honest participant, which verifies the list.
         recovered: attacked rounds in which a single client's update was recovered.
     """
 
@@ -69,49 +70,67 @@ class AttackOutcome:
         return len(self.dishonest) - len(self.dishonest_if_verified)
 
     @property
-    def seen(self) -> int:
-        """Attacked rounds in which an honest party saw something."""
+    def detected(self) -> int:
+        """Attacked rounds in which an honest party detected the attack."""
         return self.refused + self.left_out
 
     def exceeding(self, most: int, confidence: float = 0.95) -> Proportion:
-        """How often a round with an honest participant had more than `most` dishonest ones.
+        """Return the rate of rounds that have an honest participant and more than `most` dishonest ones.
 
-        A list without an honest participant is verified by nobody, and its sum has no honest client's update. Theorem 2
-        does not cover such a round.
+        Args:
+            most: number of dishonest participants that is not counted yet.
+            confidence: of the interval.
+
+        Returns:
+            The rate over all planned rounds.
         """
+        # Nobody verifies a list without an honest participant, and its sum has no honest client's update. Theorem 2
+        # does not cover such a round.
         return Proportion.of(sum(x > most for x in self.dishonest_if_verified), self.planned, confidence)
 
 
 def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
-    """The events that say that a misbehaviour was carried out; with `name`, this one."""
+    """Select the events that record an attack.
+
+    Args:
+        events: of a run.
+        name: name of a misbehaviour; empty: all.
+    """
     return events[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")]
 
 
 def attained(run: RunRecords, name: str = "") -> AttackOutcome:
-    """What is on record of the attacks of a run that has an adversary; with `name`, of this misbehaviour alone."""
+    """Evaluate the recorded attacks of a run that has an adversary.
+
+    Args:
+        run: its records.
+        name: name of a misbehaviour; empty: all.
+    """
     events, rounds = run.events, run.rounds
     section = AdversarySection.model_validate(run.experiment["adversary"])
     planned = {number for number in rounds["round"] if section.attacks(number)}
     attacked = set(attacks(events, name)["round"])
-    seen = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
+    detections = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
-    left_out = (set(seen["round"]) & completed) - set(seen.loc[seen["kind"] == "refusal", "round"])
+    left_out = (set(detections["round"]) & completed) - set(detections.loc[detections["kind"] == "refusal", "round"])
     names = [
         detail.partition(":")[0] if kind == "refusal" else detail
-        for kind, detail in zip(seen["kind"], seen["detail"], strict=True)
+        for kind, detail in zip(detections["kind"], detections["detail"], strict=True)
     ]
-    where = Counter((name, stage) for name, stage, _ in set(zip(names, seen["stage"], seen["round"], strict=True)))
-    unseen = (attacked or planned) - set(seen["round"])
+    where = Counter(
+        (name, stage) for name, stage, _ in set(zip(names, detections["stage"], detections["round"], strict=True))
+    )
+    unseen = (attacked or planned) - set(detections["round"])
     done = sorted(unseen & completed)
     by_round = run.participation.groupby("round")["dishonest"]
     counts, nobody_honest = by_round.sum(), by_round.all()
-    told = attacks(events, name)
-    recovered = told.loc[[update_recovered(detail) for detail in told["detail"]], "round"].nunique()
-    checks = sorted(where.items(), key=lambda one: (-one[1], one[0]))
+    attack_events = attacks(events, name)
+    recovered = attack_events.loc[[update_recovered(detail) for detail in attack_events["detail"]], "round"].nunique()
+    checks = sorted(where.items(), key=lambda item: (-item[1], item[0]))
     return AttackOutcome(
         len(planned),
         len(attacked),
-        len(set(seen["round"]) - left_out),
+        len(set(detections["round"]) - left_out),
         len(left_out),
         tuple((check, stage, times) for (check, stage), times in checks),
         len(attacked.intersection(done)),
@@ -122,16 +141,21 @@ def attained(run: RunRecords, name: str = "") -> AttackOutcome:
 
 
 def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
-    """One row per run that has an adversary.
+    """Tabulate the success of the adversaries, one row per run that has one.
 
     Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
     population, dishonest (c), participants (s); rounds, planned, attacked, refused, left_out, checks, completed,
-    all_dishonest and recovered (see `AttackOutcome`); counted (rounds of `Attained.dishonest`), and mean, max and
+    all_dishonest and recovered (see `AttackOutcome`); counted (rounds of `AttackOutcome.dishonest`), and mean, max and
     distribution (rounds with 0, 1, ... s) of the dishonest participants in them, and due, s c / n; eta, exceeded
     (rounds with an honest participant and x/s > eta c/n), its rate with low and high; and bound, Theorem 2's, where
     selection is Lotto.
 
-    Raises `ExperimentError` when no run has an adversary, or eta is not above 0 and finite.
+    Args:
+        runs: records.
+        eta: factor over the expected share of dishonest participants.
+
+    Raises:
+        ExperimentError: if no run has an adversary, or eta is not above 0 and finite.
     """
     if not 0 < eta < inf:
         raise ExperimentError(f"--eta {eta:g}: must be above 0 and finite")
@@ -142,34 +166,34 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
 
 
 def _row(run: RunRecords, eta: float) -> dict[str, Any]:
-    experiment, found = run.experiment, attained(run)
+    experiment, outcome = run.experiment, attained(run)
     section = AdversarySection.model_validate(experiment["adversary"])
     population, selection = int(experiment["population"]), experiment["selection"]
     s, c = int(selection["participants"]), section.number_of(population)
-    share = found.exceeding(allowed(population, c, s, eta))
-    longest = max((s, *found.dishonest))
+    share = outcome.exceeding(allowed(population, c, s, eta))
+    longest = max((s, *outcome.dishonest))
     return {
         "label": run.label,
         "selection": protocol_name(selection),
         "aggregation": protocol_name(experiment["aggregation"]),
-        "server": [_said(one) for one in section.server],
-        "clients": [_said(one) for one in section.clients],
+        "server": [format_misbehaviour(misbehaviour) for misbehaviour in section.server],
+        "clients": [format_misbehaviour(misbehaviour) for misbehaviour in section.clients],
         "population": population,
         "dishonest": c,
         "participants": s,
         "rounds": len(run.rounds),
-        "planned": found.planned,
-        "attacked": found.attacked,
-        "refused": found.refused,
-        "left_out": found.left_out,
-        "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in found.checks],
-        "completed": found.completed,
-        "all_dishonest": found.all_dishonest,
-        "recovered": found.recovered,
-        "counted": len(found.dishonest),
-        "mean": sum(found.dishonest) / len(found.dishonest) if found.dishonest else None,
-        "max": max(found.dishonest, default=None),
-        "distribution": [found.dishonest.count(x) for x in range(longest + 1)],
+        "planned": outcome.planned,
+        "attacked": outcome.attacked,
+        "refused": outcome.refused,
+        "left_out": outcome.left_out,
+        "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in outcome.checks],
+        "completed": outcome.completed,
+        "all_dishonest": outcome.all_dishonest,
+        "recovered": outcome.recovered,
+        "counted": len(outcome.dishonest),
+        "mean": sum(outcome.dishonest) / len(outcome.dishonest) if outcome.dishonest else None,
+        "max": max(outcome.dishonest, default=None),
+        "distribution": [outcome.dishonest.count(x) for x in range(longest + 1)],
         "due": s * c / population,
         "eta": eta,
         "exceeded": share.count,
@@ -180,11 +204,11 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
     }
 
 
-def _said(one: Named) -> str:
-    """A misbehaviour as an experiment has it: its name, and its options in brackets."""
-    given = next(iter(one.values())) if isinstance(one, dict) else {}
-    options = ", ".join(f"{key}={value}" for key, value in given.items())
-    return f"{name_of(one)} ({options})" if options else name_of(one)
+def format_misbehaviour(misbehaviour: Named) -> str:
+    """Return a misbehaviour as in the experiment: its name, and its options in brackets."""
+    own_options = next(iter(misbehaviour.values())) if isinstance(misbehaviour, dict) else {}
+    options = ", ".join(f"{key}={value}" for key, value in own_options.items())
+    return f"{name_of(misbehaviour)} ({options})" if options else name_of(misbehaviour)
 
 
 def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: float) -> float | None:
@@ -202,22 +226,27 @@ def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: floa
 _RARE = {
     "Left out": (
         "left_out",
-        "attacked rounds in which nobody refused, and which the server completed without the clients that it found "
+        "attacked rounds in which no client refused, and which the server completed without the clients that it caught "
         "cheating",
     ),
     "All dishonest": (
         "all_dishonest",
-        "those without an honest participant, whose list nobody verified and whose sum has no honest update",
+        "rounds without an honest participant, in which nobody verified the list and the sum has no honest update",
     ),
     "Updates recovered": ("recovered", "attacked rounds in which the server had a single client's update"),
 }
-"""Heads that stand in the table only where there is a round to count: the column of the frame, and the meaning."""
+"""Table heads that appear only if there is a round to count: the column of the frame, and the meaning."""
 
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
-    """The table that `adversaries` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed.
+    """Render the table of `adversaries`, ending in a line feed.
 
-    Raises `ExperimentError` for another format.
+    Args:
+        frame: of `adversaries`.
+        format: ``text``, ``markdown``, ``csv`` or ``json``.
+
+    Raises:
+        ExperimentError: for another format.
     """
     require_format(format, "text", "markdown", "csv", "json")
     if format == "json":
@@ -225,14 +254,14 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     if format == "csv":
         lists = {name: frame[name].map(json.dumps) for name in ("server", "clients", "checks", "distribution")}
         return data(frame.assign(**lists), format)
-    tables = "\n".join(render_table(table, format) for table in (_seen(frame), _shifts(frame)))
+    tables = "\n".join(render_table(table, format) for table in (_detection_table(frame), _shifts(frame)))
     lines = [textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in _notes(frame)]
     return "\n".join([tables, *lines]) + "\n"
 
 
 _UNATTACKED = (
-    " Where Attacked is 0: of all completed rounds that were to be attacked, as the selection alone gives them. "
-    f"{NEVER_CARRIED_OUT.capitalize()}: no misbehaviour has recorded an attack."
+    " Where Attacked is 0, the columns on dishonest participants cover all completed rounds that were to be attacked: "
+    f"the selection's own outcome. {NEVER_CARRIED_OUT.capitalize()}: no misbehaviour has recorded an attack."
 )
 
 
@@ -240,7 +269,7 @@ def _notes(frame: pd.DataFrame) -> list[str]:
     """Explain the heads of both tables, a line each."""
     eta = f"{frame['eta'].iloc[0]:g}"
     return [
-        "Rounds: that were to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
+        "Rounds: rounds to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
         "rounds in which an honest party saw it, whether or not the round completed. Completed unseen: rounds "
         "that were attacked and completed with nothing seen. Dishonest, mean and most: dishonest participants of the "
         "rounds completed unseen."
@@ -248,20 +277,20 @@ def _notes(frame: pd.DataFrame) -> list[str]:
         + "".join(f" {head}: {meaning}." for head, (name, meaning) in _RARE.items() if frame[name].any()),
         "Expected: s c / n, for s participants and c dishonest of n clients. "
         f"Above {eta}× expected: share of the rounds to be attacked with more than {eta} s c / n dishonest "
-        "participants and one honest or more, and its 95% interval. Lotto's bound: the most that it can be by Theorem "
+        "participants and one honest or more, and its 95% interval. Lotto's bound: the largest share by Theorem "
         "2 of Lotto (arXiv 2401.02880); –: not Lotto.",
     ]
 
 
 def _named(frame: pd.DataFrame) -> list[str]:
-    """What tells the rows apart: the misbehaviours, the selection where it differs, or else the runs' own labels."""
+    """Return the row names: the misbehaviours, the selection where it differs, or else the runs' own labels."""
     names = [" + ".join((*row["server"], *row["clients"])) or "no misbehaviour" for _, row in frame.iterrows()]
     if frame["selection"].nunique() > 1:
         names = [f"{selection}: {name}" for selection, name in zip(frame["selection"], names, strict=True)]
     return names if len(set(names)) == len(names) else frame["label"].tolist()
 
 
-def _seen(frame: pd.DataFrame) -> Table:
+def _detection_table(frame: pd.DataFrame) -> Table:
     numbers = {"Rounds": "planned", "Attacked": "attacked", "Attacks refused": "refused", "Left out": "left_out"}
     numbers |= {"Completed unseen": "completed", "All dishonest": "all_dishonest", "Updates recovered": "recovered"}
     for head, (column, _) in _RARE.items():
@@ -269,10 +298,10 @@ def _seen(frame: pd.DataFrame) -> Table:
             del numbers[head]
     rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
-        checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
+        checks = [f"{failure['check']} at {failure['stage']} ({failure['rounds']})" for failure in row["checks"]]
         is_idle = not row["attacked"] and [*row["server"], *row["clients"]]
-        seen = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "nothing")
-        rows.append([name, *(str(row[column]) for column in numbers.values()), seen])
+        detections = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "nothing")
+        rows.append([name, *(str(row[column]) for column in numbers.values()), detections])
     heads = ["Adversary", *numbers, "Seen by honest parties"]
     return Table(heads, rows, left=(0, len(heads) - 1))
 

@@ -1,17 +1,18 @@
-"""Which labels single clients hold, and in which shares, asked of what was seen of a real run: each update, all rounds'
-sums, or one round's sum. Kerkouche, Acs, Fritz, Client-specific Property Inference against Secure Aggregation in
-Federated Learning, WPES 2023, arXiv 2303.03908; the property is the clients' labels.
+"""Property inference on a recorded run: each client's labels and their shares, for several observations.
 
-The attacker has samples of its own with labels, from the same distribution: the held-out ones. For each round it
-trains, from that round's model and as the clients do, on data sets that it makes of these, and learns a linear detector
-from updates to shares of the labels (ridge regression; the mixtures are uniform, the sizes those of clients, drawn).
-The detector is applied to the round's sum, its constant once for each participant, and what comes out is solved for
+Kerkouche, Acs, Fritz, Client-specific Property Inference against Secure Aggregation in Federated Learning, WPES 2023,
+arXiv 2303.03908; the property is the clients' labels.
+
+The attacker has its own labelled samples from the same distribution: the held-out ones. For each round, it composes
+data sets of them, trains on each from that round's model as the clients do, and fits a linear detector from updates to
+shares of the labels (ridge regression; the mixtures are uniform, the sizes are chosen at random among the clients').
+The detector is applied to the round's sum, with its constant once for each participant, and the result is solved for
 the clients (`analysis.attacks.client_scores`).
 
 - ``update``: the detectors' mean over a client's own updates, as a server without secure aggregation has them.
-- ``sums``: all rounds' sums, solved, held against the client's own labels.
-- ``group``: the same, held against the labels of all clients that are always in the same sums, once for each group.
-- ``round``: one round's sum, the first that the client was in, held against the client's own labels.
+- ``sums``: all rounds' sums, solved, compared with the client's own labels.
+- ``group``: the same, compared with the labels of all clients that are always in the same sums, once for each group.
+- ``round``: one round's sum, the first that the client was in, compared with the client's own labels.
 """
 
 from dataclasses import dataclass
@@ -31,20 +32,21 @@ from testbed.records import RunRecords
 from workloads.data.clients.contract import Batch
 from workloads.training.classification import TorchWorkload
 
-Seen = Literal["update", "sums", "group", "round"]
-SEEN: tuple[Seen, ...] = get_args(Seen)
+Observation = Literal["update", "sums", "group", "round"]
+OBSERVATIONS: tuple[Observation, ...] = get_args(Observation)
 
 
 @dataclass(frozen=True)
 class LabelEstimate:
-    """How much is known of the clients' labels.
+    """Accuracy of the estimated labels of the clients.
 
     Attributes:
-        top: of how many clients (or groups) the most frequent label is named; one of several is right.
-        top_guessed: as often it is right to say one label for all, the one that is most often right.
-        off: mean over clients of half the sum of the differences between shares that are said and true ones.
-        off_guessed: the same where the mean of all clients is said.
-        holds: whether a client holds a label at all, over all clients and labels; None: all do, or none does.
+        top: rate of clients (or groups) with a named most frequent label; any of several most frequent ones is right.
+        top_guessed: the same rate for one label for all clients, the one that is right most often.
+        off: mean over clients of half the sum of the differences between estimated and true shares.
+        off_guessed: the same for the mean of all clients as the estimate.
+        holds: detection of the labels that a client holds at all, over all clients and labels; None if all clients hold
+            all labels, or none.
     """
 
     top: Proportion
@@ -54,61 +56,67 @@ class LabelEstimate:
     holds: Discrimination | None
 
     @classmethod
-    def of(cls, said: Floats, shares: Floats, confidence: float) -> "LabelEstimate":
-        """Of `(m, labels)` what is said, and what is true."""
+    def of(cls, estimated: Floats, shares: Floats, confidence: float) -> "LabelEstimate":
+        """Compare estimates with the truth.
+
+        Args:
+            estimated: `(m, labels)` estimated shares.
+            shares: `(m, labels)` true shares.
+            confidence: of the intervals.
+        """
         largest = shares == shares.max(axis=1, keepdims=True)
-        right = largest[np.arange(len(said)), said.argmax(axis=1)]
-        held = shares > 0
-        both = held.any() and not held.all()
+        right = largest[np.arange(len(estimated)), estimated.argmax(axis=1)]
+        positive = shares > 0
+        both = positive.any() and not positive.all()
         return cls(
             top=Proportion.of(int(right.sum()), len(right), confidence),
             top_guessed=float(largest.mean(axis=0).max()),
-            off=_off(said, shares),
+            off=_off(estimated, shares),
             off_guessed=_off(shares.mean(axis=0, keepdims=True), shares),
-            holds=discrimination(said[held], said[~held], confidence=confidence) if both else None,
+            holds=discrimination(estimated[positive], estimated[~positive], confidence=confidence) if both else None,
         )
 
 
 @dataclass(frozen=True)
 class PropertyInference:
-    """What came of it for one run.
+    """Property inference on one run.
 
     Attributes:
         run: its records.
-        facts: of the rounds, with T and the ledger.
-        shadows: data sets that the attacker has made for each round.
-        told: by what was seen, how much is known.
+        facts: facts on the rounds, with T and the ledger.
+        shadows: number of data sets that the attacker composed for each round.
+        by_observation: accuracy of the estimates, by observation.
     """
 
     run: RunRecords
     facts: Facts
     shadows: int
-    told: dict[Seen, LabelEstimate]
+    by_observation: dict[Observation, LabelEstimate]
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with it."""
+        """Warnings on the validity of the result, one line each."""
         return [self.facts.warning] if self.facts.warning else []
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each of `SEEN`, for tables and JSON."""
+        """Return one row per observation, for tables and JSON."""
         return [
             {
                 "run": self.run.label,
                 **self.facts.row(),
-                "seen": seen,
+                "seen": observation,
                 "shadows": self.shadows,
-                "top_label": one.top.rate,
-                "top_label_low": one.top.low,
-                "top_label_high": one.top.high,
-                "top_label_guessed": one.top_guessed,
-                "shares_off": one.off,
-                "shares_off_guessed": one.off_guessed,
-                "holds_auc": None if one.holds is None else one.holds.auc,
-                "holds_auc_low": None if one.holds is None else one.holds.auc_low,
-                "holds_auc_high": None if one.holds is None else one.holds.auc_high,
+                "top_label": estimate.top.rate,
+                "top_label_low": estimate.top.low,
+                "top_label_high": estimate.top.high,
+                "top_label_guessed": estimate.top_guessed,
+                "shares_off": estimate.off,
+                "shares_off_guessed": estimate.off_guessed,
+                "holds_auc": None if estimate.holds is None else estimate.holds.auc,
+                "holds_auc_low": None if estimate.holds is None else estimate.holds.auc_low,
+                "holds_auc_high": None if estimate.holds is None else estimate.holds.auc_high,
             }
-            for seen, one in self.told.items()
+            for observation, estimate in self.by_observation.items()
         ]
 
 
@@ -121,53 +129,57 @@ def property_inference(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> PropertyInference:
-    """Attack rounds `first` to `last` of a run.
+    """Attack the rounds `first` to `last` of a run.
 
     Args:
         run: its records, with aggregates.
-        first, last: None: of those whose aggregates are recorded.
-        shadows: data sets that the attacker makes for each round, two or more.
+        first, last: rounds; None: the first and last with recorded aggregates.
+        shadows: data sets that the attacker composes for each round, two or more.
         confidence: of the intervals.
         seed: of the attacker's choices.
 
     Raises:
-        ExperimentError: as `SumsSeen.of` does; or samples have no label that is a class.
+        ExperimentError: as `SumsSeen.of` does; or if samples have no label that is a class.
     """
-    seen = SumsSeen.of(run, first, last)
-    counts = _label_counts(run, seen.workload)
-    clients, there = seen.clients, seen.view.participation
+    observed = SumsSeen.of(run, first, last)
+    counts = _label_counts(run, observed.workload)
+    clients, participation = observed.clients, observed.view.participation
     with np.errstate(invalid="ignore"):
         shares = counts / counts.sum(axis=1, keepdims=True)
-    by_update, by_sum = _detected(seen, counts.shape[1], shadows, seed)
-    rounds = there.sum(axis=0)[:, None]
-    said: dict[Seen, Floats] = {
+    by_update, by_sum = _detected(observed, counts.shape[1], shadows, seed)
+    rounds = participation.sum(axis=0)[:, None]
+    estimated: dict[Observation, Floats] = {
         "update": by_update[clients] / rounds[clients],
-        "sums": client_scores(there, seen.weights, by_sum * (there @ seen.weights)[:, None])[clients],
-        "round": by_sum[there.argmax(axis=0)][clients],
+        "sums": client_scores(participation, observed.weights, by_sum * (participation @ observed.weights)[:, None])[
+            clients
+        ],
+        "round": by_sum[participation.argmax(axis=0)][clients],
     }
-    places, of_groups = _of_groups(seen, shares)
-    told = {name: LabelEstimate.of(numbers, shares[clients], confidence) for name, numbers in said.items()}
-    told["group"] = LabelEstimate.of(said["sums"][places], of_groups, confidence)
-    told = {name: told[name] for name in SEEN}
-    return PropertyInference(run, seen.facts(), shadows, told)
+    places, of_groups = _of_groups(observed, shares)
+    by_observation = {
+        name: LabelEstimate.of(numbers, shares[clients], confidence) for name, numbers in estimated.items()
+    }
+    by_observation["group"] = LabelEstimate.of(estimated["sums"][places], of_groups, confidence)
+    by_observation = {name: by_observation[name] for name in OBSERVATIONS}
+    return PropertyInference(run, observed.facts(), shadows, by_observation)
 
 
-def _detected(seen: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:
-    """What the detectors say: `(n, labels)` the sum over each client's own updates, and `(r, labels)` of each mean."""
-    view, rng, own = seen.view, np.random.default_rng(seed), _OwnSamples(seen.workload, labels)
+def _detected(observed: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:
+    """Apply the detectors: `(n, labels)` sum over each client's own updates, `(r, labels)` on each round's mean."""
+    view, rng, own = observed.view, np.random.default_rng(seed), _OwnSamples(observed.workload, labels)
     by_update, by_sum = np.zeros((view.participation.shape[1], labels)), np.zeros((len(view.rounds), labels))
-    sizes = np.asarray(seen.workload.sample_counts)[seen.clients]
+    sizes = np.asarray(observed.workload.sample_counts)[observed.clients]
     for place, number in enumerate(view.rounds.tolist()):
-        model = seen.model(number)
-        mixtures, learned = [], []
+        model = observed.model(number)
+        mixtures, updates = [], []
         for shadow in range(shadows):
-            samples = own.drawn(int(rng.choice(sizes)), rng)
+            samples = own.sample(int(rng.choice(sizes)), rng)
             mixtures.append(np.bincount(samples[1].numpy(), minlength=labels) / len(samples[1]))
-            learned.append(seen.workload.train_on(samples, model, number, view.participation.shape[1] + shadow))
-        detector = Detector.learned(np.array(learned, np.float64), np.array(mixtures))
-        mean = view.sums[place] / (view.participation[place] @ seen.weights)
+            updates.append(observed.workload.train_on(samples, model, number, view.participation.shape[1] + shadow))
+        detector = Detector.fit(np.array(updates, np.float64), np.array(mixtures))
+        mean = view.sums[place] / (view.participation[place] @ observed.weights)
         by_sum[place] = detector(mean[None])[0]
-        for client, update in seen.updates(place, model).items():
+        for client, update in observed.updates(place, model).items():
             by_update[client] += detector(update[None].astype(np.float64))[0]
     return by_update, by_sum
 
@@ -177,9 +189,9 @@ class Detector:
     """A linear function from updates to shares of labels.
 
     Attributes:
-        centre: `(d,)` mean of the updates that it was learned from.
+        centre: `(d,)` mean of the updates that the detector was fitted to.
         slopes: `(d, labels)`.
-        mean: `(labels,)` of the shares that it was learned from.
+        mean: `(labels,)` mean of the shares that the detector was fitted to.
     """
 
     centre: Floats
@@ -187,34 +199,34 @@ class Detector:
     mean: Floats
 
     @classmethod
-    def learned(cls, updates: Floats, shares: Floats) -> "Detector":
-        """From `(k, d)` updates and their `(k, labels)` shares, by ridge regression."""
+    def fit(cls, updates: Floats, shares: Floats) -> "Detector":
+        """Fit a detector to `(k, d)` updates and their `(k, labels)` shares, by ridge regression."""
         centre, mean = updates.mean(axis=0), shares.mean(axis=0)
         rows = updates - centre
         return cls(centre, rows.T @ ridge(rows @ rows.T, shares - mean), mean)
 
     def __call__(self, updates: Floats) -> Floats:
-        """`(k, labels)` what it says of `(k, d)` updates."""
-        said: Floats = (updates - self.centre) @ self.slopes + self.mean
-        return said
+        """Return the estimated shares `(k, labels)` of `(k, d)` updates."""
+        shares: Floats = (updates - self.centre) @ self.slopes + self.mean
+        return shares
 
 
 class _OwnSamples:
-    """The attacker's samples: the held-out ones."""
+    """The attacker's own samples: the held-out ones."""
 
     def __init__(self, workload: TorchWorkload, labels: int) -> None:
         self._inputs, self._labels = workload.data.held_out()
-        known = self._labels.numpy()
-        self._of_label = [np.flatnonzero(known == label) for label in range(labels)]
+        labels_of_samples = self._labels.numpy()
+        self._of_label = [np.flatnonzero(labels_of_samples == label) for label in range(labels)]
         self._there = np.flatnonzero([len(places) > 0 for places in self._of_label])
 
-    def drawn(self, size: int, rng: np.random.Generator) -> Batch:
-        """So many, in a mixture of labels that is uniform among all; the same sample again where there are too few."""
+    def sample(self, size: int, rng: np.random.Generator) -> Batch:
+        """Choose `size` samples in a uniform mixture of labels; samples repeat where a label has too few."""
         counts = rng.multinomial(size, rng.dirichlet(np.ones(len(self._there))))
         places = []
         for label, count in zip(self._there.tolist(), counts.tolist(), strict=True):
-            known = self._of_label[label]
-            places += rng.choice(known, count, replace=count > len(known)).tolist()
+            places_of_label = self._of_label[label]
+            places += rng.choice(places_of_label, count, replace=count > len(places_of_label)).tolist()
         chosen = torch.tensor(places)
         return self._inputs[chosen], self._labels[chosen]
 
@@ -230,18 +242,20 @@ def _label_counts(run: RunRecords, workload: TorchWorkload) -> npt.NDArray[np.in
     return counts
 
 
-def _of_groups(seen: SumsSeen, shares: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
-    """Of each group of `seen.clients` that are always in the same sums: the place of one of them, and the shares.
+def _of_groups(observed: SumsSeen, shares: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Return one member and the shares of each group of clients that are always in the same sums.
 
-    `(groups,)` and `(groups, labels)`, the mean shares of its members as they weigh in the sums.
+    Returns:
+        `(groups,)` index of one member in `observed.clients`, and `(groups, labels)` mean shares of the members,
+        weighted as in the sums.
     """
-    groups, places = np.unique(seen.groups[seen.clients], return_index=True)
-    found = []
+    groups, places = np.unique(observed.groups[observed.clients], return_index=True)
+    mean_shares = []
     for group in groups.tolist():
-        members = np.flatnonzero((seen.groups == group) & np.isfinite(shares).all(axis=1))
-        found.append(seen.weights[members] @ shares[members] / seen.weights[members].sum())
-    return places, np.array(found)
+        members = np.flatnonzero((observed.groups == group) & np.isfinite(shares).all(axis=1))
+        mean_shares.append(observed.weights[members] @ shares[members] / observed.weights[members].sum())
+    return places, np.array(mean_shares)
 
 
-def _off(said: Floats, shares: Floats) -> float:
-    return float(np.abs(np.clip(said, 0, 1) - shares).sum(axis=1).mean() / 2)
+def _off(estimated: Floats, shares: Floats) -> float:
+    return float(np.abs(np.clip(estimated, 0, 1) - shares).sum(axis=1).mean() / 2)

@@ -1,4 +1,4 @@
-"""``testbed privacy``: what the clients of runs have spent; ``testbed bound privacy``: what a selection guarantees."""
+"""``testbed privacy``: privacy spent by the clients of runs; ``testbed bound privacy``: guarantees of a selection."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,14 +25,14 @@ PRIVACY_EPILOG = examples(
     "testbed privacy runs/privacy-budget --every 10",
     "testbed privacy runs/privacy-budget --format json > privacy.json",
     "testbed privacy runs/plain runs/lotto --figures figures",
-    then="Planned: had every round had all of its noise. Achieved: with the noise that was really added. With "
-    "accomplices: less the noise that dishonest participants know; for all but the last, whoever sees the sums.",
+    then="Planned: as if every round had all of its noise. Achieved: with the noise that was really added. With "
+    "accomplices: less the noise that dishonest participants know; all but the last for any observer of the sums.",
 )
 BOUND_PRIVACY_EPILOG = examples(
     "testbed bound privacy examples/privacy-budget.yaml",
     "testbed bound privacy examples/privacy-budget.yaml --set selection.protocol=lotto-client-centric",
-    then="Fewest survive: the sum has only as many participants as it must, and their noise. k: dishonest participants "
-    "of a round, r: rounds of one client, that epsilon allows for; more of either are in delta.",
+    then="Fewest survive: the sum has only the least number of participants, and their noise. k: dishonest "
+    "participants of a round, r: rounds of one client, that epsilon allows for; more of either are in delta.",
 )
 
 
@@ -42,14 +42,14 @@ def privacy(
     format: Annotated[
         Literal["text", "markdown", "json"], typer.Option(help="json holds every round, and all of the rest.")
     ] = "text",
-    every: Annotated[int | None, option("K", "Also every K-th round and the last (json: all).", min=1)] = None,
+    every: Annotated[int | None, option("K", "Also print every K-th round and the last (json: all).", min=1)] = None,
     figures: Annotated[
         Path | None, option("DIR", "Also draw planned and achieved epsilon over the rounds, as PNG and PDF.")
     ] = None,
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
+    """Print the privacy spent by the clients of runs, planned and achieved, and the guarantees of their selection."""
     runs = runs_in(directories)
     if figures is not None:
         check_folder("--figures", figures)
@@ -63,13 +63,13 @@ def privacy(
         )
     spent = [spending(run) for run in noisy]
     others = [run.label for run in runs if run not in noisy]
-    told = [(one, report.of_run(one.run, one)) for one in spent]
-    if unknown := [one.label for one, plan in told if plan is None]:
+    spendings_and_plans = [(run_spending, report.of_run(run_spending.run, run_spending)) for run_spending in spent]
+    if unknown := [run_spending.label for run_spending, plan in spendings_and_plans if plan is None]:
         messages().print(
-            f"note: {', '.join(unknown)}: name user-defined classes, whose modules are not imported: what the "
-            f"selection guarantees is not said; give {IMPORT_CLASSES} if you trust them"
+            f"note: {', '.join(unknown)}: user-defined classes, which are not imported: the guarantees of the "
+            f"selection are not computed; give {IMPORT_CLASSES} if you trust the classes"
         )
-    echo(report.render(told, format, every, others), nl=False)
+    echo(report.render(spendings_and_plans, format, every, others), nl=False)
     if figures is not None:
         from analysis.privacy.figures import draw
 
@@ -85,23 +85,23 @@ def bound_privacy(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
+    """Print the guarantees of an experiment's selection for its clients' privacy, over all planned rounds."""
     from analysis.privacy.report import planned
     from analysis.tables import to_json
     from testbed.experiment import load
     from testbed.experiment.inputs import refuse_unless_imported
     from testbed.experiment.schema import points
 
-    found = []
+    plans = []
     all_points = list(points(load(file, overrides or []), str(file)))
     refuse_unless_imported([point.experiment for point in all_points], str(file), import_classes)
     for point in all_points:
         label = point.where(str(file))
-        found.append(planned(point.experiment, label, 0))
-        if found[-1].warning:
-            echo(f"warning: {label}: {found[-1].warning}", err=True)
+        plans.append(planned(point.experiment, label, 0))
+        if plans[-1].warning:
+            echo(f"warning: {label}: {plans[-1].warning}", err=True)
     if format == "json":
-        rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
+        rows = [{"experiment": plan.label, **plan.facts(), "guarantees": plan.rows()} for plan in plans]
         echo(to_json(rows, indent=1, ascii=True), nl=False)
         return
-    echo("\n".join(one.text() for one in found), nl=False)
+    echo("\n".join(plan.text() for plan in plans), nl=False)

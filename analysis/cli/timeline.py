@@ -26,12 +26,12 @@ def timeline(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Write what happened in rounds of a run, moment by moment, in Chrome's trace format: a track for each client."""
+    """Write the events in rounds of a run in Chrome's trace format, with a track for each client."""
     from testbed.files.names import is_uri
 
     runs = runs_in([directory])
     if len(runs) > 1:
-        raise ExperimentError(f"{directory}: {len(runs)} runs; name one of them, e.g. {runs[0].path}")
+        raise ExperimentError(f"{directory}: {len(runs)} runs; give one of them, e.g. {runs[0].path}")
     if out is None:
         out = (Path() if is_uri(directory) else runs[0].path) / "timeline.json"
     if not out.name.endswith(_SUFFIXES):
@@ -41,8 +41,8 @@ def timeline(
     check_file("--out", out)
     written = write(runs[0], rounds, out)
     echo(written.path)
-    rounds_told = f"{len(written.rounds)} {'round' if len(written.rounds) == 1 else 'rounds'}"
+    shown_rounds = f"{len(written.rounds)} {'round' if len(written.rounds) == 1 else 'rounds'}"
     messages().print(
-        f"{rounds_told}, {written.events:,} events, {written.size / 1e6:.1f} MB: open it at https://ui.perfetto.dev",
+        f"{shown_rounds}, {written.events:,} events, {written.size / 1e6:.1f} MB: open it at https://ui.perfetto.dev",
         markup=False,
     )

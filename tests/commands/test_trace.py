@@ -152,8 +152,8 @@ def test_a_malicious_pickle_is_refused_and_executes_nothing(tmp_path: Path, call
         (("--from", "matrix", "--out", "o.csv"), "--round-seconds: needed with --from matrix"),
         (("--from", "csv", "--out", "o.csv", "--from-column", "a"), "--client-column: needed with --from csv"),
         (("--from", "flash", "--out", "o.csv", "--unit", "s"), "--unit: has no effect with --from flash"),
-        (("--from", "matrix", "--round-seconds", "5 parsecs", "--out", "o.csv"), "'5 parsecs' is no duration"),
-        (("--from", "matrix", "--round-seconds", "0", "--out", "o.csv"), "'0' is no duration"),
+        (("--from", "matrix", "--round-seconds", "5 parsecs", "--out", "o.csv"), "'5 parsecs' is not a duration"),
+        (("--from", "matrix", "--round-seconds", "0", "--out", "o.csv"), "'0' is not a duration"),
         (("--from", "flash", "--out", "o.txt"), "must end in .parquet or .csv"),
         (("--from", "flash", "--out", "o.csv"), "no-such-file: no such file"),
         (("--from", "word", "--out", "o.csv"), "'word'"),
@@ -177,7 +177,7 @@ def test_a_directory_that_cannot_be_made(call: Call, tmp_path: Path) -> None:
     ended = call("trace", "convert", "no-such-file", "--from", "flash", "--out", str(tmp_path / "file.txt/o.csv"))
     assert ended.code == 2
     (line,) = ended.errors
-    assert "file.txt: cannot be made" in line
+    assert "file.txt: cannot be created" in line
 
 
 # -- convert: bandwidth, latency, loss ------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_formats_of_bandwidth_are_found_out(tmp_path: Path, call: Call) -> None:
     [
         ((), "--time-column: needed with --from csv"),
         (("--time-column", "t", "--value-column", "v"), "--unit: needed with --from csv"),
-        (("--time-column", "t", "--value-column", "v", "--unit", "mbps"), "--unit: 'mbps' is none of bit/s, kbit/s"),
+        (("--time-column", "t", "--value-column", "v", "--unit", "mbps"), "--unit: 'mbps' is not allowed; one of bit/s, kbit/s"),
         (("--time-column", "t", "--value-column", "v", "--unit", "kbit/s", "--round-trip"), "--round-trip: has no"),
         (("--time-column", "t", "--value-column", "v", "--unit", "kbit/s", "--match", "*"), "--match: has no effect"),
         (
@@ -250,8 +250,8 @@ def test_formats_of_bandwidth_are_found_out(tmp_path: Path, call: Call) -> None:
             "--outside: has no",
         ),
         (("--from", "mahimahi", "--unit", "kbit/s"), "--unit: has no effect with --from mahimahi"),
-        (("--from", "spot"), "--from: 'spot' is no format of --kind bandwidth; there are mahimahi, 3g-log, csv"),
-        (("--from", "mahimahi", "--bin", "0"), "'0' is no duration"),
+        (("--from", "spot"), "--from: 'spot' is not a format of --kind bandwidth; allowed: mahimahi, 3g-log, csv"),
+        (("--from", "mahimahi", "--bin", "0"), "'0' is not a duration"),
         (("--from", "mahimahi"), "row 1: 't,v'; a mahimahi trace"),
     ],
 )
@@ -325,8 +325,8 @@ def test_durations(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-5", "5m", "1e3", "nan", "inf", "0s", "7 d 2 h", "5µs", "9" * 400, "٣h"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ExperimentError, match=r"^--horizon: .* is no duration; write e\.g\. 90"):
+def test_text_that_is_not_a_duration_is_refused(text: str) -> None:
+    with pytest.raises(ExperimentError, match=r"^--horizon: .* is not a duration; write e\.g\. 90"):
         seconds(text, "--horizon")
 
 
@@ -440,7 +440,7 @@ def test_synthesize_models_that_know_rounds_only(tmp_path: Path, call: Call) -> 
     options = ("--set", "unavailable=[0, 0.5, 1]", "--clients", 3, "--horizon", "1h", "--seed", 4, "--out", out)
     ended = call("trace", "synthesize", "--model", "bernoulli", *options)
     assert ended.code == 2
-    assert "how long a round lasts" in ended.errors[0]
+    assert "length of a round" in ended.errors[0]
     assert call("trace", "synthesize", "--model", "bernoulli", *options, "--round-seconds", "7min").code == 0
     trace = AvailabilityTrace.read(out)
     assert trace.horizon == (0, 3600)
@@ -463,7 +463,7 @@ def test_synthesize_models_that_know_rounds_only(tmp_path: Path, call: Call) -> 
         ((*MARKOV[:-2], "--round-seconds", "5"), "times of its own"),
         ((*MARKOV[:-2], "--set", "dropout.rate=0.5"), "no stages"),
         (("--model", "bernoulli", "--set", "unavailable=1", "--round-seconds", "9"), "nobody is ever online"),
-        ((*MARKOV[:-2], "--horizon", "soon"), "'soon' is no duration"),
+        ((*MARKOV[:-2], "--horizon", "soon"), "'soon' is not a duration"),
         ((*MARKOV[:-2], "--clients", "0"), "--clients"),
         (("--model", "bernoulli", "--set", "unavailable=0.5", "--round-seconds", "1ms"), "at most"),
         (("--model", "no_such_module:Name", "--round-seconds", "9"), "no_such_module"),
@@ -504,7 +504,7 @@ def test_a_schedule_is_of_rounds(written: Callable[..., Path], tmp_path: Path, c
     assert call("run", experiment, "--out", tmp_path / "run", "--quiet").code == 0
     ended = call("trace", "record", tmp_path / "run", "--out", tmp_path / "o.csv")
     assert ended.code == 2
-    assert "run: an asynchronous run; a schedule is of rounds" in ended.errors[0]
+    assert "run: an asynchronous run; a schedule is by rounds" in ended.errors[0]
 
 
 def test_record_wants_one_run(written: Callable[..., Path], tmp_path: Path, call: Call) -> None:

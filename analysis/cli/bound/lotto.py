@@ -7,12 +7,12 @@ from analysis.cli.bound.declaration import (
     Row,
     declare,
     finite,
-    found,
-    given,
+    format_parameters,
     number,
     probability,
     results,
     target_line,
+    value_or_reason,
 )
 from analysis.cli.bound.options import (
     LARGE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from analysis.bounds.lotto_rounds import PrivacyCost
 
 _MOST_DP_ROUNDS = 100_000
-_SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
+_SUMMED = 10**6  # most participants; the guarantee is minimised over the dishonest ones, which takes seconds
 _COULD_BE = 10**9  # devices that could register, unless the population is larger
 
 _NEVER = "it cannot happen"
@@ -71,7 +71,7 @@ _LABELS = {
     "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
     "first_round_fails": "it fails in the first round that the server announces",
     "failing_share_expected": "share of announced rounds in which it fails, expected",
-    "round_fails_with_beacon": "with a beacon: in the next round, whatever went before",
+    "round_fails_with_beacon": "with a beacon: in the next round, given all earlier",
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
@@ -80,8 +80,8 @@ _LABELS = {
     "insecure_epsilon": "epsilon, the server chooses",
 }
 _PLAN_LABELS = {
-    "secagg_fails": "SecAgg fails, as given",
-    "candidates_suffice": "at least s candidates, as given",
+    "secagg_fails": "SecAgg fails, with these parameters",
+    "candidates_suffice": "at least s candidates, with these parameters",
     "smallest_min_population": "smallest n_min",
     "smallest_min_population_for_eta": "smallest n_min for eta",
     "largest_exclusion": "largest exclusion d",
@@ -93,15 +93,15 @@ _PLAN_LABELS = {
 
 
 def _text(row: Row) -> str:
-    return f"{given(row, _SYMBOLS)}\n{results(row, _LABELS, _result)}"
+    return f"{format_parameters(row, _SYMBOLS)}\n{results(row, _LABELS, _result)}"
 
 
 def _plan_text(row: Row) -> str:
-    return f"{given(row, _SYMBOLS)}\n{target_line(row)}\n{results(row, _PLAN_LABELS, _result)}"
+    return f"{format_parameters(row, _SYMBOLS)}\n{target_line(row)}\n{results(row, _PLAN_LABELS, _result)}"
 
 
 def _result(row: Row, key: str) -> str:
-    """A result, and in brackets the numbers that belong to it."""
+    """Format a result, and in brackets the numbers that belong to it."""
     beside = {f"{key}_clients": "clients", key.replace("epsilon", "k"): "k", key.replace("epsilon", "r"): "r"}
     more = [f"{name} = {number(row[other])}" for other, name in beside.items() if other != key and other in row]
     more += [row[f"{key}_reason"]] if f"{key}_reason" in row else []
@@ -109,7 +109,7 @@ def _result(row: Row, key: str) -> str:
 
 
 def _parameters(population: int, dishonest: int, participants: int, over_selection: float, min_population: int) -> Row:
-    """The parameters that all bounds of Lotto have, checked."""
+    """Check and return the parameters that all bounds of Lotto have."""
     from analysis.bounds.lotto import check_counts
 
     check_counts(population, dishonest, participants, min_population)
@@ -139,14 +139,14 @@ def bound_lotto(
     threshold: Threshold = "0.7",
     rounds: Annotated[
         int | None,
-        option("R", "Also over so many rounds, of which the server chooses which happen.", min=1, max=MOST_ROUNDS),
+        option("R", "Also over R rounds, of which the server chooses the ones that happen.", min=1, max=MOST_ROUNDS),
     ] = None,
     round_gap: Annotated[
         int | None,
         option(
             "G",
-            "How far above the last round that it has heard "
-            "of a client accepts one (max_round_gap).  \\[default: any later one]",
+            "Largest distance of a round that a client accepts to the last round that it has heard of "
+            "(max_round_gap).  \\[default: any later round]",
             min=1,
             max=MOST_ROUNDS,
         ),
@@ -162,7 +162,7 @@ def bound_lotto(
     from analysis.bounds.tails import log10_survival
 
     if round_gap is not None and rounds is None:
-        raise ValueError("round_gap: needs --rounds, over which it holds")
+        raise ValueError("round_gap: needs --rounds, the number of rounds over which it holds")
     c, t = number_of(dishonest, population), threshold_of(threshold)
     least = population if min_population is None else min_population
     parameters = _parameters(population, c, participants, over_selection, least)
@@ -191,7 +191,7 @@ def bound_lotto(
     if rounds is None:
         return row
     broken = BrokenRounds(c, participants, over_selection, least, t, rounds, round_gap)
-    row |= {"rounds": rounds, **found("round_gap", round_gap, "clients accept any later number")}
+    row |= {"rounds": rounds, **value_or_reason("round_gap", round_gap, "clients accept any later number")}
     numbers = {
         "some_round_fails": rounds,
         "first_round_fails": broken.reached(1),
@@ -220,7 +220,7 @@ def bound_lotto_dp(
         int | None,
         option(
             "M",
-            "n_max, clients that there could be at all, N or more (server-centric).  \\[default: 1000000000, or N]",
+            "n_max, most clients that could exist, N or more (server-centric).  \\[default: 1000000000, or N]",
             min=1,
             max=MOST_CLIENTS,
         ),
@@ -233,7 +233,7 @@ def bound_lotto_dp(
         bool, flag("Also for a server with several participant lists in a round.", "--parallel-lists")
     ] = False,
 ) -> Row:
-    """Lotto over a training with distributed differential privacy (Skellam): the epsilon that is guaranteed.
+    """Lotto over a training with distributed differential privacy (Skellam): the guaranteed epsilon.
 
     Corollaries 2 (client-centric) and 3 (server-centric) of the Lotto paper, with the k and r that minimise it, and
     the epsilon when a malicious server chooses the participants.
@@ -250,7 +250,7 @@ def bound_lotto_dp(
     training = Training(c, participants, over_selection, least, t, rounds, delta, mechanism, most)
     parameters = _parameters(population, c, participants, over_selection, least)
     if most < population:
-        raise ValueError(f"maximum_population: n_max = {most} with a population of {population}")
+        raise ValueError(f"maximum_population: n_max = {most} is below the population of {population}")
     return parameters | {
         "maximum_population": most,
         "threshold": whole_threshold(participants, t),
@@ -297,7 +297,7 @@ def plan_lotto(
     eta: Annotated[float | None, option("E", "Also plan n_min for Pr\\[x/s > E c/n] <= target.")] = None,
     rounds: PlannedRounds = None,
 ) -> Row:
-    """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
+    """Plan Lotto's parameters: smallest n_min and threshold, largest exclusion, range of over-selection."""
     from analysis.bounds import lotto
     from analysis.bounds.checks import require_at_least, require_honest_clients
 
@@ -321,24 +321,24 @@ def plan_lotto(
         "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
     }
     if highest is None:
-        change = "take more --participants, fewer --dishonest or a higher --target"
+        change = "use more --participants, fewer --dishonest or a higher --target"
     else:
         change = f"--threshold {highest} is enough with n_min = {least}" if highest > t else "raise --threshold"
 
     def missed(even: str) -> str:
         return f"SecAgg fails with a probability above {a_round:g} in a round even with {even}; {change}"
 
-    plan |= found("smallest_min_population", smallest, missed("the whole population as n_min"))
+    plan |= value_or_reason("smallest_min_population", smallest, missed("the whole population as n_min"))
     plan |= _exclusion("largest_exclusion", smallest, population, missed("nobody left out"))
-    plan |= found("smallest_threshold", highest, missed(f"a threshold of all {participants}"))
+    plan |= value_or_reason("smallest_threshold", highest, missed(f"a threshold of all {participants}"))
     enough = lotto.smallest_over_selection(population, participants, sufficiency)
     too_few = (
         f"fewer than {100 * sufficiency:g}% of the rounds have enough candidates up to a = "
-        f"{lotto.MAXIMUM_OVER_SELECTION}; take fewer --participants or a lower --sufficiency"
+        f"{lotto.MAXIMUM_OVER_SELECTION}; use fewer --participants or a lower --sufficiency"
     )
-    plan |= found("smallest_over_selection", None if enough is None else float(enough), too_few)
+    plan |= value_or_reason("smallest_over_selection", None if enough is None else float(enough), too_few)
     most = lotto.largest_over_selection(c, participants, least, t, a_round)
-    plan |= found("largest_over_selection", None if most is None else float(most), missed("a = 1"))
+    plan |= value_or_reason("largest_over_selection", None if most is None else float(most), missed("a = 1"))
     if base_rate is not None:
         excluded = lotto.largest_exclusion(population, c, base_rate)
         rest = None if excluded is None else population - excluded
@@ -351,17 +351,18 @@ def plan_lotto(
         )
         plan["eta"] = eta
         above = (
-            f"the dishonest share exceeds {eta:g} times its due with a probability above {a_round:g} in a round even "
-            "with the whole population as n_min; take a higher --eta, more --participants or a higher --target"
+            f"the dishonest share exceeds {eta:g} times its expectation with a probability above {a_round:g} in "
+            "a round even with the whole population as n_min; use a higher --eta, more --participants or a higher "
+            "--target"
         )
-        plan |= found("smallest_min_population_for_eta", enough_for_eta, above)
+        plan |= value_or_reason("smallest_min_population_for_eta", enough_for_eta, above)
     return plan
 
 
 def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row:
-    """The fraction d, and how many clients that is, when `rest` of the population remain."""
+    """Return the fraction d, and its number of clients, when `rest` of the population remain."""
     from analysis.bounds.lotto import exclusion
 
     excluded = None if rest is None else population - rest
     fraction = None if excluded is None else exclusion(excluded, population)
-    return found(name, fraction, reason) | {f"{name}_clients": excluded}
+    return value_or_reason(name, fraction, reason) | {f"{name}_clients": excluded}

@@ -1,4 +1,4 @@
-"""Membership and labels from what was seen of real runs: found where they must be, at chance elsewhere; refusals."""
+"""Membership and labels from views of real runs: inferred where possible, at chance elsewhere; refusals."""
 
 import json
 import shutil
@@ -18,6 +18,7 @@ from analysis.statistics import Proportion
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from tests.analysis.attacks.conftest import BASE
+from tests.messages_named import naming
 from workloads.training.classification import TorchWorkload
 
 Made = Callable[..., RunRecords]
@@ -40,15 +41,15 @@ def plain(made: Made) -> RunRecords:
     return made(**SMALL)
 
 
-def test_members_are_told_from_others_by_their_clients_updates_and_by_all_sums(plain: RunRecords) -> None:
+def test_members_are_separated_from_others_by_updates_and_by_all_sums(plain: RunRecords) -> None:
     found = membership(plain)
     assert (found.facts.privacy.value, found.facts.isolated) == (1, 12)
     assert not found.facts.warning
-    assert found.told["update"].members == 120
-    assert found.told["update"].auc_low > 0.6
-    assert found.told["sums"].auc_low > 0.5
-    assert membership(plain, level=0.1).told["update"].found.low > 0.1
-    assert found.told["update"].auc > found.told["sums"].auc > found.told["round"].auc
+    assert found.by_observation["update"].members == 120
+    assert found.by_observation["update"].auc_low > 0.6
+    assert found.by_observation["sums"].auc_low > 0.5
+    assert membership(plain, level=0.1).by_observation["update"].true_positives.low > 0.1
+    assert found.by_observation["update"].auc > found.by_observation["sums"].auc > found.by_observation["round"].auc
     assert found.sources["update"].low > 1 / 12
     assert found.sources["sums"].low > 1 / 12
 
@@ -58,10 +59,10 @@ def test_batches_leave_the_sums_less_and_single_updates_as_they_are(made: Made, 
     assert batches.facts.privacy.value == 4
     assert batches.facts.strong_privacy == 4
     alone = membership(plain)
-    assert batches.sources["sums"].rate <= 0.25 + 0.05  # of four, whose sums are one, each is as likely
+    assert batches.sources["sums"].rate <= 0.25 + 0.05  # four clients with one sum are equally likely
     assert batches.sources["update"].low > batches.sources["sums"].rate
-    assert batches.told["sums"].auc < alone.told["sums"].auc
-    assert batches.told["update"].auc == pytest.approx(alone.told["update"].auc, abs=0.1)
+    assert batches.by_observation["sums"].auc < alone.by_observation["sums"].auc
+    assert batches.by_observation["update"].auc == pytest.approx(alone.by_observation["update"].auc, abs=0.1)
 
 
 def test_one_sample_a_client_and_one_step_give_everything_away(made: Made) -> None:
@@ -73,11 +74,11 @@ def test_one_sample_a_client_and_one_step_give_everything_away(made: Made) -> No
     cosine = -(gradients[0] @ update[1]) / np.linalg.norm(gradients[0]) / np.linalg.norm(update[1])
     assert cosine == pytest.approx(1, abs=1e-4)
     assert losses[0] == pytest.approx(seen.workload.train(update[0], seen.view.model, 1).loss, rel=1e-5)
-    assert membership(made(), 1, 3).told["update"].auc > 0.95
+    assert membership(made(), 1, 3).by_observation["update"].auc > 0.95
 
 
-def test_samples_of_nobody_are_not_told_from_one_another(plain: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = Trials.drawn
+def test_two_sets_of_held_out_samples_are_not_separated(plain: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Trials.sample
 
     def nobody(workload: TorchWorkload, clients: Any, most: int, seed: int, several: bool) -> Trials:
         made = drawn(workload, clients, most, seed, several)
@@ -91,14 +92,14 @@ def test_samples_of_nobody_are_not_told_from_one_another(plain: RunRecords, monk
         members = torch.cat((inputs[taken], made.samples[0][len(made.clients) :]))
         return Trials((members, made.samples[1]), made.clients, made.holders)
 
-    monkeypatch.setattr(membership_in_sums.Trials, "drawn", nobody)
-    for told in membership(plain).told.values():
+    monkeypatch.setattr(membership_in_sums.Trials, "sample", nobody)
+    for told in membership(plain).by_observation.values():
         assert told.auc_low < 0.5 < told.auc_high
 
 
 def test_trials_are_of_the_clients_and_have_the_same_labels(plain: RunRecords) -> None:
     seen = SumsSeen.of(plain)
-    trials = Trials.drawn(seen.workload, seen.clients, 60, 3)
+    trials = Trials.sample(seen.workload, seen.clients, 60, 3)
     members, others = np.split(trials.samples[1].numpy(), 2)
     assert np.array_equal(members, others)
     held_out = {image.tobytes() for image in seen.workload.data.held_out()[0].numpy()}
@@ -110,22 +111,22 @@ def test_trials_are_of_the_clients_and_have_the_same_labels(plain: RunRecords) -
     assert len({image.numpy().tobytes() for image in trials.samples[0]}) == 120
 
 
-def test_samples_that_all_clients_share_are_asked_about_once(made: Made) -> None:
+def test_samples_shared_by_all_clients_are_tested_once(made: Made) -> None:
     shared = SMALL["workload"] | {"partition": {"shared_samples": 10}, "samples_per_client": 12}
     run = made(**SMALL | {"workload": shared, "rounds": 4})
     seen = SumsSeen.of(run)
-    trials = Trials.drawn(seen.workload, seen.clients, 300, 1, several=True)
+    trials = Trials.sample(seen.workload, seen.clients, 300, 1, several=True)
     everybody = frozenset(seen.clients.tolist())
     assert len(trials.clients) == 10 + 2 * len(everybody)
     assert sorted(map(len, trials.holders)) == [1] * 2 * len(everybody) + [len(everybody)] * 10
     assert all(client in held for client, held in zip(trials.clients.tolist(), trials.holders, strict=True))
     found = membership(run)
-    assert found.told["update"].members == len(trials.clients)
+    assert found.by_observation["update"].members == len(trials.clients)
     assert found.sources["sums"].count >= 10  # of these each client is right
     assert not found.warnings
 
 
-def test_others_of_other_writers_are_warned_of(made: Made) -> None:
+def test_held_out_samples_of_other_writers_give_a_warning(made: Made) -> None:
     writers = {"dataset": "synthetic-femnist", "model": "logistic", "samples_per_client": 12, "evaluate_every": 2}
     found = membership(made(rounds=2, workload=writers), samples=8)
     assert "each client is one writer" in found.warnings[0]
@@ -136,7 +137,7 @@ def test_others_of_other_writers_are_warned_of(made: Made) -> None:
 def test_secagg_shows_the_same_sums(made: Made, plain: RunRecords) -> None:
     masked = membership(made(**SMALL | {"aggregation": {"protocol": "secagg"}}))
     assert masked.facts.deviation < 0.02
-    assert masked.told["sums"].auc == pytest.approx(membership(plain).told["sums"].auc, abs=0.05)
+    assert masked.by_observation["sums"].auc == pytest.approx(membership(plain).by_observation["sums"].auc, abs=0.05)
 
 
 def test_much_noise_leaves_nothing_and_no_more_than_the_ledger_allows(made: Made) -> None:
@@ -146,39 +147,39 @@ def test_much_noise_leaves_nothing_and_no_more_than_the_ledger_allows(made: Made
     assert found.facts.epsilon is not None
     assert 0 < found.facts.epsilon < 1
     for name in ("sums", "round"):
-        told = found.told[name]
+        told = found.by_observation[name]
         assert told.auc_low < 0.5 < told.auc_high
         most = found.facts.most_found(Proportion.of(told.false_positives, told.others).high)
         assert most is not None
-        assert told.found.low <= most < 0.2
+        assert told.true_positives.low <= most < 0.2
     rows = {row["seen"]: row for row in found.rows()}
     assert rows["update"]["true_positive_rate_at_most"] is None
     assert rows["sums"]["true_positive_rate_at_most"] == found.facts.most_found(0.01)
     labels = property_inference(noisy, shadows=20)
-    assert labels.told["update"].top.low > labels.told["update"].top_guessed
-    assert labels.told["sums"].top.low < labels.told["sums"].top_guessed
+    assert labels.by_observation["update"].top.low > labels.by_observation["update"].top_guessed
+    assert labels.by_observation["sums"].top.low < labels.by_observation["sums"].top_guessed
 
 
 def test_labels_are_found_of_clients_by_all_sums_and_of_batches_only_together(made: Made) -> None:
     skewed = SMALL | {"workload": SMALL["workload"] | {"partition": {"scheme": "label-shards", "shards_per_client": 1}}}
     alone = property_inference(made(**skewed), shadows=30)
     for seen in ("update", "sums", "group"):
-        assert alone.told[seen].top.rate >= 0.9
-        assert alone.told[seen].off < 0.5 * alone.told[seen].off_guessed
-    assert alone.told["sums"].top == alone.told["group"].top
-    assert alone.told["round"].top.rate < alone.told["sums"].top.rate
+        assert alone.by_observation[seen].top.rate >= 0.9
+        assert alone.by_observation[seen].off < 0.5 * alone.by_observation[seen].off_guessed
+    assert alone.by_observation["sums"].top == alone.by_observation["group"].top
+    assert alone.by_observation["round"].top.rate < alone.by_observation["sums"].top.rate
     together = property_inference(made(**skewed | {"selection": BATCHES}), shadows=30)
-    assert together.told["update"].top.rate >= 0.9
-    assert together.told["sums"].top.rate <= 0.6  # a batch of four has about four labels
-    assert together.told["group"].top.trials == 3
-    assert together.told["group"].off < 0.5 * together.told["group"].off_guessed
-    assert together.told["group"].off < 0.5 * together.told["sums"].off
+    assert together.by_observation["update"].top.rate >= 0.9
+    assert together.by_observation["sums"].top.rate <= 0.6  # a batch of four has about four labels
+    assert together.by_observation["group"].top.trials == 3
+    assert together.by_observation["group"].off < 0.5 * together.by_observation["group"].off_guessed
+    assert together.by_observation["group"].off < 0.5 * together.by_observation["sums"].off
 
 
 def test_a_detector_of_linear_updates_is_exact() -> None:
     rng = np.random.default_rng(1)
     directions, shares = rng.normal(size=(3, 50)), rng.dirichlet(np.ones(3), 40)
-    detector = Detector.learned(shares @ directions + 1.0, shares)
+    detector = Detector.fit(shares @ directions + 1.0, shares)
     others = rng.dirichlet(np.ones(3), 5)
     assert detector(others @ directions + 1.0) == pytest.approx(others, abs=1e-3)
 
@@ -192,10 +193,10 @@ def test_the_same_seed_gives_the_same_and_another_one_others(plain: RunRecords) 
     assert first != third
 
 
-def test_rounds_that_determine_nothing_are_said(plain: RunRecords) -> None:
+def test_rounds_that_determine_nothing_give_a_note(plain: RunRecords) -> None:
     found = membership(plain, 1, 4, samples=40)
     assert found.facts.isolated < found.facts.clients
-    assert f"determine what {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
+    assert f"the updates of {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
 
 
 def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
     [
         ({"records": {"aggregates": "none"}}, r"records\.aggregates=all"),
         ({"records": {"aggregates": [3, 6]}, "_from": 1}, r"no aggregate of round 1; run it with records\.aggregates"),
-        ({"workload": BASE["workload"] | {"training": "simulated"}}, "has a training of its own"),
+        ({"workload": BASE["workload"] | {"training": "simulated"}}, naming("workload.dataset", "training: real")),
         (
             {"aggregation": {"protocol": "plain", "weights": "equal", "robust": {"rule": "median"}}},
             r"by a rule \(aggregation\.robust\)",
@@ -239,7 +240,7 @@ def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
                 },
                 "workload": {"dataset": "digits", "model": "logistic"},
             },
-            "send gradients of samples that they draw",
+            naming("dp-sgd-random-participation", "gradients"),
         ),
         (
             {
@@ -250,7 +251,7 @@ def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_a_run_lacks_is_said_in_one_line(made: Made, sections: dict[str, Any], said: str) -> None:
+def test_missing_parts_of_a_run_are_refused_in_one_line(made: Made, sections: dict[str, Any], said: str) -> None:
     first = sections.pop("_from", None)
     run = made(**{"rounds": 6} | sections)
     for attack in (membership, property_inference):
@@ -299,7 +300,7 @@ def test_recorded_rounds_are_the_default(made: Made) -> None:
 def test_words_have_no_classes(made: Made) -> None:
     workload = {"dataset": "synthetic-reddit", "samples_per_client": 2, "sequence_length": 4, "vocabulary_size": 16}
     run = made(rounds=1, workload=workload | {"model": "transformer-small", "evaluate_every": 1})
-    with pytest.raises(ExperimentError, match="no label that is one of several classes"):
+    with pytest.raises(ExperimentError, match=naming("label", "several classes")):
         property_inference(run)
 
 

@@ -1,4 +1,4 @@
-"""What an adversary has attained, from the records: refused, completed, and beside Theorem 2."""
+"""Success of an adversary, from the records: refused and completed rounds, and Theorem 2."""
 
 import json
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 from tests.former_defaults import with_former_defaults
+from tests.messages_named import naming
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0, "min_population": 10}
 
@@ -62,9 +63,12 @@ def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) 
     refusing = set(seen.loc[seen["kind"] == "refusal", "round"])
     expected = {number for number in seen["round"] if number in set(completed) and number not in refusing}
     assert found.left_out == len(expected) > 0
-    assert (found.refused, found.seen) == (found.attacked - found.left_out - found.completed, len(set(seen["round"])))
+    assert (found.refused, found.detected) == (
+        found.attacked - found.left_out - found.completed,
+        len(set(seen["round"])),
+    )
     text = render(adversaries([run]))
-    assert "Left out: attacked rounds in which nobody refused" in " ".join(text.split())
+    assert "Left out: attacked rounds in which no client refused" in " ".join(text.split())
     assert "All dishonest" not in text  # neither a head nor a note on one that is not there
     assert "Updates recovered" not in text
 
@@ -141,7 +145,7 @@ def test_the_table_in_every_format(recorded: Callable) -> None:
     assert render(frame, "csv").splitlines()[0].startswith("label,selection,aggregation,server,clients")
     with pytest.raises(ExperimentError, match="--format latex: unknown"):
         render(frame, "latex")
-    with pytest.raises(ExperimentError, match="no run here has an `adversary:` section"):
+    with pytest.raises(ExperimentError, match=naming("adversary:")):
         adversaries(runs[1:])
     for eta in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ExperimentError, match=f"--eta {eta:g}: must be above 0 and finite"):
@@ -203,7 +207,7 @@ def test_the_expected_maximum_of_binomials() -> None:
 
 
 def test_reproductions_at_a_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run, draw, and say what they found; what they find at their own scale is in the docs."""
+    """They run, draw, and print their results; the results at full scale are in the docs."""
     pytest.importorskip("torch")
     from analysis.reproduction.contract import ReproductionContext
     from testbed.running import run_all

@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from analysis.attacks.roc import discrimination, most_found
 from analysis.statistics import Proportion
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 SCORES = st.lists(st.integers(-6, 6), min_size=2, max_size=40)
@@ -25,10 +26,10 @@ def test_area_and_rate_are_those_of_scikit_learn(members: list[int], others: lis
     scores = np.concatenate((there, rest))
     assert found.auc == pytest.approx(roc_auc_score(truth, scores))
     rates, hits, _ = roc_curve(truth, scores, drop_intermediate=False)
-    assert found.found.rate == pytest.approx(hits[rates <= level + 1e-12].max())
+    assert found.true_positives.rate == pytest.approx(hits[rates <= level + 1e-12].max())
     assert found.false_positives <= level * len(rest)
-    given = Proportion.of(found.found.count, len(there))
-    assert 0 <= found.found.low <= given.low <= given.rate <= given.high <= found.found.high <= 1
+    given = Proportion.of(found.true_positives.count, len(there))
+    assert 0 <= found.true_positives.low <= given.low <= given.rate <= given.high <= found.true_positives.high <= 1
 
 
 @settings(max_examples=examples(30))
@@ -56,7 +57,7 @@ def test_interval_has_the_area_as_often_as_it_says() -> None:
 
 @pytest.mark.parametrize(("count", "ends"), [(2, 0.1581), (3, 0.2924), (50, 0.9289)])
 def test_complete_separation_is_no_certainty(count: int, ends: float) -> None:
-    """Of k independent pairs that are all in order: an area whose k-th power is the tail's chance."""
+    """With k independent pairs, all in order, the k-th power of the bound on the area is the tail's chance."""
     ones, zeros = np.ones(count), np.zeros(count)
     apart, reversed_ = discrimination(ones, zeros), discrimination(zeros, ones)
     assert (apart.auc_low, apart.auc_high) == (pytest.approx(0.025 ** (1 / count)), 1)
@@ -73,15 +74,15 @@ def test_interval_of_the_rate_counts_the_threshold(distance: float) -> None:
     """The members' law is the others' moved: Clopper and Pearson's interval alone would hold 56 to 76 % of these."""
     rng = np.random.default_rng(6)
     true = norm.sf(norm.isf(0.01) - distance)
-    drawn = [discrimination(rng.normal(distance, 1, 288), rng.normal(0, 1, 288)).found for _ in range(200)]
+    drawn = [discrimination(rng.normal(distance, 1, 288), rng.normal(0, 1, 288)).true_positives for _ in range(200)]
     assert np.mean([one.low <= true <= one.high for one in drawn]) >= 0.92
 
 
 def test_few_others_leave_the_threshold_open() -> None:
     few = discrimination(np.linspace(1, 2, 60), np.linspace(0, 1.5, 60))
-    assert few.found.low == 0 < few.found.rate
+    assert few.true_positives.low == 0 < few.true_positives.rate
     enough = discrimination(np.linspace(1, 2, 300), np.linspace(0, 1.5, 300))
-    assert 0 < enough.found.low < enough.found.rate < enough.found.high
+    assert 0 < enough.true_positives.low < enough.true_positives.rate < enough.true_positives.high
 
 
 def test_share_of_others_is_not_rounded_down() -> None:
@@ -93,7 +94,7 @@ def test_share_of_others_is_not_rounded_down() -> None:
     ("members", "others"), [([], [1.0]), ([1.0], []), ([np.nan], [0.0]), ([np.inf], [0.0])]
 )  # fmt: skip
 def test_scores_must_be_numbers(members: list[float], others: list[float]) -> None:
-    with pytest.raises(ValueError, match="finite ones of each are needed"):
+    with pytest.raises(ValueError, match=naming("finite", "both")):
         discrimination(np.array(members), np.array(others))
 
 
