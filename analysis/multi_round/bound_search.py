@@ -58,7 +58,7 @@ class BoundSearch:
         self._chain = chain
         self._progress = progress
         self._spaces: dict[int, Space] = {}
-        self._asked: set[tuple[str, int]] = set()
+        self._attempts: set[tuple[str, int]] = set()
         self.ranks = list(range(1, len(chain.basis) + 1)) if ranks is None else list(ranks)
         self.states = {rank: self._first(rank) for rank in self.ranks}
         self._spread()
@@ -96,9 +96,9 @@ class BoundSearch:
             middle = right
             while left <= right and time.thread_time() < deadline:
                 state = self.states[ranks[middle]]
-                asked = (method.__name__, ranks[middle])
-                if not state.proved and asked not in self._asked:
-                    self._asked.add(asked)
+                attempt = (method.__name__, ranks[middle])
+                if not state.proved and attempt not in self._attempts:
+                    self._attempts.add(attempt)
                     method(ranks[middle], deadline)
                     self._spread()
                 if state.lower_bound >= value:
@@ -151,8 +151,8 @@ class BoundSearch:
         if min(dependent_columns.reach(space, most), state.word.weight) <= state.lower_bound:
             return
         self._progress(f"rank {rank}: dependent columns")
-        found = dependent_columns.exhaust(space, state.word.weight, deadline, most)
-        self._improve(rank, found.lower_bound, "dependent columns", found.support)
+        exhausted = dependent_columns.exhaust(space, state.word.weight, deadline, most)
+        self._improve(rank, exhausted.lower_bound, "dependent columns", exhausted.support)
 
     def _modulo_2(self, rank: int, deadline: float) -> None:
         self._modulo(2, rank)

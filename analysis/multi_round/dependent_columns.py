@@ -82,11 +82,11 @@ def exhaust(space: Space, target: int, deadline: float, most: int = MOST_CLASSES
     for count in range(1, min(_few_enough(len(sizes), most), len(kernel)) + 1):
         if proved >= best:
             break
-        found = _of_size(kernel, sizes, count, best, generator, deadline)
-        if found is None:
+        lightest = _of_size(kernel, sizes, count, best, generator, deadline)
+        if lightest is None:
             break
-        if found.chosen:
-            best, support = found.best, tuple(order[list(found.chosen)].tolist())
+        if lightest.chosen:
+            best, support = lightest.best, tuple(order[list(lightest.chosen)].tolist())
         proved = int(sizes[: count + 1].sum())
     if proved < best and len(kernel) < most and proved == int(sizes[: len(kernel) + 1].sum()):
         best, support = proved, tuple(order[: len(kernel) + 1].tolist())  # m - r + 1 columns are always dependent
@@ -116,10 +116,10 @@ class _Kernel:
 
     def projected(self, projection: Integers) -> Integers:
         """`(k, m)` for a `(k, m - r)` matrix of residues."""
-        found = np.zeros((len(projection), len(self.free) + len(self.pivots)), np.int64)
-        found[:, self.free] = projection
-        found[:, self.pivots] = -_product(projection, self._rest.T) % _PRIME
-        return found
+        columns = np.zeros((len(projection), len(self.free) + len(self.pivots)), np.int64)
+        columns[:, self.free] = projection
+        columns[:, self.pivots] = -_product(projection, self._rest.T) % _PRIME
+        return columns
 
     def are_dependent(self, columns: tuple[int, ...]) -> bool:
         """Whether these columns are."""
@@ -226,9 +226,9 @@ class _Search:
             raise _UnluckyError
         for place in np.flatnonzero(zero):
             self._must_be_dependent((*taken, int(columns[place])))
-        found = np.zeros(len(columns), np.int64)
-        found[~zero] = inverses(vectors[0, ~zero], _PRIME)
-        return found
+        inverted = np.zeros(len(columns), np.int64)
+        inverted[~zero] = inverses(vectors[0, ~zero], _PRIME)
+        return inverted
 
     def _parallel(
         self,

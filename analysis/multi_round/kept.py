@@ -45,14 +45,14 @@ def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s
     """
     file = run.path / FILE
     key = {"participation": _digest(matrix), "search": _search()}
-    if (kept := _read(file, key, time_limit_s, _smallest_sum(matrix))) is not None:
-        return kept
+    if (stored := _read(file, key, time_limit_s, _smallest_sum(matrix))) is not None:
+        return stored
     searched = weak_privacy(matrix, time_limit_s=time_limit_s)
-    found = WeakPrivacy(searched.value, searched.lower_bound)
-    result = {"value": found.value, "lower_bound": found.lower_bound}
+    privacy = WeakPrivacy(searched.value, searched.lower_bound)
+    result = {"value": privacy.value, "lower_bound": privacy.lower_bound}
     with contextlib.suppress(RunError), atomic_write(file, RunError) as open_file:
         open_file.write((json.dumps({**key, "time_limit_s": time_limit_s, **result}) + "\n").encode())
-    return found
+    return privacy
 
 
 def _read(file: Path, key: dict[str, str], time_limit_s: float, most: int) -> WeakPrivacy | None:
@@ -61,14 +61,14 @@ def _read(file: Path, key: dict[str, str], time_limit_s: float, most: int) -> We
         stored: Any = json.loads(limits.whole(file, limits.SMALL_JSON_BYTES))
         if any(stored[name] != value for name, value in key.items()):
             return None
-        found = WeakPrivacy(stored["value"], stored["lower_bound"])
+        privacy = WeakPrivacy(stored["value"], stored["lower_bound"])
         same_limit = stored["time_limit_s"] == time_limit_s
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    if type(found.value) is not int or type(found.lower_bound) is not int:
+    if type(privacy.value) is not int or type(privacy.lower_bound) is not int:
         return None
-    possible = 1 <= found.lower_bound <= found.value <= most
-    return found if possible and (found.certified or same_limit) else None
+    possible = 1 <= privacy.lower_bound <= privacy.value <= most
+    return privacy if possible and (privacy.certified or same_limit) else None
 
 
 def _smallest_sum(matrix: npt.NDArray[np.uint8]) -> int:

@@ -40,7 +40,7 @@ def solve(space: Space, time_limit_s: float) -> Solved:
 
     rows, columns = space.rows.shape
     transposed = sparse.csr_matrix(space.rows.T.astype(np.float64))
-    one, none = sparse.identity(columns), sparse.csr_matrix((columns, columns))
+    identity, none = sparse.identity(columns), sparse.csr_matrix((columns, columns))
     cost = np.concatenate((np.zeros(rows), space.sizes / space.unit, np.zeros(columns)))
     some_is_one = np.concatenate((np.zeros(rows + columns), np.ones(columns)))
     binary = np.concatenate((np.zeros(rows), np.ones(2 * columns)))
@@ -50,9 +50,9 @@ def solve(space: Space, time_limit_s: float) -> Solved:
             integrality=binary,
             bounds=Bounds(np.where(binary, 0, -np.inf), np.where(binary, 1, np.inf)),
             constraints=[
-                LinearConstraint(sparse.hstack((transposed, -one, none)), -np.inf, 0),
-                LinearConstraint(sparse.hstack((-transposed, -one, none)), -np.inf, 0),
-                LinearConstraint(sparse.hstack((transposed, none, -2 * one)), -1, np.inf),
+                LinearConstraint(sparse.hstack((transposed, -identity, none)), -np.inf, 0),
+                LinearConstraint(sparse.hstack((-transposed, -identity, none)), -np.inf, 0),
+                LinearConstraint(sparse.hstack((transposed, none, -2 * identity)), -1, np.inf),
                 LinearConstraint(some_is_one, 1, np.inf),
             ],
             # Presolving gains nothing here; without it HiGHS prints a stray line of its own less often.
@@ -78,7 +78,7 @@ def standard_output_silenced() -> Iterator[None]:
     c_library = ctypes.CDLL(None)
     sys.stdout.flush()
     c_library.fflush(None)
-    kept = os.dup(1)
+    original = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -87,5 +87,5 @@ def standard_output_silenced() -> Iterator[None]:
     finally:
         sys.stdout.flush()
         c_library.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(original, 1)
+        os.close(original)

@@ -77,16 +77,16 @@ def strong_privacy(participation: npt.ArrayLike) -> int:
 def strong_privacies(matrix: npt.NDArray[np.bool_]) -> Integers:
     """`(rounds,)` the strong T after each round; classes only ever come apart, so 1 stays 1."""
     clients = matrix.shape[1]
-    found = np.ones(len(matrix), np.int64)
+    privacies = np.ones(len(matrix), np.int64)
     labels, ever = np.zeros(clients, np.int64), np.zeros(clients, np.bool_)
     for number, row in enumerate(matrix):
         ever |= row
         labels = np.unique(2 * labels + row, return_inverse=True)[1]
         sizes = np.bincount(labels[ever])
-        found[number] = sizes[sizes > 0].min(initial=clients)
-        if found[number] == 1:
+        privacies[number] = sizes[sizes > 0].min(initial=clients)
+        if privacies[number] == 1:
             break
-    return found
+    return privacies
 
 
 def classes(matrix: npt.NDArray[np.bool_] | Integers) -> tuple[Integers, Integers]:
@@ -118,8 +118,8 @@ def participation_matrix(run: RunRecords, *, compact: bool = False) -> npt.NDArr
     clients = rows["client"].to_numpy(np.int64)
     columns = population
     if compact:
-        seen, clients = np.unique(clients, return_inverse=True)
-        columns = len(seen) + (len(seen) < population)
+        summed, clients = np.unique(clients, return_inverse=True)
+        columns = len(summed) + (len(summed) < population)
     matrix = np.zeros((len(run.rounds), columns), np.uint8)
     position = pd.Series(np.arange(len(run.rounds)), index=run.rounds["round"].to_numpy())
     matrix[position.loc[rows["round"]].to_numpy(), clients] = 1

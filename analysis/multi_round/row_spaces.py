@@ -81,13 +81,13 @@ def solution(square: Integers, right: Integers, prime: int) -> tuple[list[int], 
     residual = right.copy()
     # Numerators and denominators are minors of the square with its right side: at most size**(size/2).
     steps = math.ceil((size * math.log2(size) + 2) / math.log2(prime)) + 1
-    found, modulus = np.zeros(size, dtype=object), 1
+    expansion, modulus = np.zeros(size, dtype=object), 1
     for _ in range(steps):
         digits = inverse @ (residual % prime) % prime
         residual = (residual - square.T @ digits) // prime
-        found += digits.astype(object) * modulus
+        expansion += digits.astype(object) * modulus
         modulus *= prime
-    rational = [_rational(int(value), modulus) for value in found]
+    rational = [_rational(int(value), modulus) for value in expansion]
     denominator = math.lcm(*(value.denominator for value in rational))
     return [value.numerator * (denominator // value.denominator) for value in rational], denominator
 
@@ -214,12 +214,12 @@ class Chain:
         self.ranks = np.zeros(rounds, np.int64)
         self.words: list[Word] = []
         basis: list[int] = []
-        seen: set[bytes] = {bytes(columns)}
+        known_rows: set[bytes] = {bytes(columns)}
         echelon, pivots = np.zeros((0, columns), np.int64), np.zeros(0, np.int64)
         for number, row in enumerate(self._classes):
             key = row.astype(np.uint8).tobytes()
-            if key not in seen:
-                seen.add(key)
+            if key not in known_rows:
+                known_rows.add(key)
                 rest = (row - row[pivots] @ echelon) % prime
                 if rest.any():
                     basis.append(number)
@@ -238,8 +238,8 @@ class Chain:
         rows = self._classes[self.basis[:rank]]
         _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
         sizes = np.bincount(inverse.ravel(), self._sizes).astype(np.int64)
-        kept = rows[:, first].any(axis=0)
-        return Space(rows[:, first[kept]], sizes[kept], self._prime)
+        nonzero = rows[:, first].any(axis=0)
+        return Space(rows[:, first[nonzero]], sizes[nonzero], self._prime)
 
     def _keep_lightest(self, rows: Integers, echelon: Integers, pivots: Integers) -> None:
         """The lightest of the last word, the new row and the rows of the reduced echelon form."""
@@ -249,8 +249,8 @@ class Chain:
         weights = (echelon != 0) @ self._sizes
         lightest = int(weights.argmin())
         if weights[lightest] < best.weight:
-            found = Space(rows, self._sizes, self._prime).isolating(pivots, np.arange(len(rows)), lightest)
-            best = min(best, found, key=lambda word: word.weight)
+            isolated = Space(rows, self._sizes, self._prime).isolating(pivots, np.arange(len(rows)), lightest)
+            best = min(best, isolated, key=lambda word: word.weight)
         self.words.append(best)
 
     def _check_dependent(self, rows: Integers, pivots: Integers, row: Integers) -> None:

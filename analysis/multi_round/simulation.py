@@ -94,14 +94,14 @@ class _PresenceNetwork(Network):
         self._availability = availability
         self.number = 0
 
-    async def _ask(self, asked: Ask) -> Replies:
-        reachable = self._availability.presence(self.number, STAGE, 0.0, asked.recipients).reachable
-        there = asked.recipients[reachable]
+    async def _ask(self, question: Ask) -> Replies:
+        reachable = self._availability.presence(self.number, STAGE, 0.0, question.recipients).reachable
+        there = question.recipients[reachable]
         return Replies(
             CheckInReply,
             there,
             {},
-            Missing(offline=asked.recipients[~reachable]),
+            Missing(offline=question.recipients[~reachable]),
             _no_vectors,
             latency_s=np.zeros(len(there)),
             waited_s=0.0,

@@ -105,7 +105,7 @@ def saturated(rows: Integers, prime: int) -> Integers | None:
     return rows % prime
 
 
-def lower_bound(code: Code, target: int, known: int = 0) -> int:
+def lower_bound(code: Code, target: int, proved: int = 0) -> int:
     """A proved lower bound on the weight (clients) of every word, at best `target`; less where that takes too long.
 
     Args:
@@ -121,7 +121,7 @@ def lower_bound(code: Code, target: int, known: int = 0) -> int:
     coverage = np.zeros(columns, np.int64)
     most_covered: list[int] = []
     systematic: list[Planes] = []
-    while code.excluded(weight) > known:
+    while code.excluded(weight) > proved:
         plan = _cheapest(rank, weight, most_covered, length, code.prime)
         if plan is not None and (len(most_covered) == _MOST_BASES or plan[1] <= 1):
             break

@@ -38,7 +38,7 @@ def elapsed(directory: Path) -> Iterator[Callable[[], float]]:
 def _before(file: Path) -> tuple[float, bool]:
     """What earlier attempts took, and whether one was finished; nothing where the file is not there or unreadable."""
     try:
-        told = json.loads(file.read_bytes())
-        return float(told["seconds"]), bool(told["finished"])
+        stored = json.loads(file.read_bytes())
+        return float(stored["seconds"]), bool(stored["finished"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0, False

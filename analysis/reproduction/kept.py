@@ -67,17 +67,17 @@ def read(path: Path) -> KeptResult:
         raise ExperimentError(f"{path}: not a result.json of `testbed reproduce` of this version") from None
 
 
-def kept(one: Reproduction) -> KeptResult | None:
+def kept(reproduction: Reproduction) -> KeptResult | None:
     """The kept outcome of a reproduction; None where none is kept."""
-    path = RESULTS / f"{one.name}.json"
+    path = RESULTS / f"{reproduction.name}.json"
     return read(path) if path.exists() else None
 
 
-def differences(found: KeptResult) -> list[str]:
+def differences(outcome: KeptResult) -> list[str]:
     """Verdicts that the file says and its numbers do not give, a line each."""
     return [
-        f"{found.name}: {claim.claim!r} is written down as {written}, and its numbers say {claim.verdict}"
-        for claim, written in zip(found.result.claims, found.written, strict=True)
+        f"{outcome.name}: {claim.claim!r} is written down as {written}, and its numbers say {claim.verdict}"
+        for claim, written in zip(outcome.result.claims, outcome.written, strict=True)
         if claim.verdict != written
     ]
 
@@ -97,7 +97,7 @@ class TableCheck:
     differing: Sequence[str]
 
 
-def check_table(found: KeptResult, claims_of: ClaimsOf) -> TableCheck:
+def check_table(outcome: KeptResult, claims_of: ClaimsOf) -> TableCheck:
     """Compute claims again from the kept table, and compare every number and word of them.
 
     Args:
@@ -107,18 +107,18 @@ def check_table(found: KeptResult, claims_of: ClaimsOf) -> TableCheck:
     Returns:
         How many claims were computed again, and where the file differs.
     """
-    claims = found.result.claims
+    claims = outcome.result.claims
     try:
-        computed = claims_of(found.result.table, max((claim.seeds for claim in claims), default=0))
+        computed = claims_of(outcome.result.table, max((claim.seeds for claim in claims), default=0))
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        line = f"{found.name}: no claim follows from its table ({type(error).__name__}: {error})"
+        line = f"{outcome.name}: no claim follows from its table ({type(error).__name__}: {error})"
         return TableCheck(0, len(claims), [line])
     if len(claims) != len(computed):
-        line = f"{found.name}: {len(claims)} claims are written down, and its table gives {len(computed)}"
+        line = f"{outcome.name}: {len(claims)} claims are written down, and its table gives {len(computed)}"
         return TableCheck(0, len(claims), [line])
     pairs = [(claim, again) for claim, again in zip(claims, computed, strict=True) if again is not None]
     differing = [
-        f"{found.name}: {claim.claim!r}: {place} is written down as {written!r}, and its table gives {here!r}"
+        f"{outcome.name}: {claim.claim!r}: {place} is written down as {written!r}, and its table gives {here!r}"
         for claim, again in pairs
         for place, written, here in _unequal(claim.as_data(), again.as_data())
     ]
@@ -130,9 +130,11 @@ def _unequal(written: Any, computed: Any, place: str = "") -> list[tuple[str, An
     if isinstance(written, dict) and isinstance(computed, dict) and written.keys() == computed.keys():
         inner = [(f"{place}.{key}" if place else str(key), written[key], computed[key]) for key in written]
     elif isinstance(written, list) and isinstance(computed, list) and len(written) == len(computed):
-        inner = [(f"{place}[{at}]", one, other) for at, (one, other) in enumerate(zip(written, computed, strict=True))]
+        inner = [
+            (f"{place}[{at}]", left, right) for at, (left, right) in enumerate(zip(written, computed, strict=True))
+        ]
     else:
         numbers = isinstance(written, int | float) and isinstance(computed, int | float)
         close = numbers and math.isclose(written, computed, rel_tol=1e-9, abs_tol=1e-12)
         return [] if close or written == computed else [(place, written, computed)]
-    return [line for at, one, other in inner for line in _unequal(one, other, at)]
+    return [line for at, left, right in inner for line in _unequal(left, right, at)]

@@ -30,7 +30,11 @@ _NOTHING = "–"
 
 
 def render(
-    one: Reproduction, result: ReproductionResult, scale: Scale, format: str = "text", origin: Origin = Origin()
+    reproduction: Reproduction,
+    result: ReproductionResult,
+    scale: Scale,
+    format: str = "text",
+    origin: Origin = Origin(),
 ) -> str:
     """The outcome, ending in a line feed.
 
@@ -45,8 +49,8 @@ def render(
     """
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        return _json(one, result, scale, origin)
-    return (_text if format == "text" else _markdown)(one, result, scale)
+        return _json(reproduction, result, scale, origin)
+    return (_text if format == "text" else _markdown)(reproduction, result, scale)
 
 
 def listed(every: Sequence[Reproduction], format: str = "text") -> str:
@@ -56,44 +60,52 @@ def listed(every: Sequence[Reproduction], format: str = "text") -> str:
     """
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        return to_json([_listing(one) for one in every])
+        return to_json([_listing(reproduction) for reproduction in every])
     if format == "markdown":
         cells = [
-            (", ".join(f"`{name}`" for name in _names(one)), one.title, one.source, _last(one) or "not run")
-            for one in every
+            (
+                ", ".join(f"`{name}`" for name in _names(reproduction)),
+                reproduction.title,
+                reproduction.source,
+                _last(reproduction) or "not run",
+            )
+            for reproduction in every
         ]
         return render_table(Table(["Name", "What", "Source", "Last"], cells, is_markup=True), format)
-    rows = [row for one in every for row in zip_longest(_names(one), _about(one), fillvalue="")]
+    rows = [
+        row for reproduction in every for row in zip_longest(_names(reproduction), _about(reproduction), fillvalue="")
+    ]
     return render_table(Table((), rows, ruled=False), format)
 
 
-def _listing(one: Reproduction) -> dict[str, Any]:
-    last = kept(one)
+def _listing(reproduction: Reproduction) -> dict[str, Any]:
+    last = kept(reproduction)
     return {
-        "name": one.name, "also": one.aliases, "title": one.title, "source": one.source, "reads": one.data_files,
+        "name": reproduction.name, "also": reproduction.aliases, "title": reproduction.title,
+        "source": reproduction.source, "reads": reproduction.data_files,
         "last": None if last is None else {
             "scale": last.scale, "seconds": last.origin.seconds, "verdicts": counts(last.result.claims)
         },
     }  # fmt: skip
 
 
-def _last(one: Reproduction) -> str:
+def _last(reproduction: Reproduction) -> str:
     """How the kept result came out, in a few words; nothing where none is kept."""
-    last = kept(one)
+    last = kept(reproduction)
     if last is None:
         return ""
-    found = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
-    return f"{last.scale}, {rounded_duration(last.origin.seconds)}: {found or 'no claims'}"
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
+    return f"{last.scale}, {rounded_duration(last.origin.seconds)}: {verdicts or 'no claims'}"
 
 
-def expected_length(one: Reproduction, scale: Scale) -> str:
+def expected_length(reproduction: Reproduction, scale: Scale) -> str:
     """How long a reproduction takes, as its kept result measured it: a line to show before it begins.
 
     Args:
         one: which.
         scale: at which it will be run; a kept result of another scale is named as such.
     """
-    last = kept(one)
+    last = kept(reproduction)
     if last is None or not last.origin.seconds:
         return f"how long --scale {scale} takes is not measured"
     measured = f"{rounded_duration(last.origin.seconds)} on {last.origin.cpus} cores"
@@ -102,17 +114,17 @@ def expected_length(one: Reproduction, scale: Scale) -> str:
     return f"about {measured} (measured with {last.origin.version}, {last.origin.processor})"
 
 
-def _names(one: Reproduction) -> list[str]:
-    return [one.name, *one.aliases]
+def _names(reproduction: Reproduction) -> list[str]:
+    return [reproduction.name, *reproduction.aliases]
 
 
-def _about(one: Reproduction) -> list[str]:
-    files = [f"--data: {one.data_files}"] if one.data_files else []
-    last = _last(one)
-    return [one.title, one.source, *files, *([f"last: {last}"] if last else [])]
+def _about(reproduction: Reproduction) -> list[str]:
+    files = [f"--data: {reproduction.data_files}"] if reproduction.data_files else []
+    last = _last(reproduction)
+    return [reproduction.title, reproduction.source, *files, *([f"last: {last}"] if last else [])]
 
 
-def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
+def refuse_foreign(reproduction: Reproduction, scale: Scale, directory: Path) -> None:
     """Raise `ExperimentError` when `write` would overwrite what is not an earlier outcome of the same at this scale."""
     there = [name for name in FILES if (directory / name).exists()]
     if not there:
@@ -121,20 +133,21 @@ def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
         before = json.loads((directory / "result.json").read_bytes())
     except (OSError, ValueError, RecursionError):
         before = None
-    if not isinstance(before, dict) or (before.get("name"), before.get("scale")) != (one.name, scale):
+    if not isinstance(before, dict) or (before.get("name"), before.get("scale")) != (reproduction.name, scale):
         raise ExperimentError(
-            f"--out: {directory / there[0]} is not of {one.name} at scale {scale}; give another --out, or move the file"
+            f"--out: {directory / there[0]} is not of {reproduction.name} at scale {scale}; "
+            "give another --out, or move the file"
         )
 
 
 def write(
-    one: Reproduction, result: ReproductionResult, scale: Scale, directory: Path, origin: Origin = Origin()
+    reproduction: Reproduction, result: ReproductionResult, scale: Scale, directory: Path, origin: Origin = Origin()
 ) -> list[Path]:
     """Write `FILES` into `directory`, each completely or not at all; returns what was written.
 
     ``table.csv`` is left out when there is no table. Raises `RunError` when a file cannot be written.
     """
-    contents = [render(one, result, scale, "markdown"), render(one, result, scale, "json", origin)]
+    contents = [render(reproduction, result, scale, "markdown"), render(reproduction, result, scale, "json", origin)]
     if not result.table.empty:
         contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
     paths = [directory / name for name in FILES[: len(contents)]]
@@ -155,8 +168,8 @@ def _not_written(path: Path, why: str) -> RunError:
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    parts = [f"{one.title}\n{one.source}; scale {scale}\n"]
+def _text(reproduction: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    parts = [f"{reproduction.title}\n{reproduction.source}; scale {scale}\n"]
     if not result.table.empty:
         parts += [render_table(grid, "text") for grid in _grids(result.table)]
     if result.claims:
@@ -195,8 +208,8 @@ def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> Table:
     return Table(list(columns), rows, left=range(len(keys)), sections=gaps)
 
 
-def _markdown(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    parts = [f"## {one.name}: {one.title}\n", f"{one.source}. Scale: {scale}.\n"]
+def _markdown(reproduction: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    parts = [f"## {reproduction.name}: {reproduction.title}\n", f"{reproduction.source}. Scale: {scale}.\n"]
     if result.figures:
         parts.append("".join(f"![{path.stem}]({path.name})\n" for path in result.figures if path.suffix == ".png"))
     return "\n".join([*parts, outcome(result)])
@@ -263,12 +276,12 @@ def _cell(value: Any) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _json(one: Reproduction, result: ReproductionResult, scale: Scale, origin: Origin) -> str:
+def _json(reproduction: Reproduction, result: ReproductionResult, scale: Scale, origin: Origin) -> str:
     return to_json(
         {
-            "name": one.name,
-            "title": one.title,
-            "source": one.source,
+            "name": reproduction.name,
+            "title": reproduction.title,
+            "source": reproduction.source,
             "scale": scale,
             "origin": asdict(origin),
             "table": result.table,

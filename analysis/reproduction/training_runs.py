@@ -83,13 +83,13 @@ def late_recalls(runs: Sequence[RunRecords]) -> Floats:
 
     NaN, one label, where the records of a run (of an earlier version, or of words) do not say.
     """
-    found = []
+    recalls_of_runs = []
     for run in runs:
         late = run.rounds[run.rounds["round"] > (1 - _LATE) * len(run.rounds)]
-        found.append([recalls for recalls in late["recalls"] if recalls is not None])
-    if not all(found):
+        recalls_of_runs.append([recalls for recalls in late["recalls"] if recalls is not None])
+    if not all(recalls_of_runs):
         return np.full((len(runs), 1), np.nan)
-    return np.array([100 * np.mean([list(recalls) for recalls in of_run], axis=0) for of_run in found])
+    return np.array([100 * np.mean([list(recalls) for recalls in of_run], axis=0) for of_run in recalls_of_runs])
 
 
 def runs_by_scheme(

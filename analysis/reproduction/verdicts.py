@@ -155,8 +155,8 @@ class PaperClaim:
         """All checks agree, or all disagree, or partly; not run: none could be checked at this scale."""
         if self.undetermined:
             return "undetermined"
-        found = {check.verdict for check in self.checks} or {"not run"}
-        return found.pop() if len(found) == 1 else "partly"
+        verdicts = {check.verdict for check in self.checks} or {"not run"}
+        return verdicts.pop() if len(verdicts) == 1 else "partly"
 
     @property
     def judged(self) -> str:
@@ -200,14 +200,14 @@ def plus_minus(interval: Interval, form: str) -> str:
 
 def counts(claims: Sequence[PaperClaim]) -> dict[Verdict, int]:
     """How many of each verdict, in the order of `VERDICTS`; a claim that counts elsewhere is left out."""
-    found = [claim.verdict for claim in claims if not claim.counted_in]
-    return {verdict: found.count(verdict) for verdict in VERDICTS}
+    verdicts = [claim.verdict for claim in claims if not claim.counted_in]
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
 def total(each: Iterable[Mapping[Verdict, int]]) -> dict[Verdict, int]:
     """The sum of several `counts`."""
     counted = list(each)
-    return {verdict: sum(one[verdict] for one in counted) for verdict in VERDICTS}
+    return {verdict: sum(counts_of_result[verdict] for counts_of_result in counted) for verdict in VERDICTS}
 
 
 def _ends(number: Number) -> tuple[float | None, float, float]:

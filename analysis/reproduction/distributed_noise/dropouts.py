@@ -75,12 +75,12 @@ def measured(run: RunRecords) -> pd.DataFrame:
     summed_up = run.participation[run.participation["survived"]]
     completed = run.rounds[run.rounds["outcome"] == "completed"]
     for number, participants in zip(completed["round"].tolist(), completed["participants"].tolist(), strict=True):
-        seen = run.aggregate(number)
-        assert seen is not None  # records.aggregates: all
+        aggregate = run.aggregate(number)
+        assert aggregate is not None  # records.aggregates: all
         clients = summed_up.loc[summed_up["round"] == number, "client"].tolist()
-        updates = [victims.workload.train(client, seen.model, number).delta for client in clients]
+        updates = [victims.workload.train(client, aggregate.model, number).delta for client in clients]
         summed = sum(delta * min(1.0, CLIP / float(np.linalg.norm(delta))) for delta in updates)
-        noise = seen.mean * len(updates) - summed
+        noise = aggregate.mean * len(updates) - summed
         rows.append(
             {
                 "dropped": participants - len(updates),
@@ -94,17 +94,19 @@ def measured(run: RunRecords) -> pd.DataFrame:
 def run_dropouts(context: ReproductionContext) -> ReproductionResult:
     """Rounds without enforcement, and with two tolerances."""
     seeds = context.seeds or SEEDS["small" if context.scale == "small" else "paper"]
-    found: dict[int | None, Enforced] = {}
+    by_tolerance: dict[int | None, Enforced] = {}
     for tolerated in TOLERATED:
         context.progress(f"T = {tolerated}: {seeds} seeds, {ROUNDS} rounds")
         runs = context.run_experiment(experiment(tolerated, seeds), context.out / "runs" / f"tolerated-{tolerated}")
         ledgers = [run.frame("privacy") for run in runs]
-        excess = [float(one["epsilon"].max() / one["planned_epsilon"].max()) for one in ledgers]
-        found[tolerated] = Enforced(pd.concat([measured(run) for run in runs], ignore_index=True), excess)
-    table = pd.DataFrame([row for tolerated, one in found.items() for row in _rows(tolerated, one.rounds)])
+        excess = [float(ledger["epsilon"].max() / ledger["planned_epsilon"].max()) for ledger in ledgers]
+        by_tolerance[tolerated] = Enforced(pd.concat([measured(run) for run in runs], ignore_index=True), excess)
+    table = pd.DataFrame(
+        [row for tolerated, enforced in by_tolerance.items() for row in _rows(tolerated, enforced.rounds)]
+    )
     return ReproductionResult(
         table,
-        claims=claims(found),
+        claims=claims(by_tolerance),
         remarks=[
             f"{PARTICIPANTS} of 100 clients in a round, t = {THRESHOLD:g} s, {DROPOUT_RATE:.0%} drop out in a stage "
             f"drawn at random; {seeds} seeds of {ROUNDS} rounds each. Digits, logistic regression, real SecAgg.",
@@ -119,14 +121,14 @@ def run_dropouts(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims(found: dict[int | None, Enforced]) -> list[PaperClaim]:
+def claims(by_tolerance: dict[int | None, Enforced]) -> list[PaperClaim]:
     """What the paper says of noise with and without XNoise."""
-    without = found[None].rounds.query("dropped > 0")
-    kept = {T: one.rounds.query("dropped <= @T") for T, one in found.items() if T is not None}
-    most = found[max(T for T in found if T is not None)]
+    without = by_tolerance[None].rounds.query("dropped > 0")
+    tolerable = {T: enforced.rounds.query("dropped <= @T") for T, enforced in by_tolerance.items() if T is not None}
+    most = by_tolerance[max(T for T in by_tolerance if T is not None)]
     lost = mean_interval(without["measured"])
-    over = mean_interval(found[None].excess)
-    seeds = len(found[None].excess)
+    over = mean_interval(by_tolerance[None].excess)
+    seeds = len(by_tolerance[None].excess)
     return [
         PaperClaim(
             "drop-outs leave less noise than planned, and cost more privacy, where nothing is done about it",
@@ -140,11 +142,11 @@ def claims(found: dict[int | None, Enforced]) -> list[PaperClaim]:
             "; ".join(
                 f"T = {T}: {plus_minus(mean_interval(rounds['measured']), '.3f')} of the planned variance in "
                 f"{len(rounds)} rounds with up to {rounds['dropped'].max()} drop-outs"
-                for T, rounds in kept.items()
+                for T, rounds in tolerable.items()
             ),
             [
                 check
-                for T, rounds in kept.items()
+                for T, rounds in tolerable.items()
                 for check in (
                     between(
                         f"share of the planned variance, T = {T}",

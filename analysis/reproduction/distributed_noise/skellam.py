@@ -50,15 +50,15 @@ def apart_from_a_sum(mechanism: Mechanism, variance: float, participants: int) -
     for _ in range(participants - 1):
         summed = np.convolve(summed, share)
     wide = max(len(summed), len(whole))
-    of_sum, of_whole = (np.pad(one, (wide - len(one)) // 2) for one in (summed, whole))
+    of_sum, of_whole = (np.pad(masses, (wide - len(masses)) // 2) for masses in (summed, whole))
     return float(np.abs(of_sum - of_whole).sum() / 2)
 
 
 def _masses(mechanism: Mechanism, variance: float) -> Floats:
     """`(2K+1,)` probabilities of -K to K."""
-    found = np.array([float(mass) for mass in table_of(mechanism, variance).masses])
-    found[1:] /= 2
-    return np.concatenate((found[:0:-1], found))
+    masses = np.array([float(mass) for mass in table_of(mechanism, variance).masses])
+    masses[1:] /= 2
+    return np.concatenate((masses[:0:-1], masses))
 
 
 def run_skellam(context: ReproductionContext) -> ReproductionResult:
@@ -74,13 +74,16 @@ def run_skellam(context: ReproductionContext) -> ReproductionResult:
             *_epsilon_claims(table),
             PaperClaim(
                 "Skellam noise is closed under summation",
-                f"total variation {_said(sums)}",
-                [between(f"total variation, {n} shares", found, most=FLOATING) for (_, n), found in sums.items()],
+                f"total variation {_format_variations(sums)}",
+                [
+                    between(f"total variation, {n} shares", variation, most=FLOATING)
+                    for (_, n), variation in sums.items()
+                ],
             ),
             PaperClaim(
                 "sums of discrete Gaussians are not discrete Gaussians",
-                f"total variation {_said(others)}",
-                [above(f"total variation, {n} shares", found, FLOATING) for (_, n), found in others.items()],
+                f"total variation {_format_variations(others)}",
+                [above(f"total variation, {n} shares", variation, FLOATING) for (_, n), variation in others.items()],
             ),
         ],
         remarks=[
@@ -116,8 +119,8 @@ def _first_fine(table: pd.DataFrame) -> str:
     return ", ".join(map(str, bits))
 
 
-def _said(found: dict[tuple[float, int], float]) -> str:
-    return ", ".join(f"{apart:.2g} ({n} shares of variance {v / n:.2g})" for (v, n), apart in found.items())
+def _format_variations(variations: dict[tuple[float, int], float]) -> str:
+    return ", ".join(f"{apart:.2g} ({n} shares of variance {v / n:.2g})" for (v, n), apart in variations.items())
 
 
 REPRODUCTIONS = (

@@ -64,19 +64,19 @@ def run_different_models(context: ReproductionContext) -> ReproductionResult:
     """The victim's update out of sums over more and more clients."""
     unsigned = _runs(context, SendDifferentModels.name, SIZES, "unsigned", model_binding="none")
     signed = _runs(context, SendDifferentModels.name, SIZES, "signed", model_binding="signed")
-    found = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
+    updates_by_size = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
     refused = {size: int((run.rounds["outcome"] != "completed").sum()) for size, run in signed.items()}
     frame = pd.DataFrame.from_records(
         [
             {
                 "clients in the sum": size,
                 "rounds": len(updates),
-                "coordinates had": f"{min(one.recovered or 0 for one in updates)} of {updates[0].dimension}",
-                "relative error": mean_interval([one.relative_error for one in updates]).mean,
-                "largest error, steps": max(one.largest_error or 0.0 for one in updates),
+                "coordinates had": f"{min(update.recovered or 0 for update in updates)} of {updates[0].dimension}",
+                "relative error": mean_interval([update.relative_error for update in updates]).mean,
+                "largest error, steps": max(update.largest_error or 0.0 for update in updates),
                 "refused where models are signed": f"{refused[size]} of {len(signed[size].rounds)}",
             }
-            for size, updates in found.items()
+            for size, updates in updates_by_size.items()
         ]
     )
     return ReproductionResult(
@@ -116,10 +116,12 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
     """Training samples out of single updates, and out of sums."""
     alone = _runs(context, SendCraftedModel.name, (1,), "alone", protocol="plain")
     summed = _runs(context, SendCraftedModel.name, SIZES, "summed")
-    found = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}
-    had = {size: mean_interval([one.recovered for one in rounds]) for size, rounds in found.items()}
-    copied = {size: mean_interval([_copies(one) for one in rounds]) for size, rounds in found.items()}
-    of_all = {size: mean_interval([one.samples for one in rounds]).mean or 0.0 for size, rounds in found.items()}
+    by_size = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}
+    had = {size: mean_interval([samples.recovered for samples in rounds]) for size, rounds in by_size.items()}
+    copied = {size: mean_interval([_copies(samples) for samples in rounds]) for size, rounds in by_size.items()}
+    of_all = {
+        size: mean_interval([samples.samples for samples in rounds]).mean or 0.0 for size, rounds in by_size.items()
+    }
     frame = pd.DataFrame.from_records(
         [
             {
@@ -131,7 +133,7 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
                 "± copies": copied[size].half_width,
                 "share had %": 100 * (had[size].mean or 0.0) / of_all[size],
             }
-            for size in found
+            for size in by_size
         ]
     )
     return ReproductionResult(

@@ -87,14 +87,14 @@ def experiment(
 def sums_had(run: RunRecords) -> list[int]:
     """For each attacked round how many honest updates are in the smallest sum that the server had; 1 is a victim's."""
     attacks = run.events.loc[run.events["kind"] == "attack", "detail"]
-    found = []
+    smallest = []
     for detail in attacks[attacks.str.startswith(("contradict-dropouts: ", "shrink-the-sum: ", "split-the-sharing: "))]:
         if "; reconstructed, " in detail:
             over = re.search(r": sum over (\d+) of ", detail)
-            found.append(1 if over is None else int(over[1]))
+            smallest.append(1 if over is None else int(over[1]))
         else:
-            found.append(0)
-    return found
+            smallest.append(0)
+    return smallest
 
 
 # -- at which x ------------------------------------------------------------------------------------------------------
@@ -261,10 +261,10 @@ def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[PaperClaim]:
     return [
         PaperClaim(
             "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
-            f"s = {s}: from x = {', '.join(f'{found[0]} at t = {t}' for t, found in signed.items())} on the update was "
+            f"s = {s}: from x = {', '.join(f'{first[0]} at t = {t}' for t, first in signed.items())} on the update was "
             "reconstructed, at no smaller x",
             [
-                *(equal(f"t = {t}: least x", found[0], 2 * t - s) for t, found in signed.items()),
+                *(equal(f"t = {t}: least x", first[0], 2 * t - s) for t, first in signed.items()),
                 true("at every greater x, too", all(onwards for _, onwards in signed.values())),
             ],
         ),
@@ -304,13 +304,13 @@ def _beyond(row: pd.Series, rates: int) -> bool:
 
 def remarks(reached: pd.DataFrame) -> list[str]:
     """What the paper does not have, and what limits this."""
-    found = []
+    thresholds = []
     for t in sorted(set(reached.loc[reached["consistency"] == "none", "t"])):
         firsts = [f"{attack} from x = {_first(reached, ('none', attack), t)[0]}" for _, attack in list(_LOOKS)[1:]]
-        found.append(f"t = {t}: {', '.join(firsts)}")
+        thresholds.append(f"t = {t}: {', '.join(firsts)}")
     noticed = reached[(reached["had"] == 1) & (reached["refused"] > 0)]
     return [
-        f"Without signed survivors (not in the paper) one victim's update was had with fewer: {'; '.join(found)}.",
+        f"Without signed survivors (not in the paper) one victim's update was had with fewer: {'; '.join(thresholds)}.",
         f"Honest clients refused something in {len(noticed)} of the {int((reached['had'] == 1).sum())} runs in which a "
         "victim's update was reconstructed.",
         "Reconstructed: masks removed, and the result is what one update can be (weight, highest level, multiples of "

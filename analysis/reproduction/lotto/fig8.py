@@ -59,11 +59,13 @@ def run_fig8(application: Application, context: ReproductionContext) -> Reproduc
     )
 
 
-Seen = tuple[dict[int, Floats], Floats]
+Heterogeneity = tuple[dict[int, Floats], Floats]
 """Of one seed: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
 
 
-def _look(context: ReproductionContext, setting: clients.ClientSetting, scale: HeterogeneityScale, seed: int) -> Seen:
+def _look(
+    context: ReproductionContext, setting: clients.ClientSetting, scale: HeterogeneityScale, seed: int
+) -> Heterogeneity:
     snapshots = scale.snapshots
     swept = clients.experiment(setting, "fig8", snapshots[-1], {"protocol": "random"}, {"rounds": snapshots})
     swept = swept.model_copy(update={"seed": seed})
@@ -86,12 +88,12 @@ def qualities(run: RunRecords) -> Floats:
     if model is None:
         raise RunError(f"{run.path}: no round was finished; delete the directory and start again")
     workload = workloads.build(done.workload, done.population, done.seed or 0)
-    found = np.empty(done.population)
+    quality = np.empty(done.population)
     for client in range(done.population):
         update = workload.train(client, model, done.rounds + 1)
         squared = update.loss**2 if update.squared_loss is None else update.squared_loss
-        found[client] = update.samples * np.sqrt(squared)
-    return found
+        quality[client] = update.samples * np.sqrt(squared)
+    return quality
 
 
 def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
@@ -128,7 +130,7 @@ DIFFERENT = 1.5
 """From which ratio of the 90% to the 10% quantile on clients' data are said to differ; the paper states no number."""
 
 
-def claims(every: Sequence[Seen]) -> list[PaperClaim]:
+def claims(every: Sequence[Heterogeneity]) -> list[PaperClaim]:
     """What section 5.3 says about the figure, of each seed's data qualities and compute times."""
     snapshots = list(every[0][0])
     shares = {

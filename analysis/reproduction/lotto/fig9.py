@@ -91,7 +91,7 @@ def run_fig9(application: Application, context: ReproductionContext) -> Reproduc
         claims=claims(application, times),
         remarks=[
             *clients.remarks(setting),
-            f"Target: {measure.said(scale.target)} on held-out samples of the generated task; the paper's "
+            f"Target: {measure.format_target(scale.target)} on held-out samples of the generated task; the paper's "
             f"{TARGETS[application]} is of {application}. Times are the first evaluation that meets it, of "
             f"{scale.seeds} seeds, with 95% intervals; speed-ups are of pairs of equal seeds (equal data, devices and "
             "first model), as geometric means.",
@@ -117,7 +117,7 @@ class Measure:
     factor: float = 1.0
     unit: str = ""
 
-    def said(self, value: float) -> str:
+    def format_target(self, value: float) -> str:
         """A target, for people."""
         return f"{self.name} {self.factor * value:g}{self.unit}"
 
@@ -128,8 +128,8 @@ PERPLEXITY = Measure("perplexity", lambda run: np.exp(run.rounds["loss"].to_nump
 
 def time_to(run: RunRecords, target: float, measure: Measure = ACCURACY) -> float:
     """Seconds of the run's clock until the first evaluation of a changed model that meets `target`; NaN: none does."""
-    found = measure.of(run)
-    meets = (found <= target if measure.least else found >= target) & model_changed(run.rounds)
+    values = measure.of(run)
+    meets = (values <= target if measure.least else values >= target) & model_changed(run.rounds)
     reached = run.rounds.loc[meets, "ended_s"]
     return float(reached.iloc[0]) if len(reached) else float("nan")
 
@@ -188,8 +188,8 @@ def claims(application: Application, times: Mapping[str, Floats]) -> list[PaperC
         application: whose published numbers are compared.
         times: `(seeds,)` seconds to the target by strategy.
     """
-    found = _claims(application, lambda slower, faster: speed_up(times[slower], times[faster]), len(times["Rand"]))
-    return [claim for claim in found if claim is not None]
+    stated = _claims(application, lambda slower, faster: speed_up(times[slower], times[faster]), len(times["Rand"]))
+    return [claim for claim in stated if claim is not None]
 
 
 def claims_of(application: Application, table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
@@ -227,10 +227,10 @@ def _claims(
     """That `and` fails to surpass Rand in certain cases names FEMNIST alone."""
 
     def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> PaperClaim | None:
-        found = speed_up_of(slower, faster)
-        if found is None:
+        measured = speed_up_of(slower, faster)
+        if measured is None:
             return None
-        ratio, low, high = found
+        ratio, low, high = measured
         what = f"time of {slower} over that of {faster}"
         if np.isnan(ratio):
             check = Check(what, None, -math.inf, math.inf, least, most)
@@ -274,10 +274,10 @@ def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, measure: Measu
 
 def measured_at(run: RunRecords, grid: Floats, measure: Measure) -> Floats:
     """The last value measured at each moment of `grid`; before the first one 0, or of perplexities NaN."""
-    found, ended = measure.of(run), run.rounds["ended_s"].to_numpy(np.float64)
-    found, ended = found[np.isfinite(found)], ended[np.isfinite(found)]
+    values, ended = measure.of(run), run.rounds["ended_s"].to_numpy(np.float64)
+    values, ended = values[np.isfinite(values)], ended[np.isfinite(values)]
     place = np.searchsorted(ended, grid, side="right") - 1
-    return np.where(place >= 0, found[np.maximum(place, 0)], np.nan if measure.least else 0.0)
+    return np.where(place >= 0, values[np.maximum(place, 0)], np.nan if measure.least else 0.0)
 
 
 REPRODUCTIONS = clients.panels(

@@ -144,13 +144,13 @@ def experiment(
 def _costs(costs: CostTable, application: Application) -> dict[str, float]:
     if costs == "testbed":
         return {"train.parameter_example": REFERENCE_COSTS["train.parameter_example"] * TRAINING[application]}
-    found = paper.derived(application, transfer_bytes=paper.PARAMETERS[application] * (4 + RING_BITS / 8))
+    derived = paper.derived(application, transfer_bytes=paper.PARAMETERS[application] * (4 + RING_BITS / 8))
     return {
         "vrf.prove": paper.VRF_PROVE_S,
         "vrf.output": paper.VRF_PROVE_S,  # their code knows the output only by making the proof
         "vrf.verify": paper.VRF_VERIFY_S,
-        "mask.element": found.mask_element_s,
-        "train.parameter_example": found.parameter_example_s,
+        "mask.element": derived.mask_element_s,
+        "train.parameter_example": derived.parameter_example_s,
     }
 
 

@@ -88,15 +88,15 @@ Costs = dict[tuple[Application, int, str], Cost]
 
 
 def _costs(text: str) -> Costs:
-    found: Costs = {}
+    costs: Costs = {}
     for line in text.strip().splitlines():
         population, protocol, *cells = line.split()
         for place, application in enumerate(APPLICATIONS):
             server_min, client_min, server, client_mb = cells[4 * place : 4 * place + 4]
             server_mb = float(server[:-2]) * (1024 if server.endswith("GB") else 1)
             cost = Cost(float(server_min), float(client_min), server_mb, float(client_mb))
-            found[application, int(population), protocol] = cost
-    return found
+            costs[application, int(population), protocol] = cost
+    return costs
 
 
 TABLE_2, TABLE_3 = _costs(_TABLE_2), _costs(_TABLE_3)

@@ -61,13 +61,13 @@ def at_most(frame: pd.DataFrame, protocol: str, who: str, limits: Mapping[int, f
         limits: percent by population.
         claim: what the paper says of it.
     """
-    checks, found = [], []
+    checks, texts = [], []
     for costs, title in COST_TABLES.items():
         worst = {n: _percent_over(frame, protocol, who, costs, n) for n in limits}
         checks += [between(f"most %, {n} clients", worst[n], most=limit) for n, limit in limits.items()]
-        found.append(f"{title}: {_said(worst)}")
+        texts.append(f"{title}: {_format_percents(worst)}")
     return PaperClaim(
-        f"{protocol} takes the {who} {claim}", "; ".join(found) + " at 100, 400 and 700 clients, most of any", checks
+        f"{protocol} takes the {who} {claim}", "; ".join(texts) + " at 100, 400 and 700 clients, most of any", checks
     )
 
 
@@ -105,11 +105,12 @@ def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, ba
     papers = {
         n: value for n, value in _by_population(rows, protocol, f"{_RATIO[who]} (paper)").items() if value is not None
     }
-    measured = _said(ours)
+    measured = _format_percents(ours)
     if protocol == "Cli-Ctr" and who == SERVER:
-        measured += f" ({_said(_by_population(rows, VERIFIED, _RATIO[who]))} where the server verifies, too)"
+        measured += f" ({_format_percents(_by_population(rows, VERIFIED, _RATIO[who]))} where the server verifies, too)"
     return PaperClaim(
-        f"{application}: {protocol} takes the {who} {_said(papers)} more than {baseline} at {_joined(papers)} clients",
+        f"{application}: {protocol} takes the {who} {_format_percents(papers)} more than {baseline} at "
+        f"{_joined(papers)} clients",
         measured,
         [
             within("points more than the paper", None if value is None else value - papers[n], 0, margin)
@@ -187,7 +188,7 @@ def _by_population(rows: pd.DataFrame, protocol: str, heading: str) -> Percents:
     }
 
 
-def _said(percents: Percents) -> str:
+def _format_percents(percents: Percents) -> str:
     return " / ".join(_percent(value) for value in percents.values())
 
 

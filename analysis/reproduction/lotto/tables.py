@@ -65,27 +65,28 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
 def _predicted(frame: pd.DataFrame) -> str:
     """How close the rows with the authors' costs come to the paper's minutes."""
     rows = frame[frame["costs"] == "authors"]
-    said = []
+    ratios_of_party = []
     for heading, who in (("server min", "server"), ("client min", "participant")):
         ratios = (rows[heading] / rows[f"{heading} (paper)"].astype(float)).dropna()
         if len(ratios):
             low, median, high = ratios.min(), ratios.median(), ratios.max()
-            said.append(f"the {who}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
-    return f"With the authors' costs, minutes come out as follows: {'; '.join(said) or 'no round was completed'}."
+            ratios_of_party.append(f"the {who}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
+    ratios_text = "; ".join(ratios_of_party) or "no round was completed"
+    return f"With the authors' costs, minutes come out as follows: {ratios_text}."
 
 
 def _modelled(frame: pd.DataFrame) -> str:
     """How much of the rounds is modelled compute."""
     answering = frame[frame["protocol"] != SILENT]
     shares = {str(costs): rows["compute %"].dropna() for costs, rows in answering.groupby("costs")}
-    said = [
+    ranges = [
         f"{of.min():.0f} to {of.max():.0f}% with {COST_TABLES[costs]}"
         for costs in COST_TABLES
         if (of := shares.get(costs)) is not None and len(of)
     ]
     return (
         f"compute %: the share of a round's time that is modelled compute, the server's and the slowest client's of "
-        f"each stage ({'; '.join(said) or 'no round was completed'}). What is left is transfers. Such a time follows "
+        f"each stage ({'; '.join(ranges) or 'no round was completed'}). What is left is transfers. Such a time follows "
         "from the table of costs; nothing of it was measured on a clock."
     )
 
@@ -123,7 +124,8 @@ def run_table2(context: ReproductionContext) -> ReproductionResult:
     """Run the table at the context's scale."""
     scale = SCALES[context.scale]
     shown = {  # silence costs the same in every application: one is enough
-        name: [one for one in RANDOM_SELECTIONS if one != SILENT or name == "FEMNIST"] for name in scale.applications
+        name: [selection for selection in RANDOM_SELECTIONS if selection != SILENT or name == "FEMNIST"]
+        for name in scale.applications
     }
     frame = table(context, scale, RANDOM_SELECTIONS, TABLE_2, shown)
     remarks = [

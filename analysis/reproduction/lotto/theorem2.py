@@ -110,15 +110,15 @@ def experiment_of(condition: TheoremCondition, rounds: int) -> Experiment:
 def run_theorem2(context: ReproductionContext) -> ReproductionResult:
     """Run every condition, and hold how often x exceeds each number against the theorem."""
     rounds = ROUNDS[context.scale]
-    found, shares = {}, {}
+    outcomes, shares = {}, {}
     for condition in CONDITIONS:
         context.progress(f"{condition.label}: {rounds} rounds")
         (run,) = context.run_experiment(experiment_of(condition, rounds), context.out / condition.label)
-        found[condition] = attained(run)
+        outcomes[condition] = attained(run)
         done = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
         dishonest = run.participation.groupby("round")["dishonest"].sum().reindex(done)
         shares[condition] = mean_interval(dishonest.to_numpy(np.float64) / PARTICIPANTS)
-    rows = [_row(condition, attacked) for condition, attacked in found.items()]
+    rows = [_row(condition, attacked) for condition, attacked in outcomes.items()]
     remarks = (
         f"{rounds} rounds each, n = {POPULATION}, c = {DISHONEST}, s = {PARTICIPANTS}, a = {FACTOR}; the paper's "
         "example (n = 2e5, c = 1e3, s = 200, eta = 10) has a bound of 1.3e-7, which no number of rounds tells from 0.",
@@ -127,7 +127,7 @@ def run_theorem2(context: ReproductionContext) -> ReproductionResult:
         "Intervals are Clopper and Pearson's, of 95% each where nothing else is said.",
     )
     table = pd.DataFrame(rows)
-    return ReproductionResult(table, draw(found, context.out), claims(table, found, shares), remarks)
+    return ReproductionResult(table, draw(outcomes, context.out), claims(table, outcomes, shares), remarks)
 
 
 def _row(condition: TheoremCondition, attacked: AttackOutcome) -> dict[str, Any]:
@@ -159,7 +159,7 @@ _TOGETHER = 1.28
 
 def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
     """Section 3.4: the expected share of dishonest participants, by its sum and as it was measured."""
-    checks, said, apart = [], [], 0
+    checks, texts, apart = [], [], 0
     for condition, share in shares.items():
         if condition.minimum is None:
             continue
@@ -171,17 +171,17 @@ def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
         apart += abs(mean - exact) > _TOGETHER * half
         measured = mean * POPULATION / DISHONEST
         where = f"{condition.selection}, n = {condition.minimum}"
-        said.append(f"{where}: {measured:.2f} measured, {grown:.2f} by the sum, lambda {factor:.2g}")
+        texts.append(f"{where}: {measured:.2f} measured, {grown:.2f} by the sum, lambda {factor:.2g}")
     checks.append(equal("measured shares whose interval excludes the sum", apart, 0))
     return PaperClaim(
         "a server grows the share of dishonest participants about lambda = a n_true / n times, in expectation",
-        "; ".join(said),
+        "; ".join(texts),
         checks,
     )
 
 
 def claims(
-    table: pd.DataFrame, found: dict[TheoremCondition, AttackOutcome], shares: dict[TheoremCondition, Interval]
+    table: pd.DataFrame, outcomes: dict[TheoremCondition, AttackOutcome], shares: dict[TheoremCondition, Interval]
 ) -> list[PaperClaim]:
     """The theorem, its tightness, the expectation, and what it is a protection from.
 
@@ -190,15 +190,15 @@ def claims(
         found: what each condition attained.
         shares: dishonest participants over s, mean of completed rounds, by condition.
     """
-    under_lotto = {condition: one for condition, one in found.items() if condition.minimum is not None}
+    under_lotto = {condition: outcome for condition, outcome in outcomes.items() if condition.minimum is not None}
     compared = len(under_lotto) * DISHONEST  # so many intervals hold together with 95% (Bonferroni)
     above = [
         (condition, most)
-        for condition, one in under_lotto.items()
+        for condition, outcome in under_lotto.items()
         for most in range(DISHONEST)
-        if one.exceeding(most, 1 - 0.05 / compared).low > (condition.bound(most) or 0.0)
+        if outcome.exceeding(most, 1 - 0.05 / compared).low > (condition.bound(most) or 0.0)
     ]
-    trusted = found[CONDITIONS[1]].dishonest
+    trusted = outcomes[CONDITIONS[1]].dishonest
     return [
         PaperClaim(
             "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), for each announced round",
@@ -260,28 +260,28 @@ def _percent(share: Proportion) -> str:
     return f"{100 * share.rate:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
-def draw(found: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
+def draw(outcomes: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
     """Pr[x > k] for each k with its interval, beside the theorem, for both n_min; writes PNG and PDF."""
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.5), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         colours = protocol_colours(["random", *_LOTTO])
-        everywhere = [one for one in found if one.minimum is None]
+        everywhere = [condition for condition in outcomes if condition.minimum is None]
         for panel, minimum in zip(panels, (POPULATION, POPULATION // 2), strict=True):
-            shown = [*everywhere, *(one for one in found if one.minimum == minimum)]
+            shown = [*everywhere, *(condition for condition in outcomes if condition.minimum == minimum)]
             bound = [shown[-1].bound(most) or 0.0 for most in range(PARTICIPANTS)]
             panel.step(range(PARTICIPANTS), bound, where="mid", color="#888888", label="Theorem 2")
             for place, condition in enumerate(shown):
-                shares = [found[condition].exceeding(most) for most in range(PARTICIPANTS)]
-                drawn = [most for most, share in enumerate(shares) if share.count]
-                rates = [shares[most].rate for most in drawn]
+                shares = [outcomes[condition].exceeding(most) for most in range(PARTICIPANTS)]
+                counts = [most for most, share in enumerate(shares) if share.count]
+                rates = [shares[most].rate for most in counts]
                 ends = [
-                    [shares[most].rate - shares[most].low for most in drawn],
-                    [shares[most].high - shares[most].rate for most in drawn],
+                    [shares[most].rate - shares[most].low for most in counts],
+                    [shares[most].high - shares[most].rate for most in counts],
                 ]
                 honest = not condition.server
                 panel.errorbar(
-                    [most + 0.12 * (place - 1.5) for most in drawn],
+                    [most + 0.12 * (place - 1.5) for most in counts],
                     rates,
                     ends,
                     linestyle="none",
@@ -293,7 +293,7 @@ def draw(found: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
                     label=f"{condition.selection}, {'honest' if honest else 'malicious'} server",
                 )
             panel.set_yscale("log")
-            panel.set_ylim(0.5 / max(one.planned for one in found.values()), 1.6)
+            panel.set_ylim(0.5 / max(outcome.planned for outcome in outcomes.values()), 1.6)
             panel.set_xticks(range(PARTICIPANTS))
             panel.set_xlabel(f"k, of s = {PARTICIPANTS} participants")
             announced = "the true n" if minimum == POPULATION else f"n = {minimum} of {POPULATION}, as n_min allows"

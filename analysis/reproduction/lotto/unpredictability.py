@@ -55,8 +55,8 @@ def participations(run: RunRecords) -> npt.NDArray[np.int64]:
 
 def reserved_first(run: RunRecords) -> int | None:
     """The client for which a place was kept first; None when that never happened."""
-    kept = run.events.loc[run.events["kind"] == "attack", "detail"]
-    return int(kept.iloc[0].rpartition(" ")[2]) if len(kept) else None
+    details = run.events.loc[run.events["kind"] == "attack", "detail"]
+    return int(details.iloc[0].rpartition(" ")[2]) if len(details) else None
 
 
 def most_of(rounds: int, probability: float) -> float:

@@ -43,11 +43,11 @@ def training(population: int, multiplier: float = MULTIPLIER) -> Training:
 @cache
 def epsilons(population: int, multiplier: float = MULTIPLIER) -> dict[str, float]:
     """The three epsilons of the example by name: client-centric, server-centric, insecure."""
-    one = training(population, multiplier)
+    example = training(population, multiplier)
     return {
-        "client-centric": cost_with_lotto(one, "client-centric").epsilon,
-        "server-centric": cost_with_lotto(one, "server-centric").epsilon,
-        "insecure": cost_without_lotto(one).epsilon,
+        "client-centric": cost_with_lotto(example, "client-centric").epsilon,
+        "server-centric": cost_with_lotto(example, "server-centric").epsilon,
+        "insecure": cost_without_lotto(example).epsilon,
     }
 
 
@@ -156,11 +156,11 @@ def _panel_a(axes: Axes) -> None:
 
 
 def _logarithms(eta_of: Callable[[int], Fraction]) -> list[float]:
-    found = []
+    logarithms = []
     for n in POPULATIONS:
         p = selection_probability(n // 1000, OVER_SELECTION, n)
-        found.append(log10_survival(int(eta_of(n) * DISHONEST * (n // 1000) / n), DISHONEST, p))
-    return found
+        logarithms.append(log10_survival(int(eta_of(n) * DISHONEST * (n // 1000) / n), DISHONEST, p))
+    return logarithms
 
 
 def _panel_b(axes: Axes) -> None:

@@ -67,21 +67,21 @@ def _metrics(setting: Setting, of_scheme: TrainedRun) -> dict[str, Any]:
 
 def claims(late: Mapping[Setting, Late]) -> list[PaperClaim]:
     """What the paper says of its figures and tables, of each setting that was run."""
-    found: list[PaperClaim] = []
+    stated: list[PaperClaim] = []
     if "IID" in late:
-        found += [
+        stated += [
             _worst("IID", late["IID"]),
             _comparable("IID", late["IID"], paper.WEIGHTED),
             _comparable("IID", late["IID"], paper.RANDOM),
         ]
     if "non-IID" in late:
-        found += [
+        stated += [
             _worst("non-IID", late["non-IID"]),
             _comparable("non-IID", late["non-IID"], paper.WEIGHTED),
             _better(late["non-IID"], [paper.T3, paper.T4], "T = 3 and T = 4 are better than random (non-IID)"),
             _better(late["non-IID"], [paper.WEIGHTED], "weighted random is better than random (non-IID)"),
         ]
-    return found
+    return stated
 
 
 def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int) -> PaperClaim:
@@ -92,7 +92,7 @@ def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int)
         published: the paper's accuracies.
         seeds: of each accuracy.
     """
-    said = {
+    by_setting = {
         setting: [
             f"{row['scheme']} {row[f'{setting} %']:.1f} ({published[row['scheme']].of(setting):.1f})"
             for _, row in frame.iterrows()
@@ -102,7 +102,7 @@ def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int)
     }
     return PaperClaim(
         "the accuracies of the table, as numbers",
-        "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in said.items()),
+        "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in by_setting.items()),
         undetermined="after how many rounds they are, and whether of the last round or a mean",
         seeds=seeds,
     )
@@ -133,14 +133,14 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
 
     A group is there when all of its K users are: that is rarer the larger K is, whatever the data.
     """
-    late = {name: one.curves.late for name, one in schemes.items()}
+    late = {name: runs.curves.late for name, runs in schemes.items()}
     where = f"N = {population}, K = {participants}"
-    found = [_worst(where, late), _comparable(where, late, paper.RANDOM), _comparable(where, late, paper.WEIGHTED)]
+    stated = [_worst(where, late), _comparable(where, late, paper.RANDOM), _comparable(where, late, paper.WEIGHTED)]
     if participants > paper.PARTICIPANTS:
         curves = schemes[paper.PARTITION].curves
         done = 1 - schemes[paper.PARTITION].skipped / curves.total
         start, end = curves.accuracy[:, 0].mean(), curves.late.mean()
-        found.append(
+        stated.append(
             PaperClaim(
                 f"partition fails to train ({where})",
                 f"{100 * done.mean():.1f}% of the rounds; {start:.1f}% at the first evaluation, {end:.1f}% at the end",
@@ -148,21 +148,21 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
                 seeds=len(done),
             )
         )
-    return found
+    return stated
 
 
-def difference(one: Floats, other: Floats) -> Interval:
+def difference(values: Floats, baseline: Floats) -> Interval:
     """Mean of one - other, seed by seed, in points of accuracy."""
-    return mean_interval(one - other)
+    return mean_interval(values - baseline)
 
 
-def _said(interval: Interval) -> str:
+def _format_difference(interval: Interval) -> str:
     """Of one seed there is no interval."""
     return f"{interval.mean:+.2f} ± {'–' if interval.half_width is None else f'{interval.half_width:.2f}'}"
 
 
-def _points(found: Mapping[str, Interval]) -> str:
-    return "; ".join(f"{scheme}: {_said(interval)} points" for scheme, interval in found.items())
+def _points(intervals: Mapping[str, Interval]) -> str:
+    return "; ".join(f"{scheme}: {_format_difference(interval)} points" for scheme, interval in intervals.items())
 
 
 def _worst(where: str, late: Late) -> PaperClaim:
@@ -174,26 +174,32 @@ def _worst(where: str, late: Late) -> PaperClaim:
     nearest = min(others, key=lambda scheme: others[scheme].mean or 0.0)
     return PaperClaim(
         f"partition is worst ({where})",
-        f"the next, {nearest}, is {_said(others[nearest])} points from it",
+        f"the next, {nearest}, is {_format_difference(others[nearest])} points from it",
         [above("points of every other scheme over partition", interval) for interval in others.values()],
         seeds=_seeds(late),
     )
 
 
 def _comparable(where: str, late: Late, baseline: str) -> PaperClaim:
-    found = {scheme: difference(late[scheme], late[baseline]) for scheme in (paper.T4, paper.T3)}
+    intervals = {scheme: difference(late[scheme], late[baseline]) for scheme in (paper.T4, paper.T3)}
     return PaperClaim(
         f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where})",
-        _points(found),
-        [between("points of difference", interval, -paper.COMPARABLE, paper.COMPARABLE) for interval in found.values()],
+        _points(intervals),
+        [
+            between("points of difference", interval, -paper.COMPARABLE, paper.COMPARABLE)
+            for interval in intervals.values()
+        ],
         seeds=_seeds(late),
     )
 
 
 def _better(late: Late, schemes: Sequence[str], claim: str) -> PaperClaim:
-    found = {scheme: difference(late[scheme], late[paper.RANDOM]) for scheme in schemes}
+    intervals = {scheme: difference(late[scheme], late[paper.RANDOM]) for scheme in schemes}
     return PaperClaim(
-        claim, _points(found), [above("points over random", one) for one in found.values()], seeds=_seeds(late)
+        claim,
+        _points(intervals),
+        [above("points over random", interval) for interval in intervals.values()],
+        seeds=_seeds(late),
     )
 
 
@@ -278,7 +284,7 @@ def _task(name: str, context: ReproductionContext) -> Task:
 
 def late_of(results: Results) -> dict[Setting, Late]:
     """`(seeds,)` accuracies at the runs' ends, by setting and scheme."""
-    return {setting: {name: one.curves.late for name, one in schemes.items()} for setting, schemes in results.items()}
+    return {setting: {name: runs.curves.late for name, runs in schemes.items()} for setting, schemes in results.items()}
 
 
 ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}

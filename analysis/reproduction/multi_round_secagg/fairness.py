@@ -85,11 +85,11 @@ def run_fairness(context: ReproductionContext) -> ReproductionResult:
 
 
 def _schemes() -> dict[tuple[str, int], SelectionParameters]:
-    found: dict[tuple[str, int], SelectionParameters] = {(RANDOM, 1): RandomParameters(participants=PARTICIPANTS)}
+    schemes: dict[tuple[str, int], SelectionParameters] = {(RANDOM, 1): RandomParameters(participants=PARTICIPANTS)}
     for privacy in PRIVACIES:
         for mode in MODES:
-            found[mode, privacy] = BatchPartitionParameters(participants=PARTICIPANTS, privacy=privacy, mode=mode)
-    return found
+            schemes[mode, privacy] = BatchPartitionParameters(participants=PARTICIPANTS, privacy=privacy, mode=mode)
+    return schemes
 
 
 def _pooled(parameters: SelectionParameters, seeds: int) -> npt.NDArray[np.int64]:
@@ -140,7 +140,7 @@ def claims(gaps: Gaps, p_values: Mapping[tuple[str, int], float], seeds: int) ->
         _equal_users(p_values, seeds),
         PaperClaim(
             "The second component is needed for fairness (Remark 4): uniform choice has the larger gap",
-            _said("F({0}) uniform less fair", gaps, "uniform", "fair"),
+            _format_differences("F({0}) uniform less fair", gaps, "uniform", "fair"),
             [above("F uniform less fair", gap) for gap in _less(gaps, "uniform", "fair")],
             seeds=seeds,
         ),
@@ -189,19 +189,19 @@ def claims_of(table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
     return [_equal_users(p_values, seeds), None, None, None, None]
 
 
-def _less(gaps: Gaps, one: Mode, other: Mode) -> list[Interval]:
+def _less(gaps: Gaps, rule: Mode, other: Mode) -> list[Interval]:
     """The difference of two rules after the last round, seed by seed, for each T."""
-    return [mean_interval((gaps[one, t] - gaps[other, t])[:, -1]) for t in PRIVACIES]
+    return [mean_interval((gaps[rule, t] - gaps[other, t])[:, -1]) for t in PRIVACIES]
 
 
-def _said(what: str, gaps: Gaps, one: Mode, other: Mode) -> str:
-    found = zip(PRIVACIES, _less(gaps, one, other), strict=True)
-    return f"{what.format(ROUNDS[-1])}: " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in found)
+def _format_differences(what: str, gaps: Gaps, rule: Mode, other: Mode) -> str:
+    gaps_by_privacy = zip(PRIVACIES, _less(gaps, rule, other), strict=True)
+    return f"{what.format(ROUNDS[-1])}: " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in gaps_by_privacy)
 
 
 def _ends(gaps: Gaps, mode: Mode) -> str:
-    found = [(t, mean_interval(gaps[mode, t][:, -1])) for t in PRIVACIES]
-    return f"F({ROUNDS[-1]}): " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in found)
+    gaps_by_privacy = [(t, mean_interval(gaps[mode, t][:, -1])) for t in PRIVACIES]
+    return f"F({ROUNDS[-1]}): " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in gaps_by_privacy)
 
 
 def _vanishing(gaps: Gaps, mode: Mode) -> list[Check]:

@@ -120,7 +120,7 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
     """Train, attack the last rounds, and draw the histogram of the first seed."""
     scale = SCALES[context.scale]
     seeds = context.seeds or scale.seeds
-    rows, drawn = [], {}
+    rows, errors_by_selection = [], {}
     for rate, (_, before) in scale.rates.items():
         context.progress(f"{rate} rate: {before + WINDOWS[-1]} rounds, two selections, {seeds} seeds")
         runs = context.run_experiment(experiment(scale, rate, seeds, context.data), context.out / f"runs-{rate}")
@@ -131,9 +131,9 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
                 reconstruction = reconstruct(run, before + 1, before + rounds, victims)
                 rows.append({"rate": rate, **_row(selection, seed, rounds, reconstruction)})
                 if (rate, rounds, seed) == (DECAYING, WINDOW, 1):
-                    drawn[_NAMES[selection]] = reconstruction.table["error"].dropna().to_numpy()
+                    errors_by_selection[_NAMES[selection]] = reconstruction.table["error"].dropna().to_numpy()
     frame = pd.DataFrame(rows)
-    figures = histogram(drawn, context.out / "multiround-fig10")
+    figures = histogram(errors_by_selection, context.out / "multiround-fig10")
     return ReproductionResult(table(frame), figures, claims(frame, scale.is_papers), remarks(context))
 
 
@@ -220,12 +220,12 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
 
 def _ratios(random: pd.DataFrame, batches: pd.DataFrame) -> dict[tuple[str, int], Floats]:
     """By rate and window: log10 of batches' mean error over random's, by seed."""
-    found = {}
+    ratios = {}
     for key, group in batches.groupby(["rate", "rounds"], sort=False):
         other = random[(random["rate"] == key[0]) & (random["rounds"] == key[1])].set_index("seed")["mean"]
         ratio = group.set_index("seed")["mean"] / other
-        found[str(key[0]), int(group["rounds"].iloc[0])] = np.log10(ratio.to_numpy(np.float64))
-    return found
+        ratios[str(key[0]), int(group["rounds"].iloc[0])] = np.log10(ratio.to_numpy(np.float64))
+    return ratios
 
 
 def _by_rate(frame: pd.DataFrame) -> str:
@@ -237,7 +237,7 @@ def _by_rate(frame: pd.DataFrame) -> str:
 
 def remarks(context: ReproductionContext) -> list[str]:
     """What differs, and what the error depends on."""
-    found = [
+    lines = [
         "The truth is each client's update from the model at the first round of the window, trained again; the server "
         "has the sums alone.",
         "The error of random selection is what updates change within the window, amplified by P's condition: it falls "
@@ -246,13 +246,13 @@ def remarks(context: ReproductionContext) -> list[str]:
         f"decaying: times {DECAY:g} after rounds {' and '.join(map(str, MILESTONES))}, the window from round 1,460 on.",
     ]
     if context.scale == "small":
-        found.append(
+        lines.append(
             "UCI digits, one label a client, rates from 0.1; still: 300 rounds, then 0.0005; the paper: CIFAR-10 with "
             "200 shared samples, LeNet."
         )
     elif context.data is None:
-        found.append("Generated images of CIFAR-10's shape: give --data for the real ones.")
-    return found
+        lines.append("Generated images of CIFAR-10's shape: give --data for the real ones.")
+    return lines
 
 
 REPRODUCTIONS = (

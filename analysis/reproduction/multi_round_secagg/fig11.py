@@ -37,7 +37,7 @@ class InversionScale:
     starts: int
 
 
-DRAWN = 4  # victims whose pictures are shown
+SHOWN_VICTIMS = 4  # victims whose pictures are shown
 Shown = dict[str, "list[Inversion]"]
 
 SCALES = {"small": InversionScale(8, 400, 2), "paper": InversionScale(40, 4000, 4)}
@@ -112,7 +112,7 @@ def attacked(
                         "prior_psnr": float(-10 * np.log10(inversion.prior_mse.mean())),
                     }
                 )
-                if victim in victims[:DRAWN]:
+                if victim in victims[:SHOWN_VICTIMS]:
                     name = _NAMES[privacy] if privacy == 1 else f"{_NAMES[privacy]}, {way}"
                     shown.setdefault(name, []).append(inversion)
     return pd.DataFrame(rows), shown
@@ -127,9 +127,9 @@ def side_by_side(shown: Shown, path: Path) -> list[Path]:
         )
         for axis in axes.flat:
             axis.set_axis_off()
-        for line, found in zip(axes, lines, strict=True):
-            line[0].imshow(np.clip(found[0].originals[0], 0, 1), cmap="gray", vmin=0, vmax=1)
-            for axis, inversion in zip(line[1:], found, strict=True):
+        for line, inversions in zip(axes, lines, strict=True):
+            line[0].imshow(np.clip(inversions[0].originals[0], 0, 1), cmap="gray", vmin=0, vmax=1)
+            for axis, inversion in zip(line[1:], inversions, strict=True):
                 axis.imshow(np.clip(inversion.found.images[0], 0, 1), cmap="gray", vmin=0, vmax=1)
                 axis.text(0.5, -0.04, f"{inversion.psnr[0]:.1f} dB", transform=axis.transAxes, ha="center", va="top")
         for axis, name in zip(axes[0], ("original", *shown), strict=True):
@@ -173,24 +173,24 @@ CLAIM = "Random selection (T = 1) leaks much more of the images than T = 2 and 4
 
 def claims(frame: pd.DataFrame) -> list[PaperClaim]:
     """More T, less to see, as the paper inverts; paired by victim."""
-    found = []
+    stated = []
     for dataset, of_data in frame.groupby("data", sort=False):
         less = _less(of_data, ALONE)
-        found.append(
+        stated.append(
             PaperClaim(
                 f"{CLAIM}: {dataset}",
-                _said(of_data, ALONE),
+                _format_psnr(of_data, ALONE),
                 [above("dB less than at T = 1, by victim", mean_interval(each)) for each in less.values()],
             )
         )
-    return found
+    return stated
 
 
 def jointly(frame: pd.DataFrame) -> list[str]:
     """What is left of it where the server seeks all pictures of a batch, which the paper does not try."""
     return [
-        f"Jointly: {dataset}: {_said(of_data, JOINTLY)}: T protects the single update; a mean of few pictures is not "
-        "safe because of it."
+        f"Jointly: {dataset}: {_format_psnr(of_data, JOINTLY)}: T protects the single update; a mean of few "
+        "pictures is not safe because of it."
         for dataset, of_data in frame.groupby("data", sort=False)
     ]
 
@@ -202,7 +202,7 @@ def _less(frame: pd.DataFrame, way: str) -> dict[int, "pd.Series[float]"]:
     return {t: own - batched[batched["T"] == t].set_index("victim")["psnr"] for t in PRIVACIES[1:]}
 
 
-def _said(frame: pd.DataFrame, way: str) -> str:
+def _format_psnr(frame: pd.DataFrame, way: str) -> str:
     own = frame.loc[frame["T"] == 1, "psnr"]
     differences = [
         f"T = {privacy}: {less.mean():.1f} dB less ({low:.1f} to {high:.1f})"

@@ -62,8 +62,8 @@ def factors_of(context: ReproductionContext) -> Factors:
         raise ExperimentError(
             "multiround-label-dropouts: --scale paper learns mnist itself; give the folder of its files with --data DIR"
         )
-    found = BUILT_IN if context.data is None else SMALL if context.scale == "small" else PAPER
-    return found if context.seeds is None else replace(found, seeds=context.seeds)
+    factors = BUILT_IN if context.data is None else SMALL if context.scale == "small" else PAPER
+    return factors if context.seeds is None else replace(factors, seeds=context.seeds)
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def run_label_dropouts(context: ReproductionContext) -> ReproductionResult:
             selections = [SCHEMES[name] for name in COMPARED]
             swept = experiment(task, "non-IID", seed, selections, factors.rates)
             folder = context.out / "runs" / f"{layer.split()[0].lower()}-seed-{seed}"
-            found = iter(context.run_experiment(swept, folder))
+            points = iter(context.run_experiment(swept, folder))
             for rate in factors.rates:
                 for name in COMPARED:
-                    runs.setdefault((rate, layer), {}).setdefault(name, []).append(next(found))
+                    runs.setdefault((rate, layer), {}).setdefault(name, []).append(next(points))
     outcomes = {key: {name: LabelDropoutResult.of(of_name) for name, of_name in by.items()} for key, by in runs.items()}
     frame = table(outcomes)
     return ReproductionResult(frame, claims=claims(frame, factors.seeds), remarks=remarks(factors, context.data))
@@ -191,9 +191,9 @@ def _claim(
     gaps = {
         (row["rate"], row["last layer"]): interval_of(row[heading], row[f"± {heading}"]) for _, row in frame.iterrows()
     }
-    said = "; ".join(f"{rate}, {layer}: {plus_minus(gap, '+.2f')}" for (rate, layer), gap in gaps.items())
+    text = "; ".join(f"{rate}, {layer}: {plus_minus(gap, '+.2f')}" for (rate, layer), gap in gaps.items())
     checks = [judged("points of weighted over random", gap) for gap in gaps.values()]
-    return PaperClaim(claim, said, checks, seeds=seeds)
+    return PaperClaim(claim, text, checks, seeds=seeds)
 
 
 def remarks(factors: Factors, data: Path | None) -> list[str]:

@@ -67,7 +67,7 @@ def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
 
 def _optimality() -> list[PaperClaim]:
     """No grouping allows more sets than batches of T: for all sizes that divide, and for those that do not."""
-    found = {True: [0, 0], False: [0, 0]}  # by whether T divides N and K and K <= N/2: sizes, exceeded
+    counts = {True: [0, 0], False: [0, 0]}  # by whether T divides N and K and K <= N/2: sizes, exceeded
     worst = 0.0
     for users in range(2, LARGEST + 1):
         for selected in range(1, users):
@@ -75,12 +75,12 @@ def _optimality() -> list[PaperClaim]:
                 most = best_groups(users, selected, privacy)
                 ours = math.comb(users // privacy, selected // privacy)
                 applies = users % privacy == selected % privacy == 0 and 2 * selected <= users
-                found[applies][0] += 1
-                found[applies][1] += most > ours
+                counts[applies][0] += 1
+                counts[applies][1] += most > ours
                 if applies:
                     worst = max(worst, most / ours)
-    sizes, exceeded = found[True]
-    others, beyond = found[False]
+    sizes, exceeded = counts[True]
+    others, beyond = counts[False]
     return [
         PaperClaim(
             "No strategy with multi-round privacy T has more than C(N/T, K/T) sets, K <= N/2 (appendix C, Remark 6)",
@@ -153,8 +153,8 @@ def _revealing() -> tuple[int, int]:
 def _distance_of_unit_vector(rows: Floats) -> float:
     unit = np.zeros(rows.shape[1])
     unit[0] = 1
-    found = np.linalg.lstsq(rows.T, unit, rcond=None)[0]
-    return float(np.linalg.norm(rows.T @ found - unit))
+    combination = np.linalg.lstsq(rows.T, unit, rcond=None)[0]
+    return float(np.linalg.norm(rows.T @ combination - unit))
 
 
 # -- Theorem 2 ------------------------------------------------------------------------------------------------------
@@ -175,11 +175,11 @@ def batch_variance(privacy: int) -> float:
     K = 12.
     """
     batches = Batches.consecutive(POPULATION, privacy)
-    count, wanted = len(batches), PARTICIPANTS // privacy
+    count, chosen = len(batches), PARTICIPANTS // privacy
     values = np.where(batches.of % 2 == 0, 1.0, -1.0)
     values -= values.mean()
-    together = wanted * (wanted - 1) / (count * (count - 1))
-    pairs = np.where(batches.of[:, None] == batches.of, wanted / count, together)
+    together = chosen * (chosen - 1) / (count * (count - 1))
+    pairs = np.where(batches.of[:, None] == batches.of, chosen / count, together)
     covariance = pairs - (PARTICIPANTS / POPULATION) ** 2
     return float(values @ covariance @ values / PARTICIPANTS**2 / np.mean(values**2))
 
@@ -230,16 +230,16 @@ def _beta_claim(over: Mapping[str, float]) -> PaperClaim:
 
 
 def _theorem_3() -> list[PaperClaim]:
-    found = rounds_until_full_rank(uniform_round(POPULATION, PARTICIPANTS), POPULATION, TRIALS, 2 * POPULATION, 1)
-    at_n = Proportion.of(int((np.asarray(found) == POPULATION).sum()), TRIALS)
-    said = (
+    full_rank = rounds_until_full_rank(uniform_round(POPULATION, PARTICIPANTS), POPULATION, TRIALS, 2 * POPULATION, 1)
+    at_n = Proportion.of(int((np.asarray(full_rank) == POPULATION).sum()), TRIALS)
+    measured = (
         f"N = 120, K = 12: full rank after exactly N rounds in {at_n.count} of {TRIALS} matrices "
         f"({at_n.low:.2f} to {at_n.high:.2f})"
     )
     return [
         PaperClaim(
             "Random selection reveals all models after N rounds with probability 1 - 2 exp(-c'N) (Theorem 3, (29))",
-            said,
+            measured,
             undetermined="the constant c'",
             seeds=TRIALS,
         ),

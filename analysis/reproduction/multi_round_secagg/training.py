@@ -89,7 +89,10 @@ def experiment(
             "workload": {"evaluate_every": task.evaluate_every, **task.workload, **task.settings[setting]},
             "selection.participants": task.participants,
             "availability": availability,
-            "sweep": {"workload.learning_rate": list(rates), "selection": [dict(one) for one in selections]},
+            "sweep": {
+                "workload.learning_rate": list(rates),
+                "selection": [dict(selection) for selection in selections],
+            },
         },
     )
 
@@ -123,8 +126,9 @@ def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     return [
         f"Data: {data}.",
         *task.notes,
-        f"{task.rounds} rounds (the paper's text does not say how many), {_said(task.seeds)}; N = {task.population}, "
-        f"K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; SGD without momentum.",
+        f"{task.rounds} rounds (the paper's text does not say how many), {_format_seeds(task.seeds)}; "
+        f"N = {task.population}, K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; "
+        "SGD without momentum.",
         "An accuracy is the mean over the evaluations of a run's last tenth of rounds, as one round's is noisy. ± "
         "and bands: 95% intervals over the seeds. Schemes are compared seed by seed: equal data, model and dropouts.",
         f"Dropout probabilities: {away}. A client is away for a whole round, before selection.",
@@ -132,7 +136,7 @@ def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     ]
 
 
-def _said(seeds: int) -> str:
+def _format_seeds(seeds: int) -> str:
     return f"{seeds} seeds" if seeds >= SEEDS else f"{seeds} of the paper's {SEEDS} seeds"
 
 
@@ -158,17 +162,17 @@ def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder
 def trained(runs: Sequence[RunRecords]) -> TrainedRun:
     """What one scheme's runs, of different seeds and else alike, came to."""
     summaries = [_summary(run) for run in runs]
-    known = [one for one in summaries if one["multi_round_privacy_weak"] is not None]
-    least = min(known, key=lambda one: int(one["multi_round_privacy_weak"]), default=None)
+    with_privacy = [summary for summary in summaries if summary["multi_round_privacy_weak"] is not None]
+    least = min(with_privacy, key=lambda summary: int(summary["multi_round_privacy_weak"]), default=None)
     return TrainedRun(
         curves=AccuracyCurves.of(runs),
-        skipped=np.array([one["rounds_skipped"] for one in summaries], np.int64),
+        skipped=np.array([summary["rounds_skipped"] for summary in summaries], np.int64),
         privacy=None if least is None else int(least["multi_round_privacy_weak"]),
         certified=least is not None and bool(least["multi_round_privacy_weak_certified"]),
-        strong=min((int(one["multi_round_privacy_strong"]) for one in known), default=None),
-        fairness=np.array([one["fairness_gap"] for one in summaries], np.float64),
-        fairness_completed=np.array([one["fairness_gap_completed"] or 0.0 for one in summaries], np.float64),
-        cardinality=np.array([one["aggregation_cardinality"] for one in summaries], np.float64),
+        strong=min((int(summary["multi_round_privacy_strong"]) for summary in with_privacy), default=None),
+        fairness=np.array([summary["fairness_gap"] for summary in summaries], np.float64),
+        fairness_completed=np.array([summary["fairness_gap_completed"] or 0.0 for summary in summaries], np.float64),
+        cardinality=np.array([summary["aggregation_cardinality"] for summary in summaries], np.float64),
         recalls=late_recalls(runs),
     )
 

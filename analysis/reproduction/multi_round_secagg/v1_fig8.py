@@ -86,16 +86,16 @@ def run_v1_fig8(context: ReproductionContext) -> ReproductionResult:
     seeds = context.seeds or scale.seeds
     context.progress(f"{BEFORE + WINDOWS[-1]} rounds, {seeds} seeds")
     rows: list[dict[str, Any]] = []
-    drawn: dict[str, Floats] = {}
+    errors_by_window: dict[str, Floats] = {}
     for run in context.run_experiment(experiment(scale, seeds), context.out / "runs"):
         for rounds in WINDOWS:
             row, of_clients = recovered(run, rounds)
             rows.append(row)
-            drawn.setdefault(f"{rounds} rounds", of_clients)
+            errors_by_window.setdefault(f"{rounds} rounds", of_clients)
     frame = pd.DataFrame(rows)
     return ReproductionResult(
         table(frame),
-        histogram(drawn, context.out / "multiround-v1-fig8"),
+        histogram(errors_by_window, context.out / "multiround-v1-fig8"),
         claims(frame, scale.is_papers),
         [
             f"Data: {scale.workload['dataset']}, IID, {scale.workload['model']}, a rate of "
@@ -110,22 +110,22 @@ def run_v1_fig8(context: ReproductionContext) -> ReproductionResult:
 
 def recovered(run: RunRecords, rounds: int) -> tuple[dict[str, Any], Floats]:
     """The mean error of the estimated models and of the global one, and each client's error: `(m,)`."""
-    seen = view(run, BEFORE + 1, BEFORE + rounds)
+    window = view(run, BEFORE + 1, BEFORE + rounds)
     victims = Victims(run)
-    aggregates = [run.aggregate(number) for number in seen.rounds.tolist()]
+    aggregates = [run.aggregate(number) for number in window.rounds.tolist()]
     models = np.array([aggregate.weight * aggregate.model for aggregate in aggregates if aggregate is not None])
-    found = estimates(replace(seen, sums=seen.sums + models), victims.weights)
-    updates = victims.updates(seen.model, int(seen.rounds[0]))[found.clients]
-    true = seen.model + updates
-    of_clients = errors(found.updates, true)
-    guess = errors(np.broadcast_to(seen.model.astype(np.float64), true.shape), true)
+    estimated = estimates(replace(window, sums=window.sums + models), victims.weights)
+    updates = victims.updates(window.model, int(window.rounds[0]))[estimated.clients]
+    true = window.model + updates
+    of_clients = errors(estimated.updates, true)
+    guess = errors(np.broadcast_to(window.model.astype(np.float64), true.shape), true)
     return {
         "seed": run.experiment["seed"],
         "rounds": rounds,
-        "determined": int(found.determined.sum()),
+        "determined": int(estimated.determined.sum()),
         "error": float(of_clients.mean()),
         "of the global model": float(guess.mean()),
-        "condition": found.condition,
+        "condition": estimated.condition,
     }, of_clients
 
 

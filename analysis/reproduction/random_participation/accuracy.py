@@ -229,16 +229,16 @@ def accuracy_claims(scenario: PublishedScenario, results: Mapping[str, AccuracyC
         ("WCS improves on OLS", WCS, OLS),
         ("without privacy the accuracy is the highest", NONE, PROPOSED),
     ]
-    found = []
+    stated = []
     for says, better, worse in claims:
         difference = mean_interval(results[better].late - results[worse].late)
         mean, half = difference.mean, difference.half_width
         assert mean is not None
         shown = f"{better} {mean:+.1f}{'' if half is None else f' ± {half:.1f}'} points above {worse}"
-        found.append(
+        stated.append(
             PaperClaim(says, shown, [above("points of difference", difference)], seeds=len(results[better].late))
         )
-    return found
+    return stated
 
 
 def privacy_claim(scenario: PublishedScenario, frame: pd.DataFrame) -> PaperClaim:

@@ -146,12 +146,15 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
     shown = (cs > 0) & (wcs > 0)  # at 0 there is no ratio
     to_wcs = {size: (curve / wcs)[shown] for size, curve in curves.items()}
     to_cs = {size: (curve / cs)[shown] for size, curve in curves.items()}
-    most, least = (max(float(one.max()) for one in to_wcs.values()), min(float(one.min()) for one in to_cs.values()))
+    most, least = (
+        max(float(ratios.max()) for ratios in to_wcs.values()),
+        min(float(ratios.min()) for ratios in to_cs.values()),
+    )
     whole = np.log(wcs[shown] / cs[shown])
-    way = {size: float(np.median(np.log(one) / whole)) for size, one in to_cs.items()}
+    way = {size: float(np.median(np.log(ratios) / whole)) for size, ratios in to_cs.items()}
     linear = float(np.median(((curves[10] - cs) / (wcs - cs))[shown]))
     lost = {size: of(_LOWER_BOUND, size)[shown] / curves[size][shown] for size in SIZE_COLOURS}
-    exceeded = max(float(one.max()) for one in lost.values())
+    exceeded = max(float(ratios.max()) for ratios in lost.values())
     return [
         PaperClaim(
             "the proposed scheme lies between CS and WCS, for d = 1, 10 and 100",
@@ -173,7 +176,7 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
         ),
         PaperClaim(
             "it converges to WCS as d grows; d = 100 is almost the same curve",
-            ", ".join(f"{one:.3f} of the way at d = {size}" for size, one in way.items()),
+            ", ".join(f"{share:.3f} of the way at d = {size}" for size, share in way.items()),
             [
                 above("way from d = 1 to d = 10", way[10] - way[1]),
                 above("way from d = 10 to d = 100", way[100] - way[10]),
@@ -297,7 +300,7 @@ def claims_of_fig5(table: pd.DataFrame) -> list[PaperClaim | None]:
 def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[PaperClaim]:
     """Claims about epsilon at the smallest and at the largest q, by curve."""
     at_best = [value for name, value in first.items() if not name.endswith("lower bound")]
-    many, one = last["d = 100: 4.1"], last["d = 1: 4.1"]
+    many, single = last["d = 100: 4.1"], last["d = 1: 4.1"]
     return [
         PaperClaim(
             "with p = 1 all schemes are equivalent, and epsilon is at its best",
@@ -306,8 +309,8 @@ def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[
         ),
         PaperClaim(
             "as q increases, smaller data sets become more favourable",
-            f"at q = 1 epsilon is {one:.3g} for d = 1 and {many:.3g} for d = 100 (Theorem 4.1 as evaluated)",
-            [above("epsilon at q = 1, d = 100 less d = 1", many - one)],
+            f"at q = 1 epsilon is {single:.3g} for d = 1 and {many:.3g} for d = 100 (Theorem 4.1 as evaluated)",
+            [above("epsilon at q = 1, d = 100 less d = 1", many - single)],
         ),
     ]
 

@@ -59,14 +59,14 @@ class Counterexample:
         cosine: of x' with the client's others, at which the loss is largest.
         angled: delta of that pair, integrated.
         coupled: delta that the attack on the orthogonal pair attains, in simulated rounds that share their coins.
-        seen: the attack in simulated rounds that share nothing.
+        independent: the attack in simulated rounds that share nothing.
     """
 
     scenario: PublishedScenario
     cosine: float
     angled: float
     coupled: Interval
-    seen: Advantage
+    independent: Advantage
 
     @property
     def sigma(self) -> float:
@@ -80,18 +80,23 @@ class Counterexample:
 
 def run_unsound(context: ReproductionContext) -> ReproductionResult:
     """Theorem 4.1's numbers beside what two data sets lose at the published noise."""
-    found = [_found(scenario, context) for scenario in SCENARIOS]
+    counterexamples = [_counterexample(scenario, context) for scenario in SCENARIOS]
     federated = _federated(context)
-    table = pd.concat([_rows(one) for one in found], ignore_index=True)
+    table = pd.concat([_rows(counterexample) for counterexample in counterexamples], ignore_index=True)
     sigmas, formulas = _sigma_and_formula_claims(table)
     return ReproductionResult(
         table,
         figures=_draw_unsound(context.out),
-        claims=[*sigmas, *(guarantee_claim(one) for one in found), federated_claim(federated), *formulas],
+        claims=[
+            *sigmas,
+            *(guarantee_claim(counterexample) for counterexample in counterexamples),
+            federated_claim(federated),
+            *formulas,
+        ],
         remarks=[
             "Theorem 4.1 is not a bound: at the noise that the paper computes from it for delta = 1e-6, two "
-            f"neighbouring data sets have delta = {found[0].delta(orthogonal_pair):.2g} (integrated and sampled). The "
-            "printed equations, which give other noise, are exceeded as well.",
+            f"neighbouring data sets have delta = {counterexamples[0].delta(orthogonal_pair):.2g} (integrated and "
+            "sampled). The printed equations, which give other noise, are exceeded as well.",
             "Orthogonal pair: the client's other gradients are parallel, that of x' is orthogonal to them, all of norm "
             "C. Participation shows in one direction, and x' in the other. Angled pair: the same at another angle.",
             "The other clients are silent along u, the direction of the client's others, or what they send there is "
@@ -107,14 +112,14 @@ def run_unsound(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _found(scenario: PublishedScenario, context: ReproductionContext) -> Counterexample:
+def _counterexample(scenario: PublishedScenario, context: ReproductionContext) -> Counterexample:
     trials = TRIALS[context.scale]
     who, sigma = scenario.who, scenario.sigmas[PROPOSED]
     context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
     random = np.random.default_rng((_SEED, 1556, who.local_samples))
-    seen = attack_membership(who, sigma, EPSILON, trials, random)
+    independent = attack_membership(who, sigma, EPSILON, trials, random)
     coupled = coupled_delta(who, sigma, EPSILON, trials // 2, random)
-    return Counterexample(scenario, *worst_angle(who, sigma, EPSILON), Interval(*coupled), seen)
+    return Counterexample(scenario, *worst_angle(who, sigma, EPSILON), Interval(*coupled), independent)
 
 
 def _federated(context: ReproductionContext) -> PairedAdvantage:
@@ -128,29 +133,29 @@ def _federated(context: ReproductionContext) -> PairedAdvantage:
     return attack_models(MANY_CLIENTS.who, sigma, EPSILON, population, rounds, _SEED, progress)
 
 
-def _rows(one: Counterexample) -> pd.DataFrame:
+def _rows(counterexample: Counterexample) -> pd.DataFrame:
     """Each analysis and pair: the noise that it asks for, and its delta at the published noise of Theorem 4.1."""
-    who, others = one.scenario.who, one.scenario.population - 1
+    who, others = counterexample.scenario.who, counterexample.scenario.population - 1
     crowd: Delta = partial(orthogonal_pair_in_a_crowd, clients=others)
-    angled: Delta = partial(angled_pair, cosine=one.cosine)
+    angled: Delta = partial(angled_pair, cosine=counterexample.cosine)
     rows: list[tuple[str, Delta, str | None]] = [
         (_OLS_ROW, only_local_sampling, OLS),
         (_WCS_ROW, weak_client_sampling, WCS),
         (_PRINTED_ROW, as_printed, PROPOSED),
         (_CENTRED_ROW, recentred, PROPOSED),
         ("orthogonal pair", orthogonal_pair, None),
-        (f"{_ANGLED_ROW}{one.cosine:.2f}", angled, None),
+        (f"{_ANGLED_ROW}{counterexample.cosine:.2f}", angled, None),
         (f"orthogonal pair in a crowd: {others:,} others along u", crowd, None),
     ]
     return pd.DataFrame.from_records(
         [
             {
-                "scenario": one.scenario.title,
+                "scenario": counterexample.scenario.title,
                 "analysis or pair": name,
                 f"sigma for delta = {DELTA:g}": None if delta is crowd else sigma_at(delta, who, EPSILON, DELTA),
-                f"sigma for delta = {DELTA:g} (paper)": one.scenario.sigmas.get(key) if key else None,
-                "at sigma": one.sigma,
-                "delta": one.delta(delta),
+                f"sigma for delta = {DELTA:g} (paper)": counterexample.scenario.sigmas.get(key) if key else None,
+                "at sigma": counterexample.sigma,
+                "delta": counterexample.delta(delta),
             }
             for name, delta, key in rows
         ]
@@ -192,36 +197,37 @@ def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperC
     return claims
 
 
-def guarantee_claim(one: Counterexample) -> PaperClaim:
+def guarantee_claim(counterexample: Counterexample) -> PaperClaim:
     """What the paper wants of every round."""
-    coupled, seen = one.coupled, one.seen
-    exact = one.delta(orthogonal_pair)
+    coupled, independent = counterexample.coupled, counterexample.independent
+    exact = counterexample.delta(orthogonal_pair)
     return PaperClaim(
-        f"{one.scenario.title}: sigma = {one.sigma} makes each round ({EPSILON}, {DELTA:g})-DP",
+        f"{counterexample.scenario.title}: sigma = {counterexample.sigma} makes each round ({EPSILON}, {DELTA:g})-DP",
         f"delta of the orthogonal pair {exact:.3g} (integrated), {coupled.mean:.3g} ± {coupled.half_width:.2g} "
-        f"(attacked, simulated rounds that share their coins), {_seen(seen)} in {seen.trials:,} that share nothing; of "
-        f"the angled pair {one.angled:.3g}",
+        f"(attacked, simulated rounds that share their coins), {_format_delta(independent)} in "
+        f"{independent.trials:,} that share nothing; of the angled pair {counterexample.angled:.3g}",
         [
             between("delta of the orthogonal pair", exact, most=DELTA),
             between("the same, attacked", coupled, most=DELTA),
-            between("delta of the angled pair", one.angled, most=DELTA),
+            between("delta of the angled pair", counterexample.angled, most=DELTA),
         ],
     )
 
 
-def _seen(seen: Advantage) -> str:
-    return f"{seen.delta:.3g} ± {seen.interval().half_width:.2g}"
+def _format_delta(advantage: Advantage) -> str:
+    return f"{advantage.delta:.3g} ± {advantage.interval().half_width:.2g}"
 
 
-def federated_claim(seen: PairedAdvantage) -> PaperClaim:
+def federated_claim(advantage: PairedAdvantage) -> PaperClaim:
     """The same of what the testbed's DP-SGD publishes."""
     scenario = MANY_CLIENTS
     return PaperClaim(
         f"{scenario.title}: the models of such rounds give no more than delta = {DELTA:g} away",
-        f"delta {seen.delta:.3g} ± {seen.interval().half_width:.2g}: the attack on the models of the testbed's own "
-        f"federation of {scenario.population:,} clients, {seen.trials:,} rounds of a client with x' and as many "
-        f"without, which share their coins (told apart {seen.gained} times, mistaken {seen.lost} times)",
-        [between("delta that the attack attains", seen.interval(), most=DELTA)],
+        f"delta {advantage.delta:.3g} ± {advantage.interval().half_width:.2g}: the attack on the models of the "
+        f"testbed's own federation of {scenario.population:,} clients, {advantage.trials:,} rounds of a client "
+        f"with x' and as many without, which share their coins "
+        f"(told apart {advantage.gained} times, mistaken {advantage.lost} times)",
+        [between("delta that the attack attains", advantage.interval(), most=DELTA)],
         seeds=1,
     )
 

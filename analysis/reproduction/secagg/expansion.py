@@ -94,15 +94,15 @@ def run_expansion(context: ReproductionContext) -> ReproductionResult:
             context.progress(f"{users} users, consistency {consistency}")
             name = f"{consistency}-{users}"
             (run,) = context.run_experiment(experiment(users, consistency), context.out / "runs" / name)
-            found = traffic(run, users)
+            of_run = traffic(run, users)
             rows.append(
                 {
                     "survivors": _SURVIVORS[consistency],
                     "users": users,
-                    "down, kB": found.down / 1000,
-                    "up, kB": found.up / 1000,
-                    "bytes a peer": found.beside_vector / (users - 1),
-                    **{_column(n, d): found.expansion(n, d) for n, d in PUBLISHED},
+                    "down, kB": of_run.down / 1000,
+                    "up, kB": of_run.up / 1000,
+                    "bytes a peer": of_run.beside_vector / (users - 1),
+                    **{_column(n, d): of_run.expansion(n, d) for n, d in PUBLISHED},
                 }
             )
     frame = pd.DataFrame.from_records(rows)
@@ -139,14 +139,14 @@ def claims(frame: pd.DataFrame) -> list[PaperClaim]:
 
 def _claim(users: int, coordinates: int, paper: float, frame: pd.DataFrame) -> PaperClaim:
     largest = {name: frame[frame["survivors"] == word].iloc[-1] for name, word in _SURVIVORS.items()}
-    found = {name: float(row[_column(users, coordinates)]) for name, row in largest.items()}
+    factors = {name: float(row[_column(users, coordinates)]) for name, row in largest.items()}
     measured = int(largest["none"]["users"])
     how = "measured" if users <= measured else f"by the bytes a peer at {measured:,}"
     return PaperClaim(
         f"{paper} times the traffic of inputs of {INPUT_BITS} bits in the clear, {users:,} users and "
         f"2^{coordinates.bit_length() - 1} coordinates",
-        f"{found['none']:.3f}; {found['signed']:.3f} with signed survivors ({how})",
-        [within_factor("times", found["none"], paper, MARGIN)],
+        f"{factors['none']:.3f}; {factors['signed']:.3f} with signed survivors ({how})",
+        [within_factor("times", factors["none"], paper, MARGIN)],
     )
 
 

@@ -70,12 +70,19 @@ def ours(of: Instance) -> bound.Neighbourhood | None:
 def run_graphs(context: ReproductionContext) -> ReproductionResult:
     """All rows of the test."""
     rows = []
-    for one in expected():
-        context.progress(f"{one.clients} clients, {one.dishonest:g} dishonest, {one.dropouts:g} gone, {one.server}")
-        here = ours(one) if one.server == "semi-malicious" and one.clients <= _MOST_CLIENTS_FOR_OURS else None
-        rows.append(_row(one, here))
-    refused = [one for one in REFUSED if one.server == "semi-malicious"]
-    accepted = {one: here for one in refused if (here := ours(one)) is not None}
+    for instance in expected():
+        context.progress(
+            f"{instance.clients} clients, {instance.dishonest:g} dishonest, {instance.dropouts:g} gone, "
+            f"{instance.server}"
+        )
+        here = (
+            ours(instance)
+            if instance.server == "semi-malicious" and instance.clients <= _MOST_CLIENTS_FOR_OURS
+            else None
+        )
+        rows.append(_row(instance, here))
+    refused = [instance for instance in REFUSED if instance.server == "semi-malicious"]
+    accepted = {instance: here for instance in refused if (here := ours(instance)) is not None}
     frame = pd.DataFrame.from_records(rows)
     return ReproductionResult(
         frame,
@@ -84,13 +91,21 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
             PaperClaim(
                 "the instances against a semi-malicious server that the test wants refused have no safe graph",
                 "; ".join(
-                    f"{one.clients} clients, {one.dishonest:g} and {one.dropouts:g}: "
-                    + (f"k = {accepted[one].neighbours}, t = {accepted[one].threshold}" if one in accepted else "none")
-                    for one in refused
+                    f"{instance.clients} clients, {instance.dishonest:g} and {instance.dropouts:g}: "
+                    + (
+                        f"k = {accepted[instance].neighbours}, t = {accepted[instance].threshold}"
+                        if instance in accepted
+                        else "none"
+                    )
+                    for instance in refused
                 ),
                 [
-                    equal(f"graphs found for {one.dishonest:g} and {one.dropouts:g}", float(one in accepted), 0.0)
-                    for one in refused
+                    equal(
+                        f"graphs found for {instance.dishonest:g} and {instance.dropouts:g}",
+                        float(instance in accepted),
+                        0.0,
+                    )
+                    for instance in refused
                 ],
             ),
         ],
@@ -138,29 +153,29 @@ def _neighbours(cells: "pd.Series[str]") -> "pd.Series[int]":
     return cells.str.partition(",")[0].astype(int)
 
 
-def _row(one: Instance, here: bound.Neighbourhood | None) -> dict[str, object]:
-    k, t = by_their_count(one)
+def _row(instance: Instance, here: bound.Neighbourhood | None) -> dict[str, object]:
+    k, t = by_their_count(instance)
     return {
-        "server": one.server,
-        "dishonest": f"{one.dishonest:g}",
-        "dropouts": f"{one.dropouts:g}",
-        "clients": one.clients,
-        "k, t (paper)": f"{one.neighbours}, {one.threshold}",
+        "server": instance.server,
+        "dishonest": f"{instance.dishonest:g}",
+        "dropouts": f"{instance.dropouts:g}",
+        "clients": instance.clients,
+        "k, t (paper)": f"{instance.neighbours}, {instance.threshold}",
         "our tails, their count": f"{k}, {t}",
         "secagg-plus": "" if here is None else f"{here.neighbours}, {here.threshold}",
-        "theirs under our bound": "" if here is None else _missed(one),
+        "theirs under our bound": "" if here is None else _missed(instance),
     }
 
 
-def _missed(one: Instance) -> str:
+def _missed(instance: Instance) -> str:
     """What their k and t do not achieve by our count."""
-    needs = requirements(one)
-    bits = bound.failure_bits(one.clients, one.neighbours, one.threshold, needs)
-    wanted = (SECURITY + 1, SECURITY + 1, CORRECTNESS)
+    needs = requirements(instance)
+    bits = bound.failure_bits(instance.clients, instance.neighbours, instance.threshold, needs)
+    required = (SECURITY + 1, SECURITY + 1, CORRECTNESS)
     parts = bound.described(bits).split(", ")
     missed = [
         part
-        for part, has, wants in zip(parts, (bits.contradiction, bits.disconnected, bits.too_few), wanted, strict=True)
+        for part, has, wants in zip(parts, (bits.contradiction, bits.disconnected, bits.too_few), required, strict=True)
         if has < wants
     ]
     return ", ".join(missed) or "meets it"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.reproduction.generations.protocols import MEMBERS
+from analysis.reproduction.aggregation_comparison.protocols import MEMBERS
 from analysis.reproduction.verdicts import PaperClaim, above, below, between, equal, within
 
 UNCHANGED = 1.1
@@ -13,7 +13,7 @@ UNCHANGED = 1.1
 
 
 def claims(frame: pd.DataFrame) -> list[PaperClaim]:
-    """All claims, of `generations.table`'s rows."""
+    """All claims, of `aggregation_comparison.table`'s rows."""
     return [
         _dropouts(frame),
         _coded_pieces(frame),
@@ -66,7 +66,7 @@ def _dropouts(frame: pd.DataFrame) -> PaperClaim:
     return PaperClaim(
         "the complexity of rebuilding dropped users' seeds grows substantially with their number, and that of decoding "
         "the sum of masks does not (So et al., abstract)",
-        f"the server's seconds with {most} lost, of those with none: " + _said(ratios),
+        f"the server's seconds with {most} lost, of those with none: " + _format_ratios(ratios),
         checks,
     )
 
@@ -81,16 +81,16 @@ def _most_dropouts(frame: pd.DataFrame, names: Sequence[str]) -> str:
 def _coded_pieces(frame: pd.DataFrame) -> PaperClaim:
     """The paper's Table 1: N / (U - T) vectors; a client sends none to itself."""
     rows = frame[(frame["protocol"] == "lightsecagg") & frame["varied"].isin(("always on", "corruption", "drop-out"))]
-    found = []
+    shares = []
     for _, row in rows.dropna(subset=["MB up (upload)"]).iterrows():
         if float(row["dropout"]):  # who has left has sent less
             continue
         due = (row["n"] - 1) / (row["n"] - row["may be lost"] - row["T"])
-        found.append(float(row["MB up (set-up)"] / row["MB up (upload)"] / due))
-    furthest = max(found, key=lambda one: abs(math.log(one)), default=None)
+        shares.append(float(row["MB up (set-up)"] / row["MB up (upload)"] / due))
+    furthest = max(shares, key=lambda share: abs(math.log(share)), default=None)
     return PaperClaim(
         "lightsecagg: beforehand a client sends N - 1 pieces of d / (U - T) elements (So et al., section 4)",
-        "not run" if furthest is None else f"{len(found)} rows, the furthest {furthest:.3f} of it",
+        "not run" if furthest is None else f"{len(shares)} rows, the furthest {furthest:.3f} of it",
         [within("share of (N - 1) d / (U - T)", furthest, 1.0, 0.05)],
     )
 
@@ -117,7 +117,7 @@ def _neighbours(frame: pd.DataFrame) -> PaperClaim:
     return PaperClaim(
         "a client's overhead grows with the number of clients in secagg, and with its logarithm in secagg-plus (Bell "
         "et al., abstract)",
-        f"bytes sent before the masked input, {last} participants of {first}: " + _said(grown),
+        f"bytes sent before the masked input, {last} participants of {first}: " + _format_ratios(grown),
         checks,
     )
 
@@ -126,33 +126,33 @@ def _round_times(frame: pd.DataFrame, name: str, other: str) -> str:
     rows = frame[frame["protocol"].isin((name, other))]
     pairs = rows.pivot_table(index=["varied", "value"], columns="protocol", values="round s", sort=False)
     times = (pairs[name] / pairs[other]).dropna().tolist() if {name, other} <= set(pairs) else []
-    said = f"{min(times):.2f} to {max(times):.2f} of {other}'s round time" if times else "no round was completed"
-    return f"{said}, over all conditions that both completed"
+    text = f"{min(times):.2f} to {max(times):.2f} of {other}'s round time" if times else "no round was completed"
+    return f"{text}, over all conditions that both completed"
 
 
 def _interactions(frame: pd.DataFrame) -> PaperClaim:
-    asked = {name: cell(frame, name, "always on", "", "questions") for name in ("flamingo", "secagg-plus")}
-    most = asked["secagg-plus"]
+    questions = {name: cell(frame, name, "always on", "", "questions") for name in ("flamingo", "secagg-plus")}
+    most = questions["secagg-plus"]
     return PaperClaim(
         "Flamingo reduces the number of interactions between clients and the server over Bell et al. (Ma et al., "
         "abstract)",
-        f"questions to a participant, the fewest of a round: {_said(asked)}",
-        [] if most is None else [below("questions of flamingo, of secagg-plus's", asked["flamingo"], most)],
+        f"questions to a participant, the fewest of a round: {_format_ratios(questions)}",
+        [] if most is None else [below("questions of flamingo, of secagg-plus's", questions["flamingo"], most)],
     )
 
 
 def _speaks_once(frame: pd.DataFrame) -> PaperClaim:
     """Where not everybody is on the committee."""
     rows = frame[(frame["protocol"] == "one-shot") & (frame["varied"] == "always on") & (frame["n"] > MEMBERS)]
-    asked = cell(rows, "one-shot", "always on", "", "questions")
+    questions = cell(rows, "one-shot", "always on", "", "questions")
     return PaperClaim(
         "clients speak only once in an aggregation (Karthikeyan and Polychroniadou, abstract)",
         "not run with more participants than members of the committee"
-        if asked is None
-        else f"{asked:.0f} question to a participant that is not on the committee",
-        [equal("questions", asked, 1)],
+        if questions is None
+        else f"{questions:.0f} question to a participant that is not on the committee",
+        [equal("questions", questions, 1)],
     )
 
 
-def _said(ratios: dict[str, float | None]) -> str:
+def _format_ratios(ratios: dict[str, float | None]) -> str:
     return ", ".join(f"{name} {'–' if value is None else f'{value:.2f}'}" for name, value in ratios.items())

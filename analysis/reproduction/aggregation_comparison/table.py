@@ -16,9 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.generations.claims import claims
-from analysis.reproduction.generations.conditions import (
+from analysis.reproduction.aggregation_comparison.claims import claims
+from analysis.reproduction.aggregation_comparison.conditions import (
     CORRUPTION,
     DROPOUT_MARGIN,
     PHONE_LINKS,
@@ -28,35 +27,42 @@ from analysis.reproduction.generations.conditions import (
     Size,
     experiment,
 )
-from analysis.reproduction.generations.measures import promised, row
-from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, ProtocolSetting
-from analysis.reproduction.generations.withstood import PARTICIPANTS, ROUNDS, in_words, not_protected, withstood
+from analysis.reproduction.aggregation_comparison.measures import promised, row
+from analysis.reproduction.aggregation_comparison.protocols import MEMBERS, PROTOCOLS, ComparedProtocol, ProtocolSetting
+from analysis.reproduction.aggregation_comparison.withstood import (
+    PARTICIPANTS,
+    ROUNDS,
+    in_words,
+    not_protected,
+    withstood,
+)
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.style import SERIES_COLOURS, house_style, save, width
 
 _COUNTS = ("n", "stages", "questions", "may be lost", "least sum")
 _NOT_SHOWN = ("dropout", "T", "completed", "aborted", "skipped")
 
 
-def run_generations(context: ReproductionContext) -> ReproductionResult:
+def run_comparison(context: ReproductionContext) -> ReproductionResult:
     """Everything at the context's scale."""
     size = SIZES[context.scale]
     rows: list[dict[str, Any]] = []
     for condition in size.conditions():
-        for one in GENERATIONS:
-            context.progress(f"{one.protocol}, {condition.varied} {condition.value}".strip())
-            directory = context.out / "runs" / condition.directory / one.protocol
-            (run,) = context.run_experiment(experiment(size, condition, one), directory)
-            rows.append({**_place(condition, one), **row(run, one), **promised(run)})
+        for compared in PROTOCOLS:
+            context.progress(f"{compared.protocol}, {condition.varied} {condition.value}".strip())
+            directory = context.out / "runs" / condition.directory / compared.protocol
+            (run,) = context.run_experiment(experiment(size, condition, compared), directory)
+            rows.append({**_place(condition, compared), **row(run, compared), **promised(run)})
     surveys = {}
-    for one in GENERATIONS:
-        context.progress(f"what {one.protocol} withstands")
-        surveys[one.protocol] = withstood(context, one)
+    for compared in PROTOCOLS:
+        context.progress(f"what {compared.protocol} withstands")
+        surveys[compared.protocol] = withstood(context, compared)
     frame = pd.DataFrame.from_records(rows)
     return ReproductionResult(
         _shown(frame.assign(**{"not protected": [not_protected(surveys[name]) for name in frame["protocol"]]})),
         figures=draw(frame, context.out / "generations"),
         claims=claims(frame),
-        remarks=[*_remarks(size), *(in_words(one, surveys[one.protocol]) for one in GENERATIONS)],
+        remarks=[*_remarks(size), *(in_words(compared, surveys[compared.protocol]) for compared in PROTOCOLS)],
     )
 
 
@@ -99,11 +105,11 @@ def _rate(row: "pd.Series[Any]", varied: str, otherwise: float) -> float:
     return int(row["value"].rstrip("%")) / 100 if row["varied"] == varied else otherwise
 
 
-def _place(condition: Condition, generation: Generation) -> dict[str, Any]:
+def _place(condition: Condition, compared: ComparedProtocol) -> dict[str, Any]:
     return {
         "varied": condition.varied,
         "value": condition.value,
-        "protocol": generation.protocol,
+        "protocol": compared.protocol,
         "n": condition.setting.participants,
         "dropout": condition.dropout,
         "T": condition.setting.corrupted,
@@ -112,7 +118,7 @@ def _place(condition: Condition, generation: Generation) -> dict[str, Any]:
 
 def _remarks(size: Size) -> list[str]:
     phones = "; ".join(f"{name} {down:g}, {up:g}, {ms:g}" for name, (down, up, ms) in PHONE_LINKS.items())
-    sources = "; ".join(f"{one.protocol}: {one.source}" for one in GENERATIONS)
+    sources = "; ".join(f"{compared.protocol}: {compared.source}" for compared in PROTOCOLS)
     return [
         f"Protocols and their papers: {sources}.",
         f"{size.rounds} rounds of each run (rounds: completed/aborted/skipped). Compute is "
@@ -192,7 +198,7 @@ REPRODUCTIONS = (
         "Secure aggregation by generation: time by phase, bytes, stages, aborted rounds, and what is withstood",
         "Bonawitz et al., ePrint 2017/281; Bell et al., ePrint 2020/704; So et al., arXiv 2109.14236; Ma et al., arXiv "
         "2308.09883; Karthikeyan and Polychroniadou, arXiv 2410.22303",
-        run_generations,
+        run_comparison,
         scales=("small", "real"),
         claims_of=lambda table, seeds: claims(unshown(table)),
     ),

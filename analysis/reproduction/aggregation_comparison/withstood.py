@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from analysis.attacks.survey import SurveyFinding, SurveyTrial, findings, survey_of, trials
+from analysis.reproduction.aggregation_comparison.conditions import CORRUPTION, Condition, Size, experiment
+from analysis.reproduction.aggregation_comparison.protocols import ComparedProtocol, ProtocolSetting
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.generations.conditions import CORRUPTION, Condition, Size, experiment
-from analysis.reproduction.generations.protocols import Generation, ProtocolSetting
 from testbed.adversary import poisoned_samples, poisoned_updates
 from testbed.adversary.catalogue import CLIENTS, OF_PARTY, names
 from testbed.experiment.schema import validated
@@ -27,37 +27,37 @@ how far, for all of them. The misbehaviour itself is written for two of them, an
 """
 
 
-def withstood(context: ReproductionContext, generation: Generation) -> list[SurveyFinding]:
+def withstood(context: ReproductionContext, compared: ComparedProtocol) -> list[SurveyFinding]:
     """What came of each misbehaviour that concerns the protocol; the participants are the population."""
-    honest = experiment(SURVEY, CONDITION, generation)
+    honest = experiment(SURVEY, CONDITION, compared)
     data = honest.model_dump(mode="json", exclude_unset=True)
     data["adversary"] = {"dishonest": list(range(CONDITION.setting.corrupted)), "server": []}
     attacked = validated(data, honest.name)
     ours = {
         SurveyTrial(party, name)
         for party in OF_PARTY
-        for name in names(party, {generation.protocol, "train"})
+        for name in names(party, {compared.protocol, "train"})
         if name not in _OF_THE_MODEL | _WITHIN_LEAST_SUM
     }
     tried = [trial for trial in trials(attacked, [], honest.name) if trial in ours]
     if not tried:
         return []
     swept = survey_of(attacked, tried, honest.name)
-    runs = context.run_experiment(swept, context.out / "runs" / "threats" / generation.protocol)
+    runs = context.run_experiment(swept, context.out / "runs" / "threats" / compared.protocol)
     return findings(attacked, tried, runs)
 
 
-def not_protected(found: Sequence[SurveyFinding]) -> str:
+def not_protected(outcomes: Sequence[SurveyFinding]) -> str:
     """The names of those that nobody sees and nothing bounds, for a cell; one that gave a single update says so."""
     names_of = [
-        f"{one.trial.name} (an update)" if one.recovered else one.trial.name
-        for one in found
-        if one.verdict == "not protected"
+        f"{outcome.trial.name} (an update)" if outcome.recovered else outcome.trial.name
+        for outcome in outcomes
+        if outcome.verdict == "not protected"
     ]
     return ", ".join(names_of) or "–"
 
 
-def in_words(generation: Generation, found: Sequence[SurveyFinding]) -> str:
+def in_words(compared: ComparedProtocol, outcomes: Sequence[SurveyFinding]) -> str:
     """All of them in a line, as the threat model says it."""
-    said = [f"{one.trial.name}: {one.outcome}" for one in found if one.verdict != "did not arise"]
-    return f"{generation.protocol}. {'; '.join(said) or 'No misbehaviour concerns it'}."
+    texts = [f"{outcome.trial.name}: {outcome.outcome}" for outcome in outcomes if outcome.verdict != "did not arise"]
+    return f"{compared.protocol}. {'; '.join(texts) or 'No misbehaviour concerns it'}."

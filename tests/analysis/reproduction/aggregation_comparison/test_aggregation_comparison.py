@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.reproduction.aggregation_comparison import claims as judged
+from analysis.reproduction.aggregation_comparison import conditions, protocols, table, withstood
+from analysis.reproduction.aggregation_comparison.conditions import SIZES, Condition, Size, experiment
+from analysis.reproduction.aggregation_comparison.measures import PHASES, phases, promised, protocol_of, row
+from analysis.reproduction.aggregation_comparison.protocols import MEMBERS, PROTOCOLS, ComparedProtocol, ProtocolSetting
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.generations import claims as judged
-from analysis.reproduction.generations import conditions, protocols, table, withstood
-from analysis.reproduction.generations.conditions import SIZES, Condition, Size, experiment
-from analysis.reproduction.generations.measures import PHASES, phases, promised, protocol_of, row
-from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, ProtocolSetting
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -21,7 +21,7 @@ TINY = Size(
     8, "logistic", (0.3,), (6, 12), ("mlp",), (0.3,), 2,
     workload={"dataset": "digits", "batch_size": 20, "training": "simulated"},
 )  # fmt: skip
-OF = {one.protocol: one for one in GENERATIONS}
+OF = {one.protocol: one for one in PROTOCOLS}
 USUAL = Condition("always on", "", ProtocolSetting(8, 0.1, 0.2), {"model": "logistic"})
 
 
@@ -31,8 +31,8 @@ def ran(context: ReproductionContext, name: str, condition: Condition = USUAL) -
 
 
 @pytest.mark.parametrize("scale", ["small", "real"])
-@pytest.mark.parametrize("one", GENERATIONS, ids=lambda one: one.protocol)
-def test_every_protocol_can_be_set_up_for_every_condition(scale: str, one: Generation) -> None:
+@pytest.mark.parametrize("one", PROTOCOLS, ids=lambda one: one.protocol)
+def test_every_protocol_can_be_set_up_for_every_condition(scale: str, one: ComparedProtocol) -> None:
     size = SIZES[scale]
     listed = list(size.conditions())
     names = [condition.directory for condition in listed]
@@ -154,7 +154,7 @@ def test_rounds_that_fail_have_no_costs(context: ReproductionContext) -> None:
 
 def test_what_is_withstood_is_surveyed(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(withstood, "SURVEY", replace(withstood.SURVEY, rounds=1))
-    found = {one.protocol: withstood.withstood(context, one) for one in GENERATIONS if one.protocol != "secagg-plus"}
+    found = {one.protocol: withstood.withstood(context, one) for one in PROTOCOLS if one.protocol != "secagg-plus"}
     of_servers, of_clients = (
         "contradict-dropouts (an update), parallel-lists",
         "deal-inconsistent-shares, answer-wrong-sum",
@@ -177,20 +177,20 @@ def whole(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> Any:
         conditions, "PHONE_LINKS", {"4G": conditions.PHONE_LINKS["4G"]}
     )  # links differ in numbers alone
     monkeypatch.setattr(table, "withstood", lambda context, one: [])
-    return table.run_generations(context)
+    return table.run_comparison(context)
 
 
 def test_the_whole_table(whole: Any, context: ReproductionContext) -> None:
     frame = whole.table
     assert list(frame.columns[:3]) == ["varied", "value", "protocol"]
-    assert len(frame) == len(list(TINY.conditions())) * len(GENERATIONS)
+    assert len(frame) == len(list(TINY.conditions())) * len(PROTOCOLS)
     assert set(frame["rounds"].str.len()) == {5}
     assert [path.suffix for path in whole.figures] == [".png", ".pdf", ".csv"]
     drawn = pd.read_csv(context.out / "generations.csv")
     assert set(drawn["series"].dropna()) >= set(OF)
     assert {claim.verdict for claim in whole.claims} <= {"agrees", "partly", "disagrees", "undetermined", "not run"}
     (remark,) = [one for one in whole.remarks if one.startswith("Protocols and their papers")]
-    assert all(one.source in remark for one in GENERATIONS)
+    assert all(one.source in remark for one in PROTOCOLS)
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------

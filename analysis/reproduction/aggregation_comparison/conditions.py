@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from analysis.reproduction.aggregation_comparison.protocols import ComparedProtocol, ProtocolSetting
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.generations.protocols import Generation, ProtocolSetting
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 
@@ -120,7 +120,7 @@ SIZES: dict[str, Size] = {
 }  # fmt: skip
 
 
-def experiment(size: Size, condition: Condition, generation: Generation) -> Experiment:
+def experiment(size: Size, condition: Condition, compared: ComparedProtocol) -> Experiment:
     """A protocol under a condition, set up for the drop-outs that it asks for, or as many as the protocol takes.
 
     Raises:
@@ -130,13 +130,15 @@ def experiment(size: Size, condition: Condition, generation: Generation) -> Expe
     for step in range(round(setting.dropouts / _LEAST_STEP) + 1):
         fewer = replace(setting, dropouts=round(setting.dropouts - step * _LEAST_STEP, 2))
         try:
-            return _declared(size, condition, generation, generation.section(fewer))
+            return _declared(size, condition, compared, compared.section(fewer))
         except ExperimentError as error:
             refused = error
     raise refused
 
 
-def _declared(size: Size, condition: Condition, generation: Generation, aggregation: Mapping[str, Any]) -> Experiment:
+def _declared(
+    size: Size, condition: Condition, compared: ComparedProtocol, aggregation: Mapping[str, Any]
+) -> Experiment:
     n = condition.setting.participants
     values: dict[str, Any] = {
         "seed": _SEED,
@@ -146,7 +148,7 @@ def _declared(size: Size, condition: Condition, generation: Generation, aggregat
         "selection.participants": n,
         "aggregation": aggregation,
         "links": WIRED,
-        "availability": {"dropout": {"rate": condition.dropout, "stage": generation.upload}},
+        "availability": {"dropout": {"rate": condition.dropout, "stage": compared.upload}},
         "devices": {"model": "constant", "factor": 1.0},
     }
     if condition.phones:
@@ -162,7 +164,7 @@ def _declared(size: Size, condition: Condition, generation: Generation, aggregat
         }
         values["time.between_rounds_s"] = 3600.0
     return declared(
-        f"{generation.protocol}, {condition.varied} {condition.value}".strip(),
+        f"{compared.protocol}, {condition.varied} {condition.value}".strip(),
         """
         selection: {protocol: random}
         time: {deadline_s: 600.0, disconnects: visible}

@@ -34,7 +34,7 @@ class ProtocolSetting:
 
 
 @dataclass(frozen=True)
-class Generation:
+class ComparedProtocol:
     """One protocol.
 
     Attributes:
@@ -96,18 +96,20 @@ def _one_committee_a_round(setting: ProtocolSetting) -> dict[str, Any]:
     }
 
 
-GENERATIONS = (
-    Generation("plain", "McMahan et al., AISTATS 2017, arXiv 1602.05629", "plain/update"),
-    Generation("secagg", "Bonawitz et al., CCS 2017, ePrint 2017/281", "secagg/masked-input", _least_safe_threshold),
-    Generation(
+PROTOCOLS = (
+    ComparedProtocol("plain", "McMahan et al., AISTATS 2017, arXiv 1602.05629", "plain/update"),
+    ComparedProtocol(
+        "secagg", "Bonawitz et al., CCS 2017, ePrint 2017/281", "secagg/masked-input", _least_safe_threshold
+    ),
+    ComparedProtocol(
         "secagg-plus",
         "Bell et al., CCS 2020, ePrint 2020/704",
         "secagg/masked-input",
         lambda setting: {"dishonest": setting.corruption, "dropouts": setting.dropouts},
     ),
-    Generation("lightsecagg", "So et al., MLSys 2022, arXiv 2109.14236", "lightsecagg/masked-input", _coded),
-    Generation("flamingo", "Ma et al., S&P 2023, arXiv 2308.09883", "flamingo/report", _decryptors),
-    Generation(
+    ComparedProtocol("lightsecagg", "So et al., MLSys 2022, arXiv 2109.14236", "lightsecagg/masked-input", _coded),
+    ComparedProtocol("flamingo", "Ma et al., S&P 2023, arXiv 2308.09883", "flamingo/report", _decryptors),
+    ComparedProtocol(
         "one-shot",
         "Karthikeyan and Polychroniadou, CRYPTO 2025, arXiv 2410.22303",
         "one-shot/masked-input",
