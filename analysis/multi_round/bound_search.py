@@ -1,8 +1,8 @@
-"""The weak privacy of every space of a chain: which method is asked about which space, in which order.
+"""Search for the weak privacy of every space of a chain.
 
-T does not grow from round to round. So what is attained in a space is attained in all later ones, and what is proved
-for a space holds for all earlier ones. A method is therefore asked about the largest space first for which the value
-known is not yet proved, then by bisection.
+T never increases from round to round. A value that is attained in a space is therefore attained in all later spaces,
+and a lower bound that is proved for a space holds for all earlier spaces. A method is applied to the largest space with
+an unproved value first, and then by bisection.
 """
 
 import time
@@ -19,12 +19,12 @@ _FEW_COLUMNS = 4  # sets of so many columns are looked through at once
 
 @dataclass
 class BoundState:
-    """What is known about the space of one rank.
+    """Best word and best lower bound for the space of one rank.
 
     Attributes:
-        word: the lightest that is known.
-        lower_bound: no word is lighter.
-        proof: what has shown the lower bound.
+        word: the lightest word so far.
+        lower_bound: weight in clients; no word is lighter.
+        proof: method that proved the lower bound.
     """
 
     word: Word
@@ -33,25 +33,25 @@ class BoundState:
 
     @property
     def proved(self) -> bool:
-        """Whether the word is the lightest."""
+        """Whether the word is the lightest of the space."""
         return self.lower_bound == self.word.weight
 
 
 Progress = Callable[[str], None]
-"""Called with one line when something that takes time begins."""
+"""Function that is called with one line before a step that takes time."""
 
 
 def no_progress(line: str) -> None:
-    """Say nothing."""
+    """Ignore a line of progress."""
 
 
 class BoundSearch:
-    """Finds the lightest word of the spaces of a chain, as far as time allows.
+    """Search for the lightest word of each space of a chain, within a time limit.
 
     Args:
         chain: the spaces.
-        ranks: those that are asked for, ascending; None: all.
-        progress: called with what is being done.
+        ranks: ranks of the spaces to search, ascending; None: all.
+        progress: function that is called with the name of each step.
     """
 
     def __init__(self, chain: Chain, ranks: Sequence[int] | None = None, progress: Progress = no_progress) -> None:
@@ -64,10 +64,11 @@ class BoundSearch:
         self._spread()
 
     def run(self, time_limit_s: float) -> dict[int, BoundState]:
-        """Ask the methods, the cheap ones first; returns what is known then, by rank.
+        """Apply the methods, the cheap ones first, and return the states by rank.
 
         Args:
-            time_limit_s: seconds of this thread's processor time, so that other load does not change the result.
+            time_limit_s: seconds of this thread's processor time, so that the load of the machine does not change the
+                result.
         """
         deadline = time.thread_time() + time_limit_s
         # The last sets of columns take longest, and lighter words found there have new largest spaces: twice, and late.
@@ -77,7 +78,7 @@ class BoundSearch:
         return self.states
 
     def _first(self, rank: int) -> BoundState:
-        """Without any search: every word has a class, and the smallest may be isolated."""
+        """Return the state before any search: every word contains a class, and the smallest class may be isolated."""
         space = self._space(rank)
         word, smallest = self._chain.words[rank - 1], int(space.sizes.min())
         if word.weight > smallest and rank == len(space.sizes):
@@ -90,7 +91,7 @@ class BoundSearch:
         return self._spaces[rank]
 
     def _sweep(self, method: Callable[[int, float], None], deadline: float) -> None:
-        """Ask `method` about as few spaces as needed: for each value, the largest first, then by bisection."""
+        """Apply `method` to as few spaces as needed: for each value the largest space first, then by bisection."""
         for value, ranks in self._open():
             left, right = 0, len(ranks) - 1
             middle = right
@@ -108,7 +109,7 @@ class BoundSearch:
                 middle = (left + right) // 2
 
     def _open(self) -> list[tuple[int, list[int]]]:
-        """The values that are not proved and the ranks that have them, the smallest value first."""
+        """Return the values that are not proved with their ranks, the smallest value first."""
         values: dict[int, list[int]] = {}
         for rank in self.ranks:
             if not self.states[rank].proved:
@@ -116,7 +117,7 @@ class BoundSearch:
         return sorted(values.items())
 
     def _spread(self) -> None:
-        """Carry words to later spaces and proofs to earlier ones."""
+        """Carry words to later spaces and proofs to earlier spaces."""
         lightest: Word | None = None
         for rank in self.ranks:
             state = self.states[rank]

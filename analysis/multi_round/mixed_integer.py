@@ -1,4 +1,4 @@
-"""The lightest word as a mixed integer program (HiGHS, through scipy)."""
+"""Search for the lightest word as a mixed integer program (HiGHS, through scipy)."""
 
 import ctypes
 import math
@@ -17,11 +17,11 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Solved:
-    """What the solver has found and shown.
+    """Result of the solver.
 
     Attributes:
-        lower_bound: no word is lighter, up to the solver's tolerance of 1e-6 on a whole number.
-        support: the classes of the lightest word it found, if any.
+        lower_bound: weight in clients; no word is lighter, up to the solver's tolerance of 1e-6 on a whole number.
+        support: classes of the lightest word of the solver; None without a word.
     """
 
     lower_bound: int
@@ -29,11 +29,15 @@ class Solved:
 
 
 def solve(space: Space, time_limit_s: float) -> Solved:
-    """The lightest word, if the solver finds it in time, and a lower bound on every word's weight.
+    """Return the lightest word that the solver finds in time, and a lower bound on the weight of every word.
 
-    Variables: z (the combination), u_j <= 1 where column j may be non-zero, v_j = 1 for a column that is 1. Minimise
-    the weight of u subject to |(A^T z)_j| <= u_j, (A^T z)_j >= 2 v_j - 1 and sum v >= 1: the combination is scaled so
-    that its largest coefficient is 1, hence no big constant is needed.
+    Variables: z (the combination), u_j <= 1 where column j may be non-zero, v_j = 1 for a column that is 1. The program
+    minimises the weight of u subject to |(A^T z)_j| <= u_j, (A^T z)_j >= 2 v_j - 1 and sum v >= 1. The combination is
+    scaled so that its largest coefficient is 1, hence the program needs no big constant.
+
+    Args:
+        space: the space.
+        time_limit_s: the solver's limit in seconds of wall-clock time.
     """
     from scipy import sparse  # takes a third of a second to import, and most runs are solved without
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -71,9 +75,9 @@ def solve(space: Space, time_limit_s: float) -> Solved:
 
 @contextmanager
 def standard_output_silenced() -> Iterator[None]:
-    """Drop what the block prints, from C above all.
+    """Drop the block's standard output, including output of C code.
 
-    HiGHS prints a line of its own in some searches and has no option that stops it.
+    HiGHS prints a line in some searches, and no option suppresses it.
     """
     c_library = ctypes.CDLL(None)
     sys.stdout.flush()

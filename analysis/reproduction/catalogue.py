@@ -1,4 +1,4 @@
-"""All reproductions by name. Each module of `MODULES` has a tuple `REPRODUCTIONS`; they are imported when asked for."""
+"""All reproductions by name; their modules are imported on demand."""
 
 import importlib
 from collections.abc import Sequence
@@ -41,21 +41,29 @@ MODULES = (
     "inversion.other_models",
     "aggregation_comparison.table",
 )
-"""Modules of this package, in the order in which their reproductions are listed."""
+"""Modules of this package with a tuple `REPRODUCTIONS`, in the order in which their reproductions are listed."""
 
 ALL = "all"
 
 
 def catalogue() -> dict[str, Reproduction]:
-    """Every reproduction by its name."""
+    """Return all reproductions by name."""
     modules = [importlib.import_module(f"analysis.reproduction.{name}") for name in MODULES]
     return {reproduction.name: reproduction for module in modules for reproduction in module.REPRODUCTIONS}
 
 
 def named(names: Sequence[str]) -> list[Reproduction]:
-    """The reproductions of these names, each once, in the order given; ``all`` is every one.
+    """Return the reproductions with these names or aliases, each once, in the given order.
 
-    Raises `ExperimentError` for a name that there is not, with those that are close.
+    Args:
+        names: names or aliases; ``all`` stands for every reproduction.
+
+    Raises:
+        ExperimentError: a name is unknown; the message suggests similar names.
+
+    Example:
+        >>> [reproduction.name for reproduction in named(["lotto-fig6a", "lotto-fig6"])]
+        ['lotto-fig6']
     """
     every = catalogue()
     by_name = {name: reproduction for reproduction in every.values() for name in _names(reproduction)}

@@ -1,11 +1,16 @@
-"""The tables of docs/papers, generated from kept results.
+"""Tables of docs/papers, generated from kept results.
 
-A page has blocks between ``<!-- result: NAME -->`` and ``<!-- end -->``; what is between is the table, the claims and
-the remarks of the kept outcome. ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->`` is, of
-its table, the rows that have these values, and these columns. ``<!-- results: all -->`` is the table of all outcomes,
-``<!-- results: lotto -->`` of those whose names begin so, ``<!-- results: papers -->`` the sums by how names begin,
-``<!-- results: tables -->`` a sentence that counts the claims which ``--verify`` computes again from kept tables.
-`make papers` writes the blocks anew; `testbed reproduce --verify` says where a page differs.
+A page has blocks that end with ``<!-- end -->``. The comment before a block defines its content:
+
+- ``<!-- result: NAME -->``: table, claims and remarks of a kept result;
+- ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->``: the rows of its table that have these
+  values, and these columns;
+- ``<!-- results: all -->``: the verdicts of all results;
+- ``<!-- results: lotto -->``: the verdicts of all results with names that begin with ``lotto-``;
+- ``<!-- results: papers -->``: the sums of verdicts by the first word of the names;
+- ``<!-- results: tables -->``: a sentence that counts the claims that ``--verify`` recomputes from kept tables.
+
+`make papers` writes all blocks. `testbed reproduce --verify` lists the pages with outdated blocks.
 """
 
 import re
@@ -30,15 +35,15 @@ _PART = re.compile(r" \| ([^|]+) \| ([^|]+)")
 
 
 def page(text: str, where: str) -> str:
-    """The page with its blocks as kept results have them.
+    """Return a page with the blocks that the kept results give.
 
     Args:
         text: Markdown.
         where: the page's name, for errors.
 
     Raises:
-        ExperimentError: a block names a reproduction that there is not, or of which nothing is kept, or a part of its
-            table that there is not.
+        ExperimentError: a block names an unknown reproduction, a reproduction without a kept result, or a part that its
+            table does not have.
     """
     every = catalogue()
 
@@ -67,7 +72,7 @@ def page(text: str, where: str) -> str:
 
 
 def _part(table: pd.DataFrame, which: str, where: str) -> pd.DataFrame:
-    """The rows and columns that a page asks for; raises `ExperimentError` where there are none."""
+    """Return the rows and columns that a page selects; raise `ExperimentError` if there are none."""
     selector = _PART.fullmatch(which)
     if selector is None:
         raise ExperimentError(f"{where}: write ' | KEY=VALUE, ... | COLUMN, ...' behind the name")
@@ -92,7 +97,7 @@ def _block(outcome_kept: KeptResult) -> str:
 
 
 def overview(every: Sequence[Reproduction]) -> str:
-    """How many claims of each verdict every reproduction has, and all together."""
+    """Return the number of claims by verdict for each reproduction, and the sums, as a Markdown table."""
     rows, each = [], []
     for reproduction in every:
         result = kept(reproduction)
@@ -106,7 +111,10 @@ def overview(every: Sequence[Reproduction]) -> str:
 
 
 def by_paper(every: Sequence[Reproduction]) -> str:
-    """How many claims of each verdict the reproductions have whose names begin alike, and all together."""
+    """Return the number of claims by verdict for each paper, and the sums, as a Markdown table.
+
+    Reproductions belong to the same paper if their names have the same first word.
+    """
     sums, rows = [], []
     for _, group in groupby(every, lambda reproduction: reproduction.name.partition("-")[0]):
         of_paper = list(group)
@@ -124,7 +132,7 @@ def by_paper(every: Sequence[Reproduction]) -> str:
 
 
 def recomputed(every: Sequence[Reproduction]) -> str:
-    """Count the claims that follow from their kept tables, and the results that have some, in a sentence."""
+    """Return a sentence that counts the claims that follow from kept tables, and the results that have such claims."""
     results = [(reproduction, result) for reproduction in every if (result := kept(reproduction)) is not None]
     again = [
         check_table(result, reproduction.claims_of).again
@@ -146,7 +154,7 @@ def _rendered(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def differing(pages: Path) -> list[str]:
-    """Pages below a folder whose blocks are not what kept results give, a line each."""
+    """List the pages below a folder with blocks that differ from the kept results, one line each."""
     lines = []
     for path in sorted(pages.rglob("*.md")):
         text = path.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""A reproduction's outcome as text, Markdown or JSON, and as files beside its figures.
+"""Results of reproductions as text, Markdown and JSON, and as files beside the figures.
 
-Numbers are rounded for people (text, Markdown) and whole for programs (JSON, CSV).
+Numbers are rounded in text and Markdown, and complete in JSON and CSV.
 """
 
 import json
@@ -36,16 +36,17 @@ def render(
     format: str = "text",
     origin: Origin = Origin(),
 ) -> str:
-    """The outcome, ending in a line feed.
+    """Return a result as text, ending in a line feed.
 
     Args:
-        one: what was reproduced.
-        result: the outcome.
-        scale: at which it was run.
-        format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
-        origin: what JSON says of where it is from.
+        reproduction: the reproduction.
+        result: its result.
+        scale: scale at which it ran.
+        format: ``text`` (at most 118 columns wide where the table's cells allow it), ``markdown`` or ``json``.
+        origin: version, machine and duration, for JSON.
 
-    Raises `ExperimentError` for another format.
+    Raises:
+        ExperimentError: the format is unknown.
     """
     require_format(format, "text", "markdown", "json")
     if format == "json":
@@ -54,9 +55,14 @@ def render(
 
 
 def listed(every: Sequence[Reproduction], format: str = "text") -> str:
-    """What can be reproduced: names, what it is, where it is from, the files that it can use, and how it went last.
+    """List reproductions with title, source, usable data files, and the verdicts and duration of the kept result.
 
-    That is what a kept result says: at which scale, how long it took, and how many claims have which verdict.
+    Args:
+        every: the reproductions.
+        format: ``text``, ``markdown`` or ``json``.
+
+    Raises:
+        ExperimentError: the format is unknown.
     """
     require_format(format, "text", "markdown", "json")
     if format == "json":
@@ -90,7 +96,7 @@ def _listing(reproduction: Reproduction) -> dict[str, Any]:
 
 
 def _last(reproduction: Reproduction) -> str:
-    """How the kept result came out, in a few words; nothing where none is kept."""
+    """Return scale, duration and verdicts of the kept result in one line; empty without a kept result."""
     last = kept(reproduction)
     if last is None:
         return ""
@@ -99,11 +105,11 @@ def _last(reproduction: Reproduction) -> str:
 
 
 def expected_length(reproduction: Reproduction, scale: Scale) -> str:
-    """How long a reproduction takes, as its kept result measured it: a line to show before it begins.
+    """Return the duration of a reproduction, as measured by its kept result: a line to show before it starts.
 
     Args:
-        one: which.
-        scale: at which it will be run; a kept result of another scale is named as such.
+        reproduction: the reproduction.
+        scale: scale at which it will run; the line names the scale of a kept result of another scale.
     """
     last = kept(reproduction)
     if last is None or not last.origin.seconds:
@@ -125,7 +131,16 @@ def _about(reproduction: Reproduction) -> list[str]:
 
 
 def refuse_foreign(reproduction: Reproduction, scale: Scale, directory: Path) -> None:
-    """Raise `ExperimentError` when `write` would overwrite what is not an earlier outcome of the same at this scale."""
+    """Refuse a directory in which `write` would overwrite files other than an earlier result of the same scale.
+
+    Args:
+        reproduction: the reproduction.
+        scale: scale at which it will run.
+        directory: directory for `FILES`.
+
+    Raises:
+        ExperimentError: the directory has such a file.
+    """
     there = [name for name in FILES if (directory / name).exists()]
     if not there:
         return
@@ -143,9 +158,17 @@ def refuse_foreign(reproduction: Reproduction, scale: Scale, directory: Path) ->
 def write(
     reproduction: Reproduction, result: ReproductionResult, scale: Scale, directory: Path, origin: Origin = Origin()
 ) -> list[Path]:
-    """Write `FILES` into `directory`, each completely or not at all; returns what was written.
+    """Write `FILES` into a directory, each completely or not at all, and return their paths.
 
-    ``table.csv`` is left out when there is no table. Raises `RunError` when a file cannot be written.
+    Args:
+        reproduction: the reproduction.
+        result: its result; ``table.csv`` is left out if the result has no table.
+        scale: scale at which it ran.
+        directory: directory for the files; it is created if necessary.
+        origin: version, machine and duration.
+
+    Raises:
+        RunError: a file cannot be written.
     """
     contents = [render(reproduction, result, scale, "markdown"), render(reproduction, result, scale, "json", origin)]
     if not result.table.empty:
@@ -184,7 +207,7 @@ def _text(reproduction: Reproduction, result: ReproductionResult, scale: Scale) 
 
 
 def _grids(table: pd.DataFrame) -> list[Table]:
-    """The table in as many grids, one below the other, as its width needs; the names of the rows in each."""
+    """Split a table into grids that fit the width, one below the other, each with the columns that name the rows."""
     columns = _columns(table)
     keys = _keys(table)
     widths = {heading: max(map(len, [heading, *cells])) for heading, cells in columns.items()}
@@ -201,7 +224,7 @@ def _grids(table: pd.DataFrame) -> list[Table]:
 
 
 def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> Table:
-    """Keys to the left, all else to the right; a gap between rows that differ in more than the last key."""
+    """Return a grid with keys to the left and values to the right; a gap separates rows with different leading keys."""
     groups = list(zip(*(columns[key] for key in keys[:-1]), strict=True))
     gaps = {row: "" for row in range(1, len(groups)) if groups[row] != groups[row - 1]}
     rows = list(zip(*columns.values(), strict=True))
@@ -216,7 +239,7 @@ def _markdown(reproduction: Reproduction, result: ReproductionResult, scale: Sca
 
 
 def outcome(result: ReproductionResult) -> str:
-    """Table, claims and remarks as Markdown, without a heading and without the figures; ends in a line feed."""
+    """Return table, claims and remarks as Markdown, without heading and figures, ending in a line feed."""
     parts = []
     if not result.table.empty:
         parts.append(as_markdown(result.table))
@@ -229,7 +252,7 @@ def outcome(result: ReproductionResult) -> str:
 
 
 def as_markdown(table: pd.DataFrame) -> str:
-    """A table with numbers rounded for people; what names its rows is to the left."""
+    """Return a table as Markdown, with rounded numbers and the columns that name the rows to the left."""
     columns = _columns(table)
     rows = list(zip(*columns.values(), strict=True))
     return render_table(Table(list(columns), rows, left=range(len(_keys(table))), is_markup=True), "markdown")
@@ -247,7 +270,7 @@ def _verdict(claim: PaperClaim) -> str:
 
 
 def _keys(table: pd.DataFrame) -> list[str]:
-    """The columns that name the rows: those before the first measure, which is a column of floats or a paper's."""
+    """Return the columns that name the rows: all before the first column of floats or of a paper's values."""
     names = [str(name) for name in table.columns]
     ends = [
         place
@@ -262,7 +285,7 @@ def _columns(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _cell(value: Any) -> str:
-    """Four figures, for a person."""
+    """Return a value as text, numbers with four significant figures."""
     if value is None or (not isinstance(value, str) and pd.isna(value)):
         return _NOTHING
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""`testbed reproduce --verify`: every verdict computed again from kept numbers, and the pages that show them."""
+"""Verification for `testbed reproduce --verify`: recompute verdicts from kept numbers, and compare generated pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from analysis.tables import Table, render, to_json
 from testbed.errors import ExperimentError
 
 PAGES = Path(analysis.__file__).parents[1] / "docs" / "papers"
-"""Of the checkout; an installed testbed has none."""
+"""Pages of the checkout; an installed testbed has none."""
 
 
 @dataclass
 class Verification:
-    """What was looked at.
+    """Result of a verification.
 
     Attributes:
-        outcomes: the results whose verdicts were computed again.
-        missing: reproductions of which no result was there.
-        from_tables: by name, the results of which claims were computed again from the kept table, number by number;
-            of all other claims only the verdicts were.
-        differing: what differs, a line each.
+        outcomes: results whose verdicts were recomputed.
+        missing: names of reproductions without a result.
+        from_tables: by name, results whose claims were recomputed from the kept table, number by number; for all other
+            claims only the verdicts were recomputed.
+        differing: differences, one line each.
     """
 
     outcomes: list[KeptResult] = field(default_factory=list)
@@ -35,15 +35,15 @@ class Verification:
 
 
 def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Verification:
-    """Compute the verdicts of kept results again, or of those below a directory; claims, too, where a table gives them.
+    """Recompute the verdicts of results, and recompute the claims that follow from a table.
 
     Args:
-        every: of which reproductions.
-        directory: where `testbed reproduce` wrote: a ``result.json``, or a folder for each; None: the kept ones, and
-            the pages that are generated from them.
+        every: the reproductions to verify.
+        directory: directory that `testbed reproduce` wrote: a ``result.json``, or a folder for each reproduction. None:
+            the kept results, and the pages that are generated from them.
 
     Raises:
-        ExperimentError: a file is not a result, or the directory has none.
+        ExperimentError: a file is not a result, or the directory has no result.
     """
     verification = Verification()
     if directory is None:
@@ -71,7 +71,12 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
 
 
 def shown(verification: Verification, format: str) -> str:
-    """What was found as text, Markdown or JSON, ending in a line feed."""
+    """Return a verification as text, Markdown or JSON, ending in a line feed.
+
+    Args:
+        verification: the result of `verify`.
+        format: ``text``, ``markdown`` or ``json``.
+    """
     of_each = [(result, counts(result.result.claims)) for result in verification.outcomes]
     every = total(of_it for _, of_it in of_each)
     if format == "json":
@@ -109,6 +114,6 @@ def shown(verification: Verification, format: str) -> str:
 
 
 def _again(verification: Verification, outcome: KeptResult) -> str:
-    """How many of a result's claims were computed again from its table, for a cell."""
+    """Return how many of a result's claims were recomputed from its table, for a cell."""
     check = verification.from_tables.get(outcome.name)
     return f"{check.again if check else 0} of {len(outcome.result.claims)}"
