@@ -14,7 +14,7 @@ from analysis.multi_round.row_spaces import Chain, Space, Word
 
 _LARGEST_PROGRAM = 40  # rank up to which the solver has a chance
 _MOST_SECONDS = 10.0
-_FEW_COLUMNS = 4  # sets of so many columns are looked through at once
+_FEW_COLUMNS = 4  # size of the sets of columns that are tried first
 
 
 @dataclass
@@ -71,7 +71,7 @@ class BoundSearch:
                 result.
         """
         deadline = time.thread_time() + time_limit_s
-        # The last sets of columns take longest, and lighter words found there have new largest spaces: twice, and late.
+        # Large sets of columns take longest, so they come late; twice, since lighter words open new largest spaces.
         quick = (self._few_columns, self._modulo_2, self._modulo_3)
         for method in (*quick, self._columns, self._columns, self._program):
             self._sweep(method, deadline)
@@ -135,7 +135,7 @@ class BoundSearch:
             word = self._space(rank).within(support)
             if word.weight < state.word.weight:
                 state.word = word
-        # A bound above what is attained would be an error of floating point, not a proof.
+        # A bound above the attained weight would be an error of floating point, not a proof.
         if state.lower_bound < bound <= state.word.weight:
             state.lower_bound, state.proof = bound, proof
 
@@ -173,7 +173,7 @@ class BoundSearch:
         if rank > _LARGEST_PROGRAM:
             return
         self._progress(f"rank {rank}: mixed integer program")
-        # The spaces that are left share the time; and nothing can stop the solver before its time is up.
+        # The remaining spaces share the time, and nothing can stop the solver before its time is up.
         seconds = min(_MOST_SECONDS, max(0.0, deadline - time.thread_time()) / (1 if len(self.ranks) == 1 else 2))
         solved = mixed_integer.solve(self._space(rank), seconds)
         self._improve(rank, solved.lower_bound, "mixed integer program", solved.support)

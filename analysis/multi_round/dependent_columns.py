@@ -27,10 +27,10 @@ from analysis.multi_round.participation import Integers
 from analysis.multi_round.row_spaces import Space, inverses, reduced
 
 MOST_CLASSES = 12
-_PRIME = 2**31 - 1  # many more than there are sets of five columns, so that few of them are dependent by chance
-_MOST_QUOTIENTS = 20_000_000  # columns of all small matrices that are looked at: seconds
-_MOST_STEPS = 100_000  # small matrices that are looked at one after the other
-_MOST_AT_ONCE = 1000  # columns of which all pairs are looked at together
+_PRIME = 2**31 - 1  # much larger than the number of sets of five columns, so that few are dependent by chance
+_MOST_QUOTIENTS = 20_000_000  # columns of all small matrices of a search: seconds
+_MOST_STEPS = 100_000  # small matrices that are searched one after the other
+_MOST_AT_ONCE = 1000  # largest number of columns whose pairs are searched together
 _PROJECTIONS = 3
 _INFINITE = _PRIME
 
@@ -109,7 +109,7 @@ class _Kernel:
 
     def __init__(self, space: Space, order: Integers) -> None:
         echelon, pivots, _ = reduced(space.rows[:, order], _PRIME)
-        self.proves = len(pivots) == space.rank  # else the rows span less modulo the prime than they should
+        self.proves = len(pivots) == space.rank  # otherwise the rows are dependent modulo the prime, and prove nothing
         self.free = np.setdiff1d(np.arange(len(order)), pivots)
         self.pivots = pivots
         self._rest = echelon[:, self.free]
@@ -143,6 +143,7 @@ class _Kernel:
 
 def _product(left: Integers, right: Integers) -> Integers:
     """Return the product of two matrices of residues."""
+    # The left matrix in halves, so that sums of products fit into 64 bits.
     high = (left >> 16) @ right % _PRIME
     return ((high << 16) + (left & 0xFFFF) @ right) % _PRIME
 
@@ -169,7 +170,7 @@ def _of_size(
     Returns:
         None if the time is up, or if no projection worked.
     """
-    # A class can be among them only if the smallest others leave room for it.
+    # A class can be in such a set only if the smallest other classes leave room for it.
     columns = np.flatnonzero(sizes <= below - 1 - int(sizes[: count - 1].sum()))
     if count == 1:
         zero = kernel.zero()
@@ -266,7 +267,7 @@ class _Search:
         for plane, place in np.argwhere(zero):
             self._must_be_dependent((*taken[plane], int(columns[place])))
         there = there & ~zero
-        # The slope tells the direction; where there is no vector, numbers that occur once.
+        # Parallel vectors have equal slopes; entries without a vector get numbers that occur once.
         slopes = np.broadcast_to(-1 - np.arange(len(columns)), first.shape).copy()
         slanted = there & ~upright
         slopes[slanted] = second[slanted] * inverses(first[slanted], _PRIME) % _PRIME

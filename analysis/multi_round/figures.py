@@ -77,7 +77,7 @@ def _bands(lines: Sequence[Line]) -> str:
     repetitions = [metrics for line in lines for metrics in line.repetitions]
     is_open = any((metrics.lower_bound != metrics.weak)[metrics.rank > 0].any() for metrics in repetitions)
     most = max((len(line.repetitions) for line in lines), default=1)
-    parts = ["of T from what is proved to what was found"] if is_open or most > 1 else []
+    parts = ["of T from its lower bound to its smallest known value"] if is_open or most > 1 else []
     if most > 1:
         parts.append(f"of F and C 95% intervals over {most} runs")
     return "bands: " + ",\n".join(parts) if parts else ""

@@ -37,9 +37,9 @@ def solve(space: Space, time_limit_s: float) -> Solved:
 
     Args:
         space: the space.
-        time_limit_s: the solver's limit in seconds of wall-clock time.
+        time_limit_s: time limit of the solver, in seconds.
     """
-    from scipy import sparse  # takes a third of a second to import, and most runs are solved without
+    from scipy import sparse  # the import takes a third of a second, and most runs need no solver
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     rows, columns = space.rows.shape

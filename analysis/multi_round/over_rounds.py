@@ -75,10 +75,10 @@ class OverRounds:
         return certified
 
     def combination(self, number: int) -> dict[int, int]:
-        """Return a combination that attains `weak` after a round, as coefficients by round; empty if nothing is reachable.
+        """Return the coefficients by round of a combination that attains `weak`; empty if nothing is reachable.
 
         Args:
-            number: the round, from 0.
+            number: round after which `weak` is attained, from 0.
         """
         combination = self._combinations.get(int(self.rank[number]), ())
         rounds = self._basis[: len(combination)].tolist()

@@ -18,7 +18,7 @@ def checked(participation: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """
     matrix = np.asarray(participation)
     if matrix.ndim != 2 or not ((matrix == 0) | (matrix == 1)).all():
-        raise ValueError("a participation matrix has two dimensions, rounds and clients, and entries 0 and 1")
+        raise ValueError("a participation matrix must have two dimensions, rounds and clients, and entries 0 or 1")
     return matrix.astype(np.bool_)
 
 
@@ -49,7 +49,7 @@ def fairness_gaps(matrix: npt.NDArray[np.bool_], completed_only: bool = False) -
     """
     gaps = np.zeros(len(matrix))
     counts, rounds = np.zeros(matrix.shape[1], np.int64), 0
-    for number, row in enumerate(matrix):  # not a matrix of counts: it would be eight times as large as P
+    for number, row in enumerate(matrix):  # row by row, since a matrix of counts would be eight times as large as P
         counts += row
         rounds += not completed_only or bool(row.any())
         gaps[number] = np.ptp(counts) / rounds if rounds and len(counts) else 0.0

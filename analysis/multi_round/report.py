@@ -92,8 +92,8 @@ def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, progress: Prog
     clients = summed_clients(run)
     if not len(clients):
         raise ExperimentError(
-            f"{run.path}: no round of this run has given a sum, so there is nothing to measure; "
-            "`testbed status` tells what became of its rounds"
+            f"{run.path}: no round of this run gave a sum, so there is nothing to measure; "
+            "`testbed status` shows the outcome of its rounds"
         )
     matrix = participation_matrix(run, compact=True)
     metrics = over_rounds(matrix, time_limit_s, progress)

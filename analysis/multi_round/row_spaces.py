@@ -168,16 +168,25 @@ class Space:
         return int(np.sort(self.sizes)[:classes].sum())
 
     def within(self, support: npt.ArrayLike) -> Word:
-        """Return a word that is zero outside the classes `support`, or outside as few others as possible if there is none."""
+        """Return a word that is zero outside the classes `support`.
+
+        If there is no such word, it is zero on as many of the other classes as elimination allows, heavy classes first.
+        """
         inside = np.zeros(len(self.sizes), np.bool_)
         inside[np.asarray(support, np.int64)] = True
-        # Columns that must be zero first; then the heavy ones, in case there is some freedom.
+        # First the columns that must be zero; then heavy columns, in case some freedom is left.
         order = np.lexsort((-self.sizes, inside))
         _, pivots, sources = reduced(self.rows[:, order], self.prime)
         return self.isolating(order[pivots], sources, len(pivots) - 1)
 
     def isolating(self, pivots: Integers, sources: Integers, isolated: int) -> Word:
-        """Return the combination of the rows `sources` that is zero in all columns `pivots` but one, with exact weight."""
+        """Return the combination of rows that is zero in all of the columns `pivots` but one, with exact weight.
+
+        Args:
+            pivots: columns, as many as rows.
+            sources: rows.
+            isolated: place of the column in `pivots` that is not zero.
+        """
         right = np.zeros(len(pivots), np.int64)
         right[isolated] = 1
         coefficients, _ = solution(self.rows[np.ix_(sources, pivots)], right, self.prime)
@@ -224,7 +233,7 @@ class Chain:
                 return cls(participation, prime)
             except UnluckyPrimeError:
                 continue
-        raise ArithmeticError(f"a minor of the participation matrix is a multiple of each of {PRIMES}")
+        raise ArithmeticError(f"every prime of {PRIMES} divides a minor of the participation matrix")
 
     def __init__(self, participation: npt.NDArray[np.bool_], prime: int) -> None:
         self._prime = prime
@@ -242,7 +251,7 @@ class Chain:
                 rest = (row - row[pivots] @ echelon) % prime
                 if rest.any():
                     basis.append(number)
-                    # The heavier the classes that are not zero for themselves alone, the lighter the words.
+                    # Heavy pivot classes make light words, since all other rows are zero in a pivot's column.
                     pivot = int(np.where(rest != 0, self._sizes, 0).argmax())
                     echelon, pivots = np.vstack((echelon, rest)), np.append(pivots, pivot)
                     eliminate(echelon, len(basis) - 1, pivot, prime)

@@ -50,8 +50,8 @@ def simulate(parameters: SelectionParameters, unavailable: npt.ArrayLike, rounds
     if tuple(protocol.stages) != (STAGE,):
         name = parameters.model_dump().get("protocol", type(protocol).__name__)
         raise ExperimentError(
-            f"selection: {name} has stages {', '.join(protocol.stages)}; only "
-            f"protocols that need no more than {STAGE} can be simulated without a federation"
+            f"selection: {name} has stages {', '.join(protocol.stages)}; simulation without a federation supports "
+            f"only protocols with the single stage {STAGE}"
         )
     return asyncio.run(_rounds(protocol, away, rounds, Randomness(seed)))
 

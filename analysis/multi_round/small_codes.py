@@ -25,10 +25,10 @@ from analysis.multi_round.row_spaces import Space, eliminate, reduced
 
 Planes = npt.NDArray[np.uint64]
 
-_MOST_WORDS = {2: 1_500_000_000, 3: 400_000_000}  # machine words to be counted: seconds
+_MOST_WORDS = {2: 1_500_000_000, 3: 400_000_000}  # machine words whose bits are counted: seconds
 _MOST_KEPT = 10_000_000  # machine words in memory
 _MOST_BASES = 24
-_TOO_MANY = 30.0  # light words to be expected: there is little hope that there are none
+_TOO_MANY = 30.0  # expected number of light words above which a search for their absence is hopeless
 _LARGEST = 2**40
 
 
@@ -88,7 +88,7 @@ def saturated(rows: Integers, prime: int) -> Integers | None:
         `(r, m)` residues; None if an entry becomes too large.
     """
     rows, rank = rows.copy(), len(rows)
-    # Rows in echelon form, and how they are combined of the rows.
+    # Rows in echelon form, and their coefficients in the rows.
     echelon, combined = np.zeros_like(rows), np.zeros((rank, rank), np.int64)
     pivots: list[int] = []
     for number in range(rank):
@@ -151,7 +151,7 @@ def lower_bound(code: Code, target: int, proved: int = 0) -> int:
 
 
 def _cheapest(rank: int, weight: int, most_covered: list[int], length: int, prime: int) -> tuple[int, int] | None:
-    """Return the cheapest numbers of bases and of combined generators that cover all words of a weight; None: too many."""
+    """Return how many bases and combined generators cover all words of a weight most cheaply; None: too many."""
     plans = []
     for bases, covered in enumerate(most_covered, start=1):
         most = min(rank, weight * covered // bases)
@@ -175,8 +175,8 @@ def _lightest(generators: Planes, most: int, below: int) -> int:
     Each generator counts 1 for its own column. Combinations are taken up to a factor: the last generator has factor 1.
     """
     rank = generators.shape[1]
-    sums = generators  # of `count` generators, ordered by the last of them
-    starts = np.arange(rank + 1)  # how many sums have their last generator before the i-th
+    sums = generators  # sums of `count` generators, ordered by their last generator
+    starts = np.arange(rank + 1)  # number of sums with a last generator before the i-th
     below = _lighter(sums, 1, below)
     for count in range(2, most + 1):
         parts = []

@@ -79,7 +79,7 @@ def kept(reproduction: Reproduction) -> KeptResult | None:
 def differences(outcome: KeptResult) -> list[str]:
     """List the verdicts in a file that differ from the verdicts of the file's numbers, one line each."""
     return [
-        f"{outcome.name}: {claim.claim!r} is written down as {written}, and its numbers say {claim.verdict}"
+        f"{outcome.name}: {claim.claim!r}: the file has verdict {written!r}, but its numbers give {claim.verdict!r}"
         for claim, written in zip(outcome.result.claims, outcome.written, strict=True)
         if claim.verdict != written
     ]
@@ -114,14 +114,14 @@ def check_table(outcome: KeptResult, claims_of: ClaimsOf) -> TableCheck:
     try:
         computed = claims_of(outcome.result.table, max((claim.seeds for claim in claims), default=0))
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        line = f"{outcome.name}: no claim follows from its table ({type(error).__name__}: {error})"
+        line = f"{outcome.name}: its claims cannot be computed from its table ({type(error).__name__}: {error})"
         return TableCheck(0, len(claims), [line])
     if len(claims) != len(computed):
-        line = f"{outcome.name}: {len(claims)} claims are written down, and its table gives {len(computed)}"
+        line = f"{outcome.name}: the file has {len(claims)} claims, but its table gives {len(computed)}"
         return TableCheck(0, len(claims), [line])
     pairs = [(claim, again) for claim, again in zip(claims, computed, strict=True) if again is not None]
     differing = [
-        f"{outcome.name}: {claim.claim!r}: {place} is written down as {written!r}, and its table gives {here!r}"
+        f"{outcome.name}: {claim.claim!r}: {place} is {written!r} in the file, but its table gives {here!r}"
         for claim, again in pairs
         for place, written, here in _unequal(claim.as_data(), again.as_data())
     ]

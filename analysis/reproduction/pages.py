@@ -56,12 +56,12 @@ def page(text: str, where: str) -> str:
                 if name in ("all", "papers", "tables") or reproduction.name.startswith(f"{name}-")
             ]
             if not chosen:
-                raise ExperimentError(f"{where}: results: {name}: no reproduction's name begins so")
+                raise ExperimentError(f"{where}: results: {name}: no reproduction has a name that begins with {name}-")
             text = {"papers": by_paper, "tables": recomputed}.get(name, overview)(chosen)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
         elif (of_it := kept(every[name])) is None:
-            raise ExperimentError(f"{where}: {name}: no result of it is kept")
+            raise ExperimentError(f"{where}: {name}: this reproduction has no kept result")
         elif kind == "part":
             text = f"\n{as_markdown(_part(of_it.result.table, which, f'{where}: part: {name}'))}\n"
         else:
@@ -75,16 +75,16 @@ def _part(table: pd.DataFrame, which: str, where: str) -> pd.DataFrame:
     """Return the rows and columns that a page selects; raise `ExperimentError` if there are none."""
     selector = _PART.fullmatch(which)
     if selector is None:
-        raise ExperimentError(f"{where}: write ' | KEY=VALUE, ... | COLUMN, ...' behind the name")
+        raise ExperimentError(f"{where}: expected ' | KEY=VALUE, ... | COLUMN, ...' after the name")
     chosen = dict(item.strip().partition("=")[::2] for item in selector[1].split(","))
     columns = [item.strip() for item in selector[2].split(",")]
     if missing := [name for name in (*chosen, *columns) if name not in table.columns]:
         raise ExperimentError(
-            f"{where}: no column {', '.join(missing)}; there are {', '.join(map(str, table.columns))}"
+            f"{where}: no column {', '.join(missing)}; the table has {', '.join(map(str, table.columns))}"
         )
     rows = table.loc[(table[list(chosen)].astype(str) == pd.Series(chosen)).all(axis=1), columns]
     if rows.empty:
-        raise ExperimentError(f"{where}: no row has {selector[1]}")
+        raise ExperimentError(f"{where}: no row with {selector[1]}")
     return rows
 
 
@@ -159,7 +159,7 @@ def differing(pages: Path) -> list[str]:
     for path in sorted(pages.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if page(text, path.name) != text:
-            lines.append(f"{path.name}: not what the kept results give; `make papers` writes it anew")
+            lines.append(f"{path.name}: its blocks differ from the kept results; `make papers` writes them")
     return lines
 
 

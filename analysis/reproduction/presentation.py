@@ -113,10 +113,10 @@ def expected_length(reproduction: Reproduction, scale: Scale) -> str:
     """
     last = kept(reproduction)
     if last is None or not last.origin.seconds:
-        return f"how long --scale {scale} takes is not measured"
+        return f"duration of --scale {scale}: not measured"
     measured = f"{rounded_duration(last.origin.seconds)} on {last.origin.cpus} cores"
     if last.scale != scale:
-        return f"how long --scale {scale} takes is not measured; --scale {last.scale} took {measured}"
+        return f"duration of --scale {scale}: not measured; --scale {last.scale} took {measured}"
     return f"about {measured} (measured with {last.origin.version}, {last.origin.processor})"
 
 
@@ -150,8 +150,8 @@ def refuse_foreign(reproduction: Reproduction, scale: Scale, directory: Path) ->
         before = None
     if not isinstance(before, dict) or (before.get("name"), before.get("scale")) != (reproduction.name, scale):
         raise ExperimentError(
-            f"--out: {directory / there[0]} is not of {reproduction.name} at scale {scale}; "
-            "give another --out, or move the file"
+            f"--out: {directory / there[0]} is not a result of {reproduction.name} at scale {scale}; "
+            "choose another --out, or move the file"
         )
 
 
@@ -178,7 +178,7 @@ def write(
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
+            raise RunError(f"{path.parent}: cannot be created: {error.strerror}") from None
         with atomic_write(path, partial(_not_written, path)) as file:
             file.write(text.encode())
     return paths

@@ -28,7 +28,7 @@ def describe_data(workload: Mapping[str, Any], population: int) -> str:
         ExperimentError: the workload is not valid, as for an experiment.
     """
     built: Any = workloads.build(WorkloadSection.model_validate(workload), population, 1)
-    return str(built.description)  # of built-in workloads; a federation needs no description of a user's own
+    return str(built.description)  # built-in workloads have a description; a user's workload need not
 
 
 _LATE = 0.1
@@ -62,6 +62,7 @@ class AccuracyCurves:
     @property
     def late(self) -> Floats:
         """Late accuracy, `(seeds,)` in percent: the mean over the evaluations in the last tenth of the rounds."""
+        # A mean, since a single round's accuracy is noisy.
         return np.asarray(self.accuracy[:, self.rounds > (1 - _LATE) * self.total].mean(axis=1), np.float64)
 
     @property

@@ -202,7 +202,7 @@ class PaperClaim:
             ValueError: the claim is undetermined and has checks.
         """
         if self.undetermined and self.checks:
-            raise ValueError(f"{self.claim}: undetermined, and yet checked")
+            raise ValueError(f"{self.claim}: an undetermined claim must not have checks")
 
     @property
     def verdict(self) -> Verdict:
@@ -278,7 +278,7 @@ def _ends(number: Number) -> tuple[float | None, float, float]:
     if number is None or math.isnan(number):
         return None, -math.inf, math.inf
     if math.isinf(number):
-        raise ValueError("an infinite number is not checked against a band; say what it stands for with `true`")
+        raise ValueError("an infinite number cannot be checked against a band; check its meaning with `true`")
     return float(number), float(number), float(number)
 
 

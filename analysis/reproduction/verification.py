@@ -103,13 +103,13 @@ def shown(verification: Verification, format: str) -> str:
     table = render(Table(["reproduction", "scale", *VERDICTS, "computed again"], [*rows, last], left=range(2)), format)
     sums = ", ".join(f"{count} {verdict}" for verdict, count in every.items())
     lines = [f"{sum(every.values())} claims: {sums}"]
-    lines += [f"no result is kept of {', '.join(verification.missing)}"] if verification.missing else []
+    lines += [f"without a kept result: {', '.join(verification.missing)}"] if verification.missing else []
     with_claims = sum(check.again > 0 for check in verification.from_tables.values())
     lines += [
         f"{recomputed} of {claims} claims, in {with_claims} of {len(verification.outcomes)} results: every number "
-        "computed again from the kept table; of the others, the verdict"
+        "recomputed from the kept table; for the others, the verdict"
     ]
-    lines += verification.differing or ["every verdict is what its numbers say"]
+    lines += verification.differing or ["every verdict agrees with its numbers"]
     return table + "\n" + "".join(f"{line}\n" for line in lines)
 
 

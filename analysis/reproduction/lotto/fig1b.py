@@ -1,4 +1,4 @@
-"""Lotto's Figure 1b: what dishonest participants that add no noise cost in privacy."""
+"""Lotto's Figure 1b: privacy cost of dishonest participants that add no noise."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _COLOURS = ("#56B4E9", "#D55E00", "#009E73")
 
 
 def run_fig1b(context: ReproductionContext) -> ReproductionResult:
-    """Calibrate the noise for each budget, take away the dishonest participants' shares, account again."""
+    """Calibrate the noise for each budget, remove the dishonest participants' shares, and account again."""
     context.progress("lotto-fig1b: epsilon of 50 rounds of the Skellam mechanism with shares of the noise missing")
     table = deficits(1 / POPULATION)
     at = _example(table)
@@ -56,7 +56,7 @@ def run_fig1b(context: ReproductionContext) -> ReproductionResult:
 
 
 def _example(table: pd.DataFrame) -> "pd.Series[float]":
-    """The paper's example: 40% of the participants dishonest, a budget of 6."""
+    """Return the paper's example: 40% of the participants dishonest, a budget of 6."""
     return table[(table["budget"] == 6) & (table["dishonest"] == 28)].iloc[0]
 
 
@@ -71,8 +71,12 @@ def _example_claim(table: pd.DataFrame) -> PaperClaim:
 
 
 def deficits(delta: float) -> pd.DataFrame:
-    """Columns: budget, dishonest (of 70), dishonest_percent, epsilon, epsilon_amplified, epsilon_deviation, and the
-    paper's. `epsilon_deviation` takes the share as one of the standard deviation."""
+    """Return epsilon by budget and number of dishonest participants, beside the paper's.
+
+    Returns:
+        Columns budget, dishonest (of 70), dishonest_percent, epsilon, epsilon_amplified, epsilon_deviation, and the
+        paper's epsilon. `epsilon_deviation` takes the share as a share of the standard deviation.
+    """
     rows = []
     for budget in BUDGETS:
         plain, hidden = (_calibrated(budget, delta, sampling) for sampling in (1.0, _SAMPLING))
@@ -93,7 +97,7 @@ def deficits(delta: float) -> pd.DataFrame:
 
 
 def _calibrated(budget: float, delta: float, sampling: float) -> Skellam:
-    """The mechanism whose 50 rounds cost the budget when everybody adds noise."""
+    """Return the mechanism with which 50 rounds cost the budget if all participants add noise."""
 
     def excess(multiplier: float) -> float:
         return Skellam(multiplier, DIMENSION).epsilon(ROUNDS, delta, 1.0, sampling) - budget

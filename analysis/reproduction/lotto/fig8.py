@@ -29,7 +29,7 @@ from testbed.records import RunRecords
 
 
 class HeterogeneityScale(NamedTuple):
-    """How much is run."""
+    """Number of snapshots and seeds."""
 
     snapshots: tuple[int, ...]  # rounds after which every client's data quality is measured, ascending
     seeds: int  # repetitions; the figure shows the first
@@ -43,7 +43,12 @@ SCALES: dict[Application, dict[str, HeterogeneityScale]] = {
 
 
 def run_fig8(application: Application, context: ReproductionContext) -> ReproductionResult:
-    """Train with random selection up to each snapshot, and ask every client there."""
+    """Train with random selection up to each snapshot, and measure every client's data quality there.
+
+    Args:
+        application: application of the panel.
+        context: where and how to run.
+    """
     scale, setting = SCALES[application][context.scale], clients.SETTINGS[application][context.scale]
     every = [_look(context, setting, scale, seed) for seed in range(1, scale.seeds + 1)]
     return ReproductionResult(
@@ -60,7 +65,7 @@ def run_fig8(application: Application, context: ReproductionContext) -> Reproduc
 
 
 Heterogeneity = tuple[dict[int, Floats], Floats]
-"""Of one seed: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
+"""Traits of one seed's clients: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
 
 
 def _look(
@@ -80,7 +85,7 @@ def _experiment(run: RunRecords) -> Experiment:
 
 
 def qualities(run: RunRecords) -> Floats:
-    """`(n,)` |B_i| sqrt(mean Loss^2) of every client for the run's last model, as it would report it next."""
+    """Return |B_i| sqrt(mean Loss^2) of every client for the run's last model, as in its next report; `(n,)`."""
     import workloads
 
     done = _experiment(run)
@@ -117,21 +122,32 @@ def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
 
 
 def worst_by_both(quality: Floats, factors: Floats) -> float:
-    """Share of clients that are among the worst 20% both by data quality and by speed; 0.04 if these are unrelated."""
+    """Return the share of clients that are among the worst 20% by data quality and by speed; 0.04 if these are
+    unrelated.
+
+    Args:
+        quality: `(n,)` data quality.
+        factors: `(n,)` compute times.
+    """
     count = int(clients.EXCLUDE * len(quality))
     poor, slow = np.argsort(quality, kind="stable")[:count], np.argsort(-factors, kind="stable")[:count]
     return len(np.intersect1d(poor, slow)) / len(quality)
 
 
 MOST_BY_BOTH = 5.0
-"""Percent of the clients: the paper's figure, "observed to be at most 5%"; unrelated measures have 4% in common."""
+"""Percent of the clients: "observed to be at most 5%" in the paper; unrelated measures have 4% in common."""
 
 DIFFERENT = 1.5
-"""From which ratio of the 90% to the 10% quantile on clients' data are said to differ; the paper states no number."""
+"""Ratio of the 90% quantile to the 10% quantile above which clients' data count as different; the paper states no
+number."""
 
 
 def claims(every: Sequence[Heterogeneity]) -> list[PaperClaim]:
-    """What section 5.3 says about the figure, of each seed's data qualities and compute times."""
+    """Return the claims of section 5.3 about the figure.
+
+    Args:
+        every: data qualities and compute times of each seed.
+    """
     snapshots = list(every[0][0])
     shares = {
         at: mean_interval([100 * worst_by_both(quality[at], factors) for quality, factors in every]) for at in snapshots
@@ -158,7 +174,13 @@ def claims(every: Sequence[Heterogeneity]) -> list[PaperClaim]:
 
 
 def draw(quality: Mapping[int, Floats], factors: Floats, path: Path) -> list[Path]:
-    """Cumulative distributions: data quality by snapshot, and the speed of devices."""
+    """Draw cumulative distributions: data quality by snapshot, and the speed of devices.
+
+    Args:
+        quality: `(n,)` data quality by snapshot.
+        factors: `(n,)` compute times.
+        path: path of the files, without extension.
+    """
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.0), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)

@@ -1,4 +1,4 @@
-"""Lotto's Tables 2 and 3: time and traffic of a round, cell by cell beside the paper's, and what differs.
+"""Lotto's Tables 2 and 3: time and traffic of a round, cell by cell beside the paper's.
 
 Jiang et al., arXiv 2401.02880: section 5.2 with random selection, appendix C with informed selection.
 """
@@ -25,7 +25,7 @@ from analysis.reproduction.lotto.table_claims import claims_of_table2, claims_of
 
 
 def remarks_of(frame: pd.DataFrame) -> list[str]:
-    """What holds for Tables 2 and 3."""
+    """Return the remarks of both tables."""
     server = 64.88 * MB / 10 / PARAMETERS["FEMNIST"]
     client = 3.9 * MB / PARAMETERS["FEMNIST"]
     training = ", ".join(f"{name} {factor:g}" for name, factor in TRAINING.items())
@@ -63,20 +63,20 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
 
 
 def _predicted(frame: pd.DataFrame) -> str:
-    """How close the rows with the authors' costs come to the paper's minutes."""
+    """Return how close the rows with the authors' costs come to the paper's minutes."""
     rows = frame[frame["costs"] == "authors"]
     ratios_of_party = []
-    for heading, who in (("server min", "server"), ("client min", "participant")):
+    for heading, party in (("server min", "server"), ("client min", "participant")):
         ratios = (rows[heading] / rows[f"{heading} (paper)"].astype(float)).dropna()
         if len(ratios):
             low, median, high = ratios.min(), ratios.median(), ratios.max()
-            ratios_of_party.append(f"the {who}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
+            ratios_of_party.append(f"the {party}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
     ratios_text = "; ".join(ratios_of_party) or "no round was completed"
     return f"With the authors' costs, minutes come out as follows: {ratios_text}."
 
 
 def _modelled(frame: pd.DataFrame) -> str:
-    """How much of the rounds is modelled compute."""
+    """Return the share of the rounds' time that is modelled compute."""
     answering = frame[frame["protocol"] != SILENT]
     shares = {str(costs): rows["compute %"].dropna() for costs, rows in answering.groupby("costs")}
     ranges = [
@@ -92,7 +92,7 @@ def _modelled(frame: pd.DataFrame) -> str:
 
 
 def _unexplained(frame: pd.DataFrame) -> str:
-    """What the paper's participants need more under client-centric Lotto, in seconds, beside what proofs take."""
+    """Return the excess seconds of the paper's participants under client-centric Lotto, and the part of the proofs."""
     excess = {
         application: ", ".join(
             f"{60 * (TABLE_2[application, n, 'Cli-Ctr'].client_min - TABLE_2[application, n, 'Rand'].client_min):.0f}"
@@ -121,9 +121,9 @@ RANDOM_SELECTIONS: dict[str, dict[str, Any]] = {
 
 
 def run_table2(context: ReproductionContext) -> ReproductionResult:
-    """Run the table at the context's scale."""
+    """Run Table 2 at the context's scale."""
     scale = SCALES[context.scale]
-    shown = {  # silence costs the same in every application: one is enough
+    shown = {  # silence costs the same in every application, so one application is enough
         name: [selection for selection in RANDOM_SELECTIONS if selection != SILENT or name == "FEMNIST"]
         for name in scale.applications
     }
@@ -151,7 +151,7 @@ INFORMED_SELECTIONS: dict[str, dict[str, Any]] = {
 
 
 def run_table3(context: ReproductionContext) -> ReproductionResult:
-    """Run the table at the context's scale."""
+    """Run Table 3 at the context's scale."""
     scale = INFORMED_SCALES[context.scale]
     frame = table(context, scale, INFORMED_SELECTIONS, TABLE_3)
     remarks = [

@@ -1,9 +1,9 @@
-"""Theorem 2 of Lotto (arXiv 2401.02880, section 3.4) held against a server that really attacks.
+"""Theorem 2 of Lotto (arXiv 2401.02880, section 3.4) compared with a server that really attacks.
 
-The paper proves how unlikely it is that dishonest participants are more than eta times their due, and measures nothing.
-Here the server runs the protocol, with real verifiable random functions and proofs, and removes honest candidates
-first (`keep-dishonest-candidates`), which is the worst that the theorem allows for. Parameters are such that the bound
-is neither 0 nor 1, so that some hundred rounds tell.
+The paper proves a bound on the probability that dishonest participants exceed eta times their expected share, and
+measures nothing. Here the server runs the protocol, with real verifiable random functions and proofs, and removes
+honest candidates first (`keep-dishonest-candidates`), which is the worst attack under the theorem. The parameters make
+the bound neither 0 nor 1, so that some hundred rounds are enough.
 """
 
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class TheoremCondition:
 
     Attributes:
         selection: the protocol.
-        server: its misbehaviours; none: an honest server.
-        minimum: n_min, as far down as the server understates the population; None where nobody knows of one.
+        server: misbehaviours of the server; empty for an honest server.
+        minimum: n_min, down to which the server may understate the population; None for protocols without it.
     """
 
     selection: str
@@ -49,21 +49,21 @@ class TheoremCondition:
 
     @property
     def label(self) -> str:
-        """A directory's name, and the run's."""
+        """Name of the run and of its directory."""
         parts = (self.selection, *self.server, *(() if self.minimum is None else (f"n_min={self.minimum}",)))
         return ",".join(parts)
 
     @property
     def probability(self) -> Fraction | None:
-        """p, of a client to be a candidate; None without lots."""
+        """Probability p of a client to be a candidate; None for protocols without sortition."""
         return None if self.minimum is None else selection_probability(PARTICIPANTS, FACTOR, self.minimum)
 
     def bound(self, most: int) -> float | None:
-        """Theorem 2: Pr[x > most] is at most this; None where there is no such guarantee."""
+        """Return the bound of Theorem 2 on Pr[x > most]; None without such a guarantee."""
         return None if self.probability is None else survival(most, DISHONEST, self.probability)
 
     def exact(self, most: int) -> float | None:
-        """Pr[x > most] of a server that keeps all its candidates: also |C| >= s, or there is no round."""
+        """Return Pr[x > most] for a server that keeps all dishonest candidates; a round also needs |C| >= s."""
         if self.probability is None:
             return None
         p = float(self.probability)
@@ -85,7 +85,12 @@ CONDITIONS = (
 
 
 def experiment_of(condition: TheoremCondition, rounds: int) -> Experiment:
-    """A small model, no masks, no drop-outs: selection is all that matters."""
+    """Return rounds with a small model, no masks and no dropouts, in which only selection matters.
+
+    Args:
+        condition: protocol and server.
+        rounds: number of rounds.
+    """
     selection: dict[str, Any] = {"protocol": condition.selection, "participants": PARTICIPANTS}
     if condition.minimum is not None:
         selection |= {"over_selection": FACTOR, "min_population": condition.minimum}
@@ -108,7 +113,7 @@ def experiment_of(condition: TheoremCondition, rounds: int) -> Experiment:
 
 
 def run_theorem2(context: ReproductionContext) -> ReproductionResult:
-    """Run every condition, and hold how often x exceeds each number against the theorem."""
+    """Run every condition, and compare the frequencies of x with the theorem."""
     rounds = ROUNDS[context.scale]
     outcomes, shares = {}, {}
     for condition in CONDITIONS:
@@ -151,14 +156,14 @@ def _row(condition: TheoremCondition, attacked: AttackOutcome) -> dict[str, Any]
 
 
 APPROXIMATELY = 0.1
-"""What "approximately" allows, of lambda: here one round in seven has too few candidates, and is not run."""
+"""Share of lambda that "approximately" allows: here one round in seven has too few candidates, and is not run."""
 
 _TOGETHER = 1.28
-"""By how much four intervals of 95% each have to be widened to hold together with 95% (Bonferroni, normal)."""
+"""Factor that widens four intervals of 95% so that they hold together with 95% (Bonferroni, normal)."""
 
 
 def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
-    """Section 3.4: the expected share of dishonest participants, by its sum and as it was measured."""
+    """Return the claim of section 3.4 on the expected share of dishonest participants, by its sum and as measured."""
     checks, texts, apart = [], [], 0
     for condition, share in shares.items():
         if condition.minimum is None:
@@ -183,15 +188,15 @@ def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
 def claims(
     table: pd.DataFrame, outcomes: dict[TheoremCondition, AttackOutcome], shares: dict[TheoremCondition, Interval]
 ) -> list[PaperClaim]:
-    """The theorem, its tightness, the expectation, and what it is a protection from.
+    """Return the claims on the theorem, its tightness, the expectation, and a server without the theorem's protection.
 
     Args:
-        table: a row for each condition.
-        found: what each condition attained.
+        table: one row per condition.
+        outcomes: outcome of the attack by condition.
         shares: dishonest participants over s, mean of completed rounds, by condition.
     """
     under_lotto = {condition: outcome for condition, outcome in outcomes.items() if condition.minimum is not None}
-    compared = len(under_lotto) * DISHONEST  # so many intervals hold together with 95% (Bonferroni)
+    compared = len(under_lotto) * DISHONEST  # number of intervals that hold together with 95% (Bonferroni)
     above = [
         (condition, most)
         for condition, outcome in under_lotto.items()
@@ -214,7 +219,7 @@ def claims(
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """The claims that need no number of rounds of every x; the last one where the mean of x is its maximum."""
+    """Return the claims that the table determines; the last only if the mean of x is its maximum."""
     free = table[table["server"] == "prefer-dishonest"].iloc[0]
     most = int(free["max x"])
     return [None, _attained(table), None, _chosen_freely(table, most, most) if free["mean x"] == most else None]
@@ -224,7 +229,7 @@ _RATE = f"Pr[x/s > {ETA:g} c/n]"
 
 
 def _attained(table: pd.DataFrame) -> PaperClaim:
-    """The bound is reached where the server understates n."""
+    """Claim that a server that understates n reaches the bound."""
     tightest = [
         (str(row["selection"]), Proportion.of(round(row[_RATE] * row["rounds"]), int(row["rounds"])), row["Theorem 2"])
         for _, row in table[table["n_min"] == str(POPULATION // 2)].iterrows()
@@ -247,8 +252,8 @@ def _chosen_freely(table: pd.DataFrame, fewest: int, most: int) -> PaperClaim:
 
 
 TIGHT = 0.25
-"""How far a rate's whole interval may be from the bound that it is said to attain, as a share of the bound: twice what
-300 rounds leave to chance."""
+"""Distance of a rate's whole interval from the bound, as a share of the bound, that counts as attained: twice the
+chance variation of 300 rounds."""
 
 
 def _attains(selection: str, share: Proportion, bound: float) -> Check:
@@ -261,7 +266,12 @@ def _percent(share: Proportion) -> str:
 
 
 def draw(outcomes: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
-    """Pr[x > k] for each k with its interval, beside the theorem, for both n_min; writes PNG and PDF."""
+    """Draw Pr[x > k] for each k with its interval, beside the theorem, for both n_min, and return the files.
+
+    Args:
+        outcomes: outcome of the attack by condition.
+        out: existing directory.
+    """
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.5), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)

@@ -1,7 +1,8 @@
-"""The worked example of Lotto's section 3.6 (arXiv 2401.02880): Figures 6 and 10.
+"""Worked example of Lotto's section 3.6 (arXiv 2401.02880): Figures 6 and 10.
 
 c = 1000 dishonest clients, s = n/1000 participants, a = 1.3, n_min = n. Figure 6 shows Theorem 2, Corollary 1 and the
-epsilon of Corollaries 2 and 3, Figure 10 what the client-centric and the server-centric variant cost in privacy.
+epsilon of Corollaries 2 and 3. Figure 10 compares the privacy cost of the client-centric and the server-centric
+variant.
 """
 
 from collections.abc import Callable
@@ -35,14 +36,24 @@ CLIENT_CENTRIC_COLOUR, SERVER_CENTRIC_COLOUR, INSECURE_COLOUR = protocol_colours
 
 
 def training(population: int, multiplier: float = MULTIPLIER) -> Training:
-    """The paper's example: t = 0.7 s, delta = 1/n, 50 rounds."""
+    """Return the paper's example: t = 0.7 s, delta = 1/n, 50 rounds.
+
+    Args:
+        population: n.
+        multiplier: noise multiplier.
+    """
     mechanism = Skellam(multiplier, DIMENSION)
     return Training(DISHONEST, population // 1000, OVER_SELECTION, population, 0.7, ROUNDS, 1 / population, mechanism)
 
 
 @cache
 def epsilons(population: int, multiplier: float = MULTIPLIER) -> dict[str, float]:
-    """The three epsilons of the example by name: client-centric, server-centric, insecure."""
+    """Return the three epsilons of the example by name: client-centric, server-centric, insecure.
+
+    Args:
+        population: n.
+        multiplier: noise multiplier.
+    """
     example = training(population, multiplier)
     return {
         "client-centric": cost_with_lotto(example, "client-centric").epsilon,
@@ -52,7 +63,13 @@ def epsilons(population: int, multiplier: float = MULTIPLIER) -> dict[str, float
 
 
 def consistent(name: str, least: float, most: float) -> tuple[float, float]:
-    """The noise multipliers at which an epsilon of the example lies between `least` and `most`."""
+    """Return the range of noise multipliers at which an epsilon of the example lies between two values.
+
+    Args:
+        name: key of `epsilons`.
+        least: smallest epsilon.
+        most: largest epsilon.
+    """
 
     def excess(multiplier: float, edge: float) -> float:
         return epsilons(EXAMPLE_POPULATION, multiplier)[name] - edge
@@ -65,12 +82,12 @@ _FIXED = Fraction(1, 20)
 
 
 def _multiplier_of(budget: float, delta: float) -> float:
-    """The noise multiplier at which 50 rounds with everybody's noise cost the budget."""
+    """Return the noise multiplier at which 50 rounds cost the budget if all participants add noise."""
     return float(brentq(lambda z: Skellam(z, DIMENSION).epsilon(ROUNDS, delta) - budget, 1, 20, xtol=1e-5))
 
 
 def run_fig6(context: ReproductionContext) -> ReproductionResult:
-    """All three panels, and the statements of section 3.6."""
+    """Compute all three panels, and the statements of section 3.6."""
     context.progress("lotto-fig6: Theorem 2 and Corollaries 1 and 2 for populations of 10^5 to 10^6")
     p = selection_probability(200, OVER_SELECTION, EXAMPLE_POPULATION)
     theorem = dishonest_fraction_exceeds(EXAMPLE_POPULATION, DISHONEST, 200, OVER_SELECTION, 10)
@@ -109,7 +126,7 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of_fig6(table: pd.DataFrame) -> list[PaperClaim]:
-    """The statements of section 3.6 (`table`: as `run_fig6` makes it)."""
+    """Return the claims of section 3.6 (`table`: as `run_fig6` makes it)."""
     theorem, _, corollary, _, _, client_centric, insecure = map(float, table["value"])
     return [
         PaperClaim(
@@ -186,7 +203,7 @@ def _panel_c(axes: Axes) -> None:
 
 
 def run_fig10(context: ReproductionContext) -> ReproductionResult:
-    """Client-centric against server-centric."""
+    """Compare the client-centric with the server-centric variant."""
     context.progress("lotto-fig10: Corollaries 2 and 3 for populations of 10^5 to 10^6")
     rows = []
     for population in POPULATIONS:
