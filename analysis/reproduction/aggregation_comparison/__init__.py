@@ -1,1 +1,1 @@
-"""Secure aggregation by generation: what each published protocol costs and withstands, under the same conditions."""
+"""Comparison of secure aggregation protocols: costs and attacks withstood, under the same conditions."""

@@ -1,4 +1,4 @@
-"""What the papers say of costs, with the numbers that could be looked up, against the table."""
+"""Claims of the papers on costs, compared with the table."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,15 @@ from analysis.reproduction.aggregation_comparison.protocols import MEMBERS
 from analysis.reproduction.verdicts import PaperClaim, above, below, between, equal, within
 
 UNCHANGED = 1.1
-"""A cost that does not depend on drop-outs is at most so many times that without any."""
+"""Largest ratio to the cost without dropouts at which a cost counts as independent of dropouts."""
 
 
 def claims(frame: pd.DataFrame) -> list[PaperClaim]:
-    """All claims, of `aggregation_comparison.table`'s rows."""
+    """Return all claims.
+
+    Args:
+        frame: rows of `aggregation_comparison.table`.
+    """
     return [
         _dropouts(frame),
         _coded_pieces(frame),
@@ -37,7 +41,15 @@ def claims(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def cell(frame: pd.DataFrame, protocol: str, varied: str, value: str, column: str) -> float | None:
-    """One number; None: there is no such row, or no round of it was completed."""
+    """Return one number of the table; None if there is no such row, or if none of its rounds was completed.
+
+    Args:
+        frame: rows of the table.
+        protocol: name of the protocol.
+        varied: kind of condition.
+        value: value of the condition.
+        column: name of the column.
+    """
     rows = frame[(frame["protocol"] == protocol) & (frame["varied"] == varied) & (frame["value"] == value)]
     if rows.empty or pd.isna(rows.iloc[0][column]):
         return None
@@ -45,12 +57,17 @@ def cell(frame: pd.DataFrame, protocol: str, varied: str, value: str, column: st
 
 
 def ratio(number: float | None, other: float | None) -> float | None:
-    """None where either is missing, or nothing can be divided by."""
+    """Return a ratio; None if a number is missing, or if the divisor is 0.
+
+    Args:
+        number: dividend.
+        other: divisor.
+    """
     return None if number is None or not other else number / other
 
 
 def _dropouts(frame: pd.DataFrame) -> PaperClaim:
-    """At the most drop-outs under which all of the three completed rounds."""
+    """Claim the growth of the server's seconds, at the largest dropout rate at which all three completed rounds."""
     names = [name for name in ("secagg", "secagg-plus", "lightsecagg") if name in set(frame["protocol"])]
     most = _most_dropouts(frame, names)
     ratios = {
@@ -72,14 +89,14 @@ def _dropouts(frame: pd.DataFrame) -> PaperClaim:
 
 
 def _most_dropouts(frame: pd.DataFrame, names: Sequence[str]) -> str:
-    """The last rate of the table at which all of them completed a round."""
+    """Return the largest dropout rate of the table at which all protocols completed a round."""
     rows = frame[(frame["varied"] == "drop-out") & frame["protocol"].isin(names)]
     fitting = [str(value) for value, of_it in rows.groupby("value", sort=False) if (of_it["completed"] > 0).all()]
     return fitting[-1] if fitting else ""
 
 
 def _coded_pieces(frame: pd.DataFrame) -> PaperClaim:
-    """The paper's Table 1: N / (U - T) vectors; a client sends none to itself."""
+    """Claim the size of the pieces, N / (U - T) vectors in the paper's Table 1; a client sends none to itself."""
     rows = frame[(frame["protocol"] == "lightsecagg") & frame["varied"].isin(("always on", "corruption", "drop-out"))]
     shares = []
     for _, row in rows.dropna(subset=["MB up (upload)"]).iterrows():
@@ -96,7 +113,7 @@ def _coded_pieces(frame: pd.DataFrame) -> PaperClaim:
 
 
 def _neighbours(frame: pd.DataFrame) -> PaperClaim:
-    """From the fewest participants to the most."""
+    """Claim the growth of a client's set-up from the fewest participants to the most."""
     rows = frame[(frame["varied"] == "participants") & (frame["protocol"] == "secagg")]
     numbers = sorted(rows["value"], key=int)
     first, last = (numbers[0], numbers[-1]) if numbers else ("", "")
@@ -142,7 +159,7 @@ def _interactions(frame: pd.DataFrame) -> PaperClaim:
 
 
 def _speaks_once(frame: pd.DataFrame) -> PaperClaim:
-    """Where not everybody is on the committee."""
+    """Claim one question per client, in rounds with clients that are not on the committee."""
     rows = frame[(frame["protocol"] == "one-shot") & (frame["varied"] == "always on") & (frame["n"] > MEMBERS)]
     questions = cell(rows, "one-shot", "always on", "", "questions")
     return PaperClaim(

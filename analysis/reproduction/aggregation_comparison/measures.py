@@ -1,4 +1,4 @@
-"""What one run of the comparison says: times, bytes, stages and rounds, from its records alone."""
+"""Measures of one run of the comparison, from its records alone: times, bytes, stages and rounds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,18 +14,24 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 PHASES = ("set-up", "upload", "recovery")
-"""The stages before the masked update is sent, that one, and those behind it; selection and training are neither."""
+"""Phases of an aggregation: the stages before the masked update, its own stage, and the stages after it; selection and
+training belong to none."""
 
 _MB = 1e6
 
 
 def protocol_of(run: RunRecords) -> AggregationProtocol:
-    """The aggregation of a run, as the engine made it."""
+    """Return the aggregation of a run, as the engine made it."""
     return aggregation_protocol(Experiment.model_validate(run.experiment).aggregation)
 
 
 def phases(run: RunRecords, compared: ComparedProtocol) -> dict[str, str]:
-    """The phase of each stage of the run's aggregation."""
+    """Return the phase of each stage of a run's aggregation.
+
+    Args:
+        run: records of the run.
+        compared: the protocol.
+    """
     parameters = protocol_of(run).parameters
     order = parameters.stages_of_round()
     at = order.index(compared.upload)
@@ -36,11 +42,15 @@ def phases(run: RunRecords, compared: ComparedProtocol) -> dict[str, str]:
 
 
 def row(run: RunRecords, compared: ComparedProtocol) -> dict[str, Any]:
-    """Columns of the table, means over completed rounds; None where none was.
+    """Return the measured columns of the table, as means over completed rounds; None without a completed round.
 
-    Client seconds are work on a client's device, mean over participants, by phase; server seconds are its own work once
-    a stage of the phase has ended; elapsed ones are what it waits and works in a phase. MB are 10^6 bytes of a
-    participant in the aggregation alone.
+    Client seconds are work on a client's device, as a mean over the participants, by phase. Server seconds are the
+    server's own work after the end of a stage of the phase. Elapsed seconds are waiting and work of a phase together.
+    MB are 10^6 bytes of a participant in the aggregation alone.
+
+    Args:
+        run: records of the run.
+        compared: the protocol.
     """
     rounds, of_stage = per_round(run), phases(run, compared)
     done = rounds[rounds["outcome"] == "completed"]
@@ -78,7 +88,7 @@ def row(run: RunRecords, compared: ComparedProtocol) -> dict[str, Any]:
 
 
 def _by_phase(work: Sequence[Mapping[str, Any]], of_stage: Mapping[str, str]) -> dict[str, float]:
-    """The server's own seconds of one round (`rounds.server_work`), by phase."""
+    """Return the server's own seconds of one round (`rounds.server_work`), by phase."""
     seconds = dict.fromkeys(PHASES, 0.0)
     for entry in work:
         if entry["stage"] in of_stage:
@@ -87,7 +97,7 @@ def _by_phase(work: Sequence[Mapping[str, Any]], of_stage: Mapping[str, str]) ->
 
 
 def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | None:
-    """In a completed round, to a participant that answered all that it was asked."""
+    """Return the fewest questions to a participant of a completed round that answered all of them."""
     questions = exchanges.merge(served[["round", "client"]].drop_duplicates(), on=["round", "client"])
     by_client = questions.groupby(["round", "client"])["outcome"]
     counts = by_client.size()[by_client.agg(lambda outcomes: bool((outcomes == "answered").all()))]
@@ -95,10 +105,11 @@ def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | No
 
 
 def promised(run: RunRecords) -> dict[str, Any]:
-    """What the protocol promises of a round with these participants.
+    """Return the protocol's guarantees for a round with these participants.
 
-    How many may be lost, the fewest in a sum that a server sees that follows the protocol, and how many may collude
-    with one that does not; None: that one sees updates.
+    Returns:
+        The number of participants that may be lost; the fewest clients in a sum that an honest-but-curious server sees;
+        and the number that may collude with a malicious server ("none" if that server sees updates).
     """
     participants = int(run.experiment["selection"]["participants"])
     guarantees = protocol_of(run).guarantees(participants)

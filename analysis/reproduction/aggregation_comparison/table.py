@@ -1,9 +1,10 @@
-"""Secure aggregation by generation: time by phase, bytes, stages, rounds, and what each protocol withstands.
+"""Comparison of secure aggregation: time by phase, bytes, stages, rounds, and the attacks that each protocol
+withstands.
 
 plain, secagg (Bonawitz et al., CCS 2017), secagg-plus (Bell et al., CCS 2020), lightsecagg (So et al., MLSys 2022),
-flamingo (Ma et al., S&P 2023) and one-shot (Karthikeyan and Polychroniadou, CRYPTO 2025) under the same conditions:
-clients that are always there, phones on three kinds of links, drop-outs; against the number of participants, the length
-of the vector, and the share of participants that may be corrupted.
+flamingo (Ma et al., S&P 2023) and one-shot (Karthikeyan and Polychroniadou, CRYPTO 2025) run under the same conditions:
+clients that are always available, phones on three kinds of links, and dropouts. The number of participants, the length
+of the vector, and the corrupted share of the participants vary, too.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ _NOT_SHOWN = ("dropout", "T", "completed", "aborted", "skipped")
 
 
 def run_comparison(context: ReproductionContext) -> ReproductionResult:
-    """Everything at the context's scale."""
+    """Run all protocols under all conditions at the context's scale."""
     size = SIZES[context.scale]
     rows: list[dict[str, Any]] = []
     for condition in size.conditions():
@@ -67,7 +68,7 @@ def run_comparison(context: ReproductionContext) -> ReproductionResult:
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """For people: what names the rows, times and bytes, then counts as text, as only some rows have all of them."""
+    """Return the table for people: columns that name the rows, times and bytes, then counts as text."""
     counts = [f"{row.completed}/{row.aborted}/{row.skipped}" for row in frame.itertuples()]
     frame = frame.assign(rounds=counts)
     for name in _COUNTS:
@@ -79,14 +80,14 @@ def _shown(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def unshown(table: pd.DataFrame) -> pd.DataFrame:
-    """Take `_shown` back, so that claims can be computed from a kept table.
+    """Invert `_shown`, so that claims can be computed from a kept table.
 
     Args:
-        table: of a kept result.
+        table: table of a kept result.
 
     Returns:
-        The same rows with counts as numbers and the columns of `_NOT_SHOWN`, of which drop-outs and T follow from the
-        condition that a row names.
+        The same rows with counts as numbers and the columns of `_NOT_SHOWN`. Of these, dropouts and T follow from the
+        row's condition.
     """
     outcomes = table["rounds"].str.split("/", expand=True).astype(int)
     frame = table.assign(**{name: outcomes[place] for place, name in enumerate(("completed", "aborted", "skipped"))})
@@ -101,7 +102,7 @@ def unshown(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rate(row: "pd.Series[Any]", varied: str, otherwise: float) -> float:
-    """The rate that a row's condition names if it varies this, such as "30%"."""
+    """Return the rate in a row's condition, such as "30%", if the condition varies this quantity."""
     return int(row["value"].rstrip("%")) / 100 if row["varied"] == varied else otherwise
 
 
@@ -149,7 +150,12 @@ def _remarks(size: Size) -> list[str]:
 
 
 def draw(frame: pd.DataFrame, path: Path) -> Sequence[Path]:
-    """Client time and traffic against n, the server's time against drop-outs, round time on phones."""
+    """Draw client time and traffic against n, server time against dropouts, and round time on phones.
+
+    Args:
+        frame: rows of the table.
+        path: path of the files, without extension.
+    """
     names = list(dict.fromkeys(frame["protocol"]))
     colours = dict(zip(names, SERIES_COLOURS, strict=False))
     with house_style():
@@ -168,7 +174,7 @@ def draw(frame: pd.DataFrame, path: Path) -> Sequence[Path]:
 
 
 def _lines(axes: Axes, frame: pd.DataFrame, varied: str, column: str, colours: dict[str, str]) -> None:
-    """With the first condition where it belongs: at no drop-outs, or at its own number of participants."""
+    """Draw lines that include the first condition: at no dropouts, or at its own number of participants."""
     base = frame[frame["varied"] == "always on"]
     for name, colour in colours.items():
         rows = pd.concat([base, frame[frame["varied"] == varied]])

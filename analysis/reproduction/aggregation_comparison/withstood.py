@@ -1,4 +1,4 @@
-"""What each protocol withstands: the survey of the threat model, of the misbehaviours that concern an aggregation."""
+"""Attacks that each protocol withstands: the threat model's survey of misbehaviours that concern an aggregation."""
 
 from collections.abc import Sequence
 
@@ -13,22 +13,27 @@ from testbed.experiment.schema import validated
 PARTICIPANTS, ROUNDS = 20, 3
 SURVEY = Size(PARTICIPANTS, "logistic", (), (), (), (), ROUNDS, workload={"dataset": "digits", "batch_size": 20})
 CONDITION = Condition("threats", "", ProtocolSetting(PARTICIPANTS, 0.5, CORRUPTION), {"model": "logistic"})
-"""Set up for as many drop-outs as a protocol takes: that leaves a malicious server the most."""
+"""Condition of the survey, set up for as many dropouts as a protocol takes: this gives a malicious server most freedom.
+"""
 
 _POISONS = (poisoned_updates.__name__, poisoned_samples.__name__)
 _POISONING = {kind.name for kind in CLIENTS if kind.__module__ in _POISONS}
 _OF_THE_MODEL = {"send-crafted-model", "inflate-utility", *_POISONING}
-"""They are the same under every aggregation: one model for all is what everybody agrees on, losses are claims, and no
-sum tells a poisoned update from another (docs/explanation/poisoning.md).
-"""
+"""Misbehaviours with the same outcome under every aggregation. A crafted model for all is agreed by everybody, losses
+are unverified claims, and no sum distinguishes a poisoned update from another (docs/explanation/poisoning.md)."""
 _WITHIN_LEAST_SUM = {"drop-honest"}
-"""Every protocol that goes on without clients lets the server claim that some have gone: the column `least sum` says
-how far, for all of them. The misbehaviour itself is written for two of them, and would count against these alone.
-"""
+"""Misbehaviours that the column `least sum` covers for all protocols. Every protocol that continues without some
+clients lets the server claim that clients have dropped out, down to that sum. The misbehaviour is implemented for two
+protocols only, and would count against these alone."""
 
 
 def withstood(context: ReproductionContext, compared: ComparedProtocol) -> list[SurveyFinding]:
-    """What came of each misbehaviour that concerns the protocol; the participants are the population."""
+    """Run each misbehaviour that concerns a protocol, and return the outcomes; the participants are the population.
+
+    Args:
+        context: where and how to run.
+        compared: the protocol.
+    """
     honest = experiment(SURVEY, CONDITION, compared)
     data = honest.model_dump(mode="json", exclude_unset=True)
     data["adversary"] = {"dishonest": list(range(CONDITION.setting.corrupted)), "server": []}
@@ -48,7 +53,7 @@ def withstood(context: ReproductionContext, compared: ComparedProtocol) -> list[
 
 
 def not_protected(outcomes: Sequence[SurveyFinding]) -> str:
-    """The names of those that nobody sees and nothing bounds, for a cell; one that gave a single update says so."""
+    """Return the names of undetected misbehaviours without protection, for a cell, and mark recovered updates."""
     names_of = [
         f"{outcome.trial.name} (an update)" if outcome.recovered else outcome.trial.name
         for outcome in outcomes
@@ -58,6 +63,11 @@ def not_protected(outcomes: Sequence[SurveyFinding]) -> str:
 
 
 def in_words(compared: ComparedProtocol, outcomes: Sequence[SurveyFinding]) -> str:
-    """All of them in a line, as the threat model says it."""
+    """Return all outcomes in one line, in the words of the threat model.
+
+    Args:
+        compared: the protocol.
+        outcomes: outcomes of its misbehaviours.
+    """
     texts = [f"{outcome.trial.name}: {outcome.outcome}" for outcome in outcomes if outcome.verdict != "did not arise"]
     return f"{compared.protocol}. {'; '.join(texts) or 'No misbehaviour concerns it'}."

@@ -1,7 +1,7 @@
-"""Whether a sum has the planned noise when participants drop out, with and without enforcement, measured in sums.
+"""Noise of sums when participants drop out, with and without enforcement, measured in sums.
 
 Jiang, Wang, Chen, Dordis: Efficient Federated Learning with Dropout-Resilient Differential Privacy, EuroSys 2024, arXiv
-2209.12528. The server's mean less the survivors' updates, trained once more, is the noise of a round.
+2209.12528. The noise of a round is the server's mean minus the survivors' updates, which are trained once more.
 """
 
 from dataclasses import dataclass
@@ -19,22 +19,23 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 TOLERATED = (None, 4, 8)
-"""T; None: no enforcement."""
+"""Tolerated dropouts T; None: no enforcement."""
 PARTICIPANTS, THRESHOLD, CLIP, MULTIPLIER = 20, 0.6, 0.5, 2.0
 DROPOUT_RATE = 0.15
 ROUNDS, SEEDS = 20, {"small": 5, "paper": 20}
 MARGIN = 0.03
-"""Of the noise's variance: the least that a drop-out costs is one part in twenty."""
+"""Share of the noise's variance that may be missing or exceed the plan; one dropout costs at least one part in twenty.
+"""
 
 
 @dataclass(frozen=True)
 class Enforced:
-    """The rounds of one T.
+    """Rounds with one T.
 
     Attributes:
-        rounds: columns dropped (out before the sum), share (of the planned variance, as the ledger has it), measured
-            (of the planned variance).
-        excess: `(seeds,)` the largest epsilon of a client over what it would be with all of the planned noise.
+        rounds: columns dropped (participants that dropped out before the sum), share (of the planned variance, by the
+            privacy ledger) and measured (share of the planned variance, measured).
+        excess: `(seeds,)` a client's largest epsilon over its epsilon with all of the planned noise.
     """
 
     rounds: pd.DataFrame
@@ -42,7 +43,12 @@ class Enforced:
 
 
 def experiment(tolerated: int | None, seeds: int) -> Experiment:
-    """Small models under real SecAgg; some of the participants leave in the middle of a round."""
+    """Return small models under real SecAgg; some of the participants drop out in the middle of a round.
+
+    Args:
+        tolerated: T; None: no enforcement.
+        seeds: number of seeds.
+    """
     noise: dict[str, Any] = {"mechanism": "skellam", "clip": CLIP, "noise_multiplier": MULTIPLIER}
     if tolerated is not None:
         noise["enforcement"] = {"tolerated_dropouts": tolerated}
@@ -69,7 +75,7 @@ def experiment(tolerated: int | None, seeds: int) -> Experiment:
 
 
 def measured(run: RunRecords) -> pd.DataFrame:
-    """One row per completed round: columns as in `Enforced.rounds`."""
+    """Return one row per completed round, with the columns of `Enforced.rounds`."""
     victims, rows = Victims(run), []
     ledger = run.frame("privacy").dropna(subset=["noise"])
     summed_up = run.participation[run.participation["survived"]]
@@ -92,7 +98,7 @@ def measured(run: RunRecords) -> pd.DataFrame:
 
 
 def run_dropouts(context: ReproductionContext) -> ReproductionResult:
-    """Rounds without enforcement, and with two tolerances."""
+    """Run rounds without enforcement, and with two tolerances."""
     seeds = context.seeds or SEEDS["small" if context.scale == "small" else "paper"]
     by_tolerance: dict[int | None, Enforced] = {}
     for tolerated in TOLERATED:
@@ -122,7 +128,7 @@ def run_dropouts(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims(by_tolerance: dict[int | None, Enforced]) -> list[PaperClaim]:
-    """What the paper says of noise with and without XNoise."""
+    """Return the paper's claims on noise with and without XNoise."""
     without = by_tolerance[None].rounds.query("dropped > 0")
     tolerable = {T: enforced.rounds.query("dropped <= @T") for T, enforced in by_tolerance.items() if T is not None}
     most = by_tolerance[max(T for T in by_tolerance if T is not None)]

@@ -1,8 +1,9 @@
-"""What a server has of sums that sends other models than the one to be trained, by how many clients are summed.
+"""Recovery of updates and samples from sums by a server that sends other models, by the number of summed clients.
 
 Pasquini, Francati, Ateniese, Eluding Secure Aggregation in Federated Learning via Model Inconsistency, CCS 2022, arXiv
-2111.07380: all but a victim are sent a model that does not move. Fowl, Geiping, Czaja, Goldblum, Goldstein, Robbing the
-Fed, ICLR 2022, arXiv 2110.13057: all are sent one crafted model. Both with real SecAgg and unmodified clients.
+2111.07380: all clients but a victim receive a model that does not move. Fowl, Geiping, Czaja, Goldblum, Goldstein,
+Robbing the Fed, ICLR 2022, arXiv 2110.13057: all clients receive one crafted model. Both run with real SecAgg and
+unmodified clients.
 """
 
 from collections.abc import Sequence
@@ -21,14 +22,21 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 SIZES = (2, 5, 10, 50)
-"""Clients in a sum."""
+"""Numbers of clients in a sum."""
 ROUNDS = {"small": 10, "paper": 100}
 VERBATIM_DB = 60.0
-"""Peak signal-to-noise ratio of what counts as a copy: off by a thousandth of the range."""
+"""Peak signal-to-noise ratio [dB] from which a sample counts as a copy: an error of a thousandth of the range."""
 
 
 def experiment(attack: str, participants: Sequence[int], rounds: int, aggregation: dict[str, Any]) -> Experiment:
-    """Digits and two hidden layers, one step on all samples of a client, no accomplices."""
+    """Return digits and two hidden layers, one step on all samples of a client, without accomplices.
+
+    Args:
+        attack: misbehaviour of the server.
+        participants: numbers of clients in a sum.
+        rounds: number of rounds.
+        aggregation: section `aggregation`.
+    """
     return declared(
         f"{attack}, {aggregation['protocol']}",
         """
@@ -61,7 +69,7 @@ def _runs(
 
 
 def run_different_models(context: ReproductionContext) -> ReproductionResult:
-    """The victim's update out of sums over more and more clients."""
+    """Recover the victim's update from sums over more and more clients."""
     unsigned = _runs(context, SendDifferentModels.name, SIZES, "unsigned", model_binding="none")
     signed = _runs(context, SendDifferentModels.name, SIZES, "signed", model_binding="signed")
     updates_by_size = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
@@ -93,7 +101,7 @@ def run_different_models(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
-    """Whether the victim's update was had, by the number of clients in the sum.
+    """Return the claim that the victim's update was recovered, by the number of clients in the sum.
 
     Args:
         frame: as `run_different_models` makes it.
@@ -113,7 +121,7 @@ def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
-    """Training samples out of single updates, and out of sums."""
+    """Recover training samples from single updates and from sums."""
     alone = _runs(context, SendCraftedModel.name, (1,), "alone", protocol="plain")
     summed = _runs(context, SendCraftedModel.name, SIZES, "summed")
     by_size = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}

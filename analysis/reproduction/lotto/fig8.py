@@ -122,8 +122,9 @@ def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
 
 
 def worst_by_both(quality: Floats, factors: Floats) -> float:
-    """Return the share of clients that are among the worst 20% by data quality and by speed; 0.04 if these are
-    unrelated.
+    """Return the share of clients that are among the worst 20% by data quality and by speed.
+
+    Unrelated measures have a share of 0.04.
 
     Args:
         quality: `(n,)` data quality.

@@ -1,8 +1,8 @@
 """Multi-RoundSecAgg's accuracies: Figures 5 (b, c), 7, 8 and 9, Tables 3, 4 and 5 (So et al., arXiv 2106.03328).
 
-A figure and the table of its last accuracies come from the same runs: they are one reproduction with two names. The
-accuracies of the six schemes stand beside the paper's; whether its orderings hold is judged by differences by
-seed, with 95% intervals.
+A figure and the table of its last accuracies come from the same runs, so they are one reproduction with two names. The
+accuracies of the six schemes stand beside the paper's. The paper's orderings are judged by differences by seed, with
+95% intervals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,19 @@ from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
 
 Late = Mapping[str, Floats]
-"""`(seeds,)` accuracy in percent, by scheme."""
+"""Accuracy by scheme, `(seeds,)` in percent."""
 
 
 def table(results: Results, published: Mapping[str, Accuracies], by_label: bool = False) -> pd.DataFrame:
-    """One row per scheme: accuracies (percent, mean and half-width of 95% over seeds) beside the paper's, then T, F, C.
+    """Return one row per scheme: accuracies beside the paper's, then T, F and C.
 
-    T is the smallest among the runs of a setting, F and C are means. Where dropouts depend on the label, there is the
-    recall of the label that is recognised least, too.
+    Accuracies are in percent, as mean and half-width of the 95% interval over seeds. T is the smallest among the runs
+    of a setting, F and C are means. If dropouts depend on the label, the row also has the recall of the worst label.
+
+    Args:
+        results: runs by setting and scheme.
+        published: the paper's accuracies by scheme; empty if the paper has none.
+        by_label: whether dropouts depend on the label in the non-IID setting.
     """
     rows = []
     for scheme in paper.SCHEMES:
@@ -66,7 +71,7 @@ def _metrics(setting: Setting, of_scheme: TrainedRun) -> dict[str, Any]:
 
 
 def claims(late: Mapping[Setting, Late]) -> list[PaperClaim]:
-    """What the paper says of its figures and tables, of each setting that was run."""
+    """Return the paper's claims about its figures and tables, for each setting that was run."""
     stated: list[PaperClaim] = []
     if "IID" in late:
         stated += [
@@ -85,12 +90,12 @@ def claims(late: Mapping[Setting, Late]) -> list[PaperClaim]:
 
 
 def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int) -> PaperClaim:
-    """The accuracies themselves: no band of theirs can be held against ours, as the paper leaves the rounds open.
+    """Return the claim on the accuracies themselves, which is undetermined, as the paper leaves the rounds open.
 
     Args:
         frame: as `table` makes it.
         published: the paper's accuracies.
-        seeds: of each accuracy.
+        seeds: number of seeds of each accuracy.
     """
     by_setting = {
         setting: [
@@ -109,29 +114,34 @@ def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int)
 
 
 def claims_of(published: Mapping[str, Accuracies], frame: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
-    """The last claim, of the accuracies themselves; the others need differences by seed.
+    """Return the last claim, on the accuracies themselves; the others need differences by seed.
 
     Args:
         published: the paper's accuracies.
         frame: as `table` makes it.
-        seeds: of each accuracy.
+        seeds: number of seeds of each accuracy.
     """
     differences = sum(_DIFFERENCES[setting] for setting in paper.SETTINGS if f"{setting} %" in frame)
     return [*[None] * differences, levels(frame, published, seeds)]
 
 
 _DIFFERENCES: Mapping[Setting, int] = {"IID": 3, "non-IID": 4}
-"""How many claims of `claims` each setting has."""
+"""Number of claims of `claims` for each setting."""
 
 
 NEVER = 0.05
-"""Of the rounds: with at most so many of them completed, a scheme fails to train."""
+"""Largest share of completed rounds at which a scheme counts as failing to train."""
 
 
 def ablation_claims(population: int, participants: int, schemes: Mapping[str, TrainedRun]) -> list[PaperClaim]:
-    """Appendix G, for one size; that partition fails to train is said of K = 24 only.
+    """Return the claims of appendix G for one size; "partition fails to train" is stated for K = 24 only.
 
-    A group is there when all of its K users are: that is rarer the larger K is, whatever the data.
+    A group takes part only if all of its K users are available, which is rarer for larger K, with any data.
+
+    Args:
+        population: N.
+        participants: K.
+        schemes: runs by scheme.
     """
     late = {name: runs.curves.late for name, runs in schemes.items()}
     where = f"N = {population}, K = {participants}"
@@ -152,12 +162,17 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
 
 
 def difference(values: Floats, baseline: Floats) -> Interval:
-    """Mean of one - other, seed by seed, in points of accuracy."""
+    """Return the mean of values - baseline, seed by seed, in points of accuracy.
+
+    Args:
+        values: `(seeds,)` in percent.
+        baseline: `(seeds,)` in percent.
+    """
     return mean_interval(values - baseline)
 
 
 def _format_difference(interval: Interval) -> str:
-    """Of one seed there is no interval."""
+    """Return a difference as text; a single seed has no interval."""
     return f"{interval.mean:+.2f} ± {'–' if interval.half_width is None else f'{interval.half_width:.2f}'}"
 
 
@@ -221,18 +236,20 @@ _LOOKS = {
 """Colour (that of the protocol in other figures; T by shade) and line."""
 
 _START = 0.1
-"""Of the rounds: what the curves do before need not be seen."""
+"""Share of the rounds at the beginning that the panel need not show."""
 
 _ROOM = 3.0
-"""Points of accuracy below and above the curves."""
+"""Points of accuracy between the curves and the panel's edges."""
 
 
 def draw(panels: Mapping[str, Mapping[str, TrainedRun]], path: Path) -> list[Path]:
-    """Means over the seeds, and bands of their 95% intervals; the curves' first tenth may begin below the panel.
+    """Draw means over the seeds, with bands of 95% intervals, and return the files.
+
+    The first tenth of a curve may lie below the panel.
 
     Args:
-        panels: by title, the schemes' runs.
-        path: without ending; returns what was written.
+        panels: runs by scheme, by title of the panel.
+        path: path of the files, without extension.
     """
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.4), layout="constrained")
@@ -260,8 +277,8 @@ def run_training(
     """Train with every scheme, setting and seed.
 
     Args:
-        name: of the figure.
-        letters: of its panels.
+        name: name of the figure.
+        letters: letters of its panels.
         published: the table of its last accuracies.
         context: where and how to run.
     """
@@ -283,16 +300,16 @@ def _task(name: str, context: ReproductionContext) -> Task:
 
 
 def late_of(results: Results) -> dict[Setting, Late]:
-    """`(seeds,)` accuracies at the runs' ends, by setting and scheme."""
+    """Return the late accuracies by setting and scheme, `(seeds,)` each."""
     return {setting: {name: runs.curves.late for name, runs in schemes.items()} for setting, schemes in results.items()}
 
 
 ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
-"""Figure 9's N and K, and their panels."""
+"""Panels by Figure 9's N and K."""
 
 
 def run_fig9(context: ReproductionContext) -> ReproductionResult:
-    """Figure 9: other numbers of users and of participants, IID."""
+    """Train for Figure 9: other numbers of users and of participants, IID."""
     task = _task("multiround-fig9", context)
     tables, verdicts, panels = [], list[PaperClaim](), {}
     for (population, participants), letter in ABLATION_PANELS.items():

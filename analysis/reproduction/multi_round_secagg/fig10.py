@@ -1,8 +1,8 @@
-"""Multi-RoundSecAgg's Figure 10: least squares recovers every update under random selection, and none under batches
-(So et al., arXiv 2106.03328, appendix H.2).
+"""Multi-RoundSecAgg's Figure 10: least squares recovers every update under random selection, and none under batches.
 
-The paper's window is of forty rounds, for forty users, and its learning rate has decayed twice by then; from which
-rate, it does not say. Here there are windows of 40, 50 and 60 rounds, and two rates in them.
+So et al., arXiv 2106.03328, appendix H.2. The paper's window has forty rounds for forty users, and its learning rate
+has decayed twice before; the paper does not state the initial rate. Here there are windows of 40, 50 and 60 rounds, and
+two rates in them.
 """
 
 from collections.abc import Mapping
@@ -25,28 +25,28 @@ from testbed.experiment.schema import Experiment
 
 POPULATION, PARTICIPANTS, PRIVACY = 40, 8, 2
 WINDOW = 40
-"""The paper's."""
+"""Window of the paper."""
 
 WINDOWS = (WINDOW, 50, 60)
 PAPER = {"random": 6.715e-3, "batch-partition": 0.7829}
 _NAMES = {"random": "random", "batch-partition": "Multi-RoundSecAgg, T = 2"}
 
 MUCH = 10.0
-"""Times: an error that is "much smaller" is at most one so manieth (the paper's is one 117th)."""
+"""Ratio of errors that counts as "much smaller"; the paper's is 117."""
 
 LEVEL = 1.5
-"""Times: the paper's 0.7829 is of one run; so far ours may be from it, either way."""
+"""Factor by which our error may differ from the paper's 0.7829, which is of one run."""
 
 
 @dataclass(frozen=True)
 class LeastSquaresScale:
-    """How much is run.
+    """Workload, learning rates and number of runs.
 
     Attributes:
-        workload: what is learned.
-        rates: by name, the learning rate's keys and how many rounds are before the window.
-        seeds: so many runs each.
-        is_papers: the data and the model are the paper's.
+        workload: keys of the workload.
+        rates: by name, the keys of the learning rate and the number of rounds before the window.
+        seeds: number of runs of each kind.
+        is_papers: whether data and model are the paper's.
     """
 
     workload: dict[str, Any]
@@ -93,7 +93,14 @@ SCALES = {
 
 
 def experiment(scale: LeastSquaresScale, rate: str, seeds: int, data: Path | None = None) -> Experiment:
-    """Both selections with every seed; the sums of the longest window are recorded."""
+    """Return both selections with every seed, with records of the sums of the longest window.
+
+    Args:
+        scale: workload and learning rates.
+        rate: name of the learning rate.
+        seeds: number of seeds.
+        data: folder with CIFAR-10; None: generated images.
+    """
     keys, before = scale.rates[rate]
     last = before + WINDOWS[-1]
     workload = {**scale.workload, **keys, "momentum": 0.0, "evaluate_every": last}
@@ -152,7 +159,7 @@ def _row(selection: str, seed: int, rounds: int, reconstruction: Reconstruction)
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds, for each rate, selection and window, and the paper's."""
+    """Return means over the seeds for each rate, selection and window, beside the paper's."""
     rows = []
     for key, group in frame.groupby(["rate", "selection", "rounds"], sort=False):
         rate, selection, rounds = str(key[0]), str(key[1]), int(group["rounds"].iloc[0])
@@ -173,7 +180,12 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
-    """The sentences under Figure 10."""
+    """Return the claims of the sentences under Figure 10.
+
+    Args:
+        frame: one row per rate, selection, window and seed.
+        is_papers: whether data and model are the paper's.
+    """
     seeds = frame["seed"].nunique()
     random, batches = (frame[frame["selection"] == name] for name in ("random", "batch-partition"))
     window = (frame["rounds"] == WINDOW) & (frame["rate"] == DECAYING)
@@ -219,7 +231,7 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
 
 
 def _ratios(random: pd.DataFrame, batches: pd.DataFrame) -> dict[tuple[str, int], Floats]:
-    """By rate and window: log10 of batches' mean error over random's, by seed."""
+    """Return log10 of the batches' mean error over random's, by seed, for each rate and window."""
     ratios = {}
     for key, group in batches.groupby(["rate", "rounds"], sort=False):
         other = random[(random["rate"] == key[0]) & (random["rounds"] == key[1])].set_index("seed")["mean"]
@@ -236,7 +248,7 @@ def _by_rate(frame: pd.DataFrame) -> str:
 
 
 def remarks(context: ReproductionContext) -> list[str]:
-    """What differs, and what the error depends on."""
+    """Return the differences from the paper, and the quantities on which the error depends."""
     lines = [
         "The truth is each client's update from the model at the first round of the window, trained again; the server "
         "has the sums alone.",

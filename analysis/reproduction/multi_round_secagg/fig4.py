@@ -1,7 +1,7 @@
 """Multi-RoundSecAgg's Figures 4 and 5 (a): privacy, fairness and cardinality of six schemes over 1,500 rounds.
 
-So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6: N = 120, K = 12. T is the weak one of Remark 1, as
-there; but with its certificate: the paper does not say how it has found the minimum.
+So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6: N = 120, K = 12. T is the weak privacy of Remark 1,
+as in the paper, but with its certificate: the paper does not say how it computed the minimum.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
 
 SEED_TIME_S = 20.0
-"""For the searches for T of one scheme and seed; what is not settled then has its bound."""
+"""Seconds for the searches for T of one scheme and seed; afterwards, unsettled values have bounds."""
 
 SCHEMES: Mapping[str, SelectionParameters] = {
     RANDOM: RandomParameters(participants=PARTICIPANTS),
@@ -48,7 +48,7 @@ SCHEMES: Mapping[str, SelectionParameters] = {
 PRIVACY = {RANDOM: 1, WEIGHTED: 1, PARTITION: 12} | {
     f"batch-partition, T = {privacy}": privacy for privacy in (6, 4, 3)
 }
-"""The T that each keeps for ever."""
+"""T that each scheme guarantees."""
 
 REMARK_DROPOUTS = (
     "The paper draws each user's dropout probability from {0.1, 0.2, 0.3, 0.4, 0.5} and does not say how: here "
@@ -57,11 +57,11 @@ REMARK_DROPOUTS = (
 
 
 SCALES = {"small": (1500, 5), "paper": (1500, 20)}
-"""Rounds and seeds."""
+"""Number of rounds and seeds."""
 
 
 def measured(context: ReproductionContext) -> dict[str, list[OverRounds]]:
-    """The metrics over the rounds of each scheme, one for each seed."""
+    """Return the metrics over the rounds of each scheme, one for each seed."""
     rounds, seeds = SCALES[context.scale]
     by_scheme: dict[str, list[OverRounds]] = {name: [] for name in SCHEMES}
     for seed in range(1, seeds + 1):
@@ -73,25 +73,35 @@ def measured(context: ReproductionContext) -> dict[str, list[OverRounds]]:
 
 
 def last(metrics: list[OverRounds], attribute: str) -> npt.NDArray[np.float64]:
-    """`(seeds,)` the metric after the last round."""
+    """Return a metric after the last round, `(seeds,)` float64.
+
+    Args:
+        metrics: metrics of each seed.
+        attribute: name of the metric.
+    """
     return np.array([getattr(repetition, attribute)[-1] for repetition in metrics], np.float64)
 
 
 DROP = 0.1
-"""Of N: "about N rounds" is taken to be N give or take so much of it."""
+"""Share of N by which "about N rounds" may differ from N."""
 
 ALMOST = 0.02
-"""Of random selection's cardinality: "almost the same" is taken to be so close to it."""
+"""Share of random selection's cardinality by which "almost the same" may differ."""
 
 
 def first_round_with_one(metrics: OverRounds) -> float:
-    """The round (from 1) after which T is 1; NaN if there is none."""
+    """Return the round (from 1) after which T is 1; NaN without such a round."""
     single = np.flatnonzero(metrics.weak == 1)
     return float(single[0] + 1) if len(single) else float("nan")
 
 
 def over_seeds(values: npt.NDArray[np.float64], digits: int = 3) -> str:
-    """The mean over the seeds with its 95% interval, as text."""
+    """Return the mean over the seeds with its 95% interval, as text.
+
+    Args:
+        values: `(seeds,)` numbers.
+        digits: significant figures of the mean.
+    """
     interval = mean_interval(values)
     if interval.mean is None:
         return "–"
@@ -108,7 +118,7 @@ _PRIVATE_SCHEMES = [name for name in SCHEMES if PRIVACY[name] > 1]
 
 
 def run_fig4(context: ReproductionContext) -> ReproductionResult:
-    """Simulate, measure every round, and hold the paper's observations against it."""
+    """Simulate, measure every round, and compare with the paper's observations."""
     by_scheme = measured(context)
     lines = [Line(name, _protocol(name), metrics) for name, metrics in by_scheme.items()]
     return ReproductionResult(
@@ -120,7 +130,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
 
 
 def table(by_scheme: Metrics) -> pd.DataFrame:
-    """After the last round, mean over the seeds ± 95% half-width; the paper states no numbers but T."""
+    """Return the metrics after the last round, mean over the seeds ± 95% half-width; the paper states only T."""
     rows = []
     for name, metrics in by_scheme.items():
         rows.append(
@@ -142,7 +152,7 @@ def table(by_scheme: Metrics) -> pd.DataFrame:
 
 
 def claims(by_scheme: Metrics) -> list[PaperClaim]:
-    """Section 6's observations on Figure 4, Remark 11."""
+    """Return the claims of section 6 on Figure 4, and of Remark 11."""
     seeds = len(by_scheme[RANDOM])
     drops = {name: np.array([_drop(repetition) for repetition in by_scheme[name]]) for name in (RANDOM, WEIGHTED)}
     proved = {
@@ -193,7 +203,7 @@ def claims(by_scheme: Metrics) -> list[PaperClaim]:
 
 
 def _drop(metrics: OverRounds) -> float:
-    """The round of the drop; one more than there are, where there is none."""
+    """Return the round of the drop to T = 1; one more than the number of rounds if T does not drop."""
     first = first_round_with_one(metrics)
     return float(len(metrics) + 1) if np.isnan(first) else first
 
@@ -202,7 +212,7 @@ _ALMOST = tuple(f"batch-partition, T = {privacy}" for privacy in (3, 4))
 
 
 def _shares(cardinality: Mapping[str, Floats]) -> dict[str, Floats]:
-    """`(seeds,)` of random's cardinality, that of T = 3 and of T = 4."""
+    """Return the cardinality of T = 3 and of T = 4 over random's, `(seeds,)` each."""
     return {name: cardinality[name] / cardinality[RANDOM] for name in _ALMOST}
 
 
@@ -215,7 +225,7 @@ def _each(values: Mapping[str, Floats], digits: int) -> str:
 
 
 def remarks(by_scheme: Metrics) -> list[str]:
-    """Where T is not settled, and how wide the gap is."""
+    """Return the rounds in which T is not certified, and the width of the gap."""
     lines = []
     for name, metrics in by_scheme.items():
         open_rounds = [np.flatnonzero(~repetition.certified) + 1 for repetition in metrics]
@@ -233,7 +243,7 @@ def remarks(by_scheme: Metrics) -> list[str]:
 
 
 def run_fig5a(context: ReproductionContext) -> ReproductionResult:
-    """Figure 5 (a): T against C of the six schemes."""
+    """Draw Figure 5 (a): T against C of the six schemes."""
     by_scheme = measured(context)
     frame = table(by_scheme)[["scheme", "T (paper)", "T weak", "C"]]
     cardinality = {name: last(metrics, "cardinality") for name, metrics in by_scheme.items()}
@@ -260,7 +270,13 @@ def run_fig5a(context: ReproductionContext) -> ReproductionResult:
 
 
 def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floats], out: Path) -> list[Path]:
-    """A point for each scheme: T after the last round against C, mean over the seeds with their range."""
+    """Draw a point for each scheme: T after the last round against C, mean over the seeds with their range.
+
+    Args:
+        privacy: `(seeds,)` T by scheme.
+        cardinality: `(seeds,)` C by scheme.
+        out: existing directory.
+    """
     colours = protocol_colours([_protocol(name) for name in SCHEMES])
     with one_panel(2.4) as (figure, axes):
         for name, marker in zip(SCHEMES, "osD^vP", strict=True):

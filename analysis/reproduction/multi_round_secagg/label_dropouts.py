@@ -1,8 +1,8 @@
-"""Why random selection is not below weighted random: one label per client, and dropouts that grow with the label.
+"""Random against weighted random selection, with one label per client and dropouts that grow with the label.
 
-Table 5 of So et al. (arXiv 2106.03328) has 85.79% for random and 94.04% for weighted random selection, and explains it
-by fairness. What could bring such a difference about is varied here: the learning rate, and whether logits pass a ReLU
-as in the public notebook. Both selections have data, first model and absences of a seed in common.
+Table 5 of So et al. (arXiv 2106.03328) has 85.79% for random and 94.04% for weighted random selection, and explains the
+difference by fairness. Here possible causes of the difference are varied: the learning rate, and a ReLU on the logits,
+as in the public notebook. For a seed, both selections have the same data, first model and absences.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,25 +25,25 @@ from testbed.records import RunRecords
 
 COMPARED = (RANDOM, WEIGHTED)
 AWAY_MOST = (8, 9)
-"""The labels whose clients drop out most: with probabilities of 0.46 and 0.5."""
+"""Labels with the clients that drop out most: with probabilities of 0.46 and 0.5."""
 
 LOST = 10.0
-"""Percent: a label that is recognised no more often than by guessing is lost."""
+"""Recall [%] up to which a label counts as lost: no better than guessing."""
 
 RECTIFIED = "analysis.reproduction.multi_round_secagg.rectified:Rectified"
-"""A workload's class; its module needs torch, which reproductions are listed without."""
+"""Class of a workload; its module needs torch, which listing the reproductions does not import."""
 
 PLAIN, RELU = "plain logits", "ReLU"
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What is varied, and how often it is repeated.
+    """Varied factors and number of repetitions.
 
     Attributes:
-        task: what is learned otherwise.
+        task: workload without the varied factors.
         rates: learning rates.
-        seeds: paired repetitions.
+        seeds: number of paired repetitions.
     """
 
     task: Task
@@ -57,7 +57,11 @@ PAPER = Factors(replace(MNIST, rounds=300, evaluations=100), (0.1, 0.03, 0.01), 
 
 
 def factors_of(context: ReproductionContext) -> Factors:
-    """What is run; raises `ExperimentError` where the paper's scale lacks the paper's data."""
+    """Return the factors at the context's scale.
+
+    Raises:
+        ExperimentError: the paper's scale lacks the paper's data.
+    """
     if context.data is None and context.scale == "paper":
         raise ExperimentError(
             "multiround-label-dropouts: --scale paper learns mnist itself; give the folder of its files with --data DIR"
@@ -68,7 +72,7 @@ def factors_of(context: ReproductionContext) -> Factors:
 
 @dataclass(frozen=True)
 class LabelDropoutResult:
-    """What one selection's runs came to under one rate and last layer; arrays are over the seeds, in percent.
+    """Result of one selection's runs with one learning rate and last layer; arrays are over the seeds, in percent.
 
     Attributes:
         last: accuracy of the last evaluation.
@@ -82,32 +86,32 @@ class LabelDropoutResult:
 
     @classmethod
     def of(cls, runs: list[RunRecords]) -> "LabelDropoutResult":
-        """Of the runs of all seeds."""
+        """Return the result of the runs of all seeds."""
         curves = AccuracyCurves.of(runs)
         return LabelDropoutResult(curves.last, curves.late, late_recalls(runs))
 
     @property
     def away_most(self) -> Floats:
-        """Recall of the labels whose clients drop out most."""
+        """Mean recall of the labels in `AWAY_MOST`."""
         return np.asarray(self.recalls[:, list(AWAY_MOST)].mean(axis=1), np.float64)
 
     @property
     def worst(self) -> Floats:
-        """Recall of the label that is recognised least."""
+        """Recall of the worst label."""
         return np.asarray(self.recalls.min(axis=1), np.float64)
 
     @property
     def lost(self) -> Floats:
-        """How many labels are lost."""
+        """Number of lost labels."""
         return np.asarray((self.recalls <= LOST).sum(axis=1), np.float64)
 
 
 Outcomes = Mapping[tuple[float, str], Mapping[str, LabelDropoutResult]]
-"""By learning rate and last layer, then by selection."""
+"""Results by learning rate and last layer, then by selection."""
 
 
 def run_label_dropouts(context: ReproductionContext) -> ReproductionResult:
-    """Train under every rate and last layer with each seed, both selections."""
+    """Train both selections with every learning rate, last layer and seed."""
     factors = factors_of(context)
     runs: dict[tuple[float, str], dict[str, list[RunRecords]]] = {}
     for seed in range(1, factors.seeds + 1):
@@ -136,7 +140,7 @@ def _task(task: Task, layer: str, data: Path | None) -> Task:
 
 
 def table(outcomes: Outcomes) -> pd.DataFrame:
-    """A row for each rate and last layer: both selections, and weighted random less random, by seed, with intervals."""
+    """Return a row for each rate and last layer: both selections, and their differences by seed with intervals."""
     rows = []
     for (rate, layer), of_names in outcomes.items():
         row: dict[str, object] = {"rate": f"{rate:g}", "last layer": layer}
@@ -156,16 +160,16 @@ _HEADINGS = {
 
 
 def _difference(of_names: Mapping[str, LabelDropoutResult], what: str) -> Interval:
-    """Weighted random less random, seed by seed."""
+    """Return the mean of weighted random minus random, seed by seed."""
     return mean_interval(getattr(of_names[WEIGHTED], what) - getattr(of_names[RANDOM], what))
 
 
 def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
-    """Table 5's difference, its size, and the reason that the paper gives for it.
+    """Return the claims on Table 5's difference, its size, and the reason that the paper gives.
 
     Args:
         frame: as `table` makes it.
-        seeds: of each difference.
+        seeds: number of seeds of each difference.
     """
     published = TABLE_5[WEIGHTED].non_iid - TABLE_5[RANDOM].non_iid
     return [
@@ -197,7 +201,12 @@ def _claim(
 
 
 def remarks(factors: Factors, data: Path | None) -> list[str]:
-    """The data, and what the columns are."""
+    """Return the data, and the meaning of the columns.
+
+    Args:
+        factors: the factors.
+        data: folder with MNIST; None: built-in data.
+    """
     task = _task(factors.task, PLAIN, data)
     described = describe_data({**task.workload, **task.settings["non-IID"]}, task.population)
     return [

@@ -1,5 +1,6 @@
-"""What Multi-RoundSecAgg proves, as numbers: Theorems 2 and 3, appendices C and I, Remark 7, and equation (5) in two
-versions (So et al., Securing Secure Aggregation, arXiv 2106.03328).
+"""Multi-RoundSecAgg's theory as numbers: Theorems 2 and 3, appendices C and I, Remark 7, and equation (5).
+
+So et al., Securing Secure Aggregation, arXiv 2106.03328. Equation (5) has two versions.
 """
 
 import math
@@ -22,16 +23,16 @@ from testbed.arrays import Floats
 from testbed.batches import Batches
 
 LARGEST = 24
-"""N up to which appendix C is checked by going through all groupings."""
+"""Largest N for which appendix C is checked over all groupings."""
 
 PRIVACIES = (1, 3, 4, 6, 12)
 TRIALS = 200
 ROUNDING = 1e-9
-"""Of a quotient of two sides of an inequality that are computed in floating point."""
+"""Rounding error of a quotient of the two sides of an inequality in floating point."""
 
 
 def run_theory(context: ReproductionContext) -> ReproductionResult:
-    """Compute all of it: a minute."""
+    """Compute all claims, which takes a minute."""
     context.progress(f"appendix C: all groupings of up to {LARGEST} users")
     claims = [*_optimality(), _exchange(), *_versions()]
     context.progress(f"Theorem 3: {TRIALS} matrices")
@@ -54,7 +55,7 @@ def run_theory(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """The claims about variances, from `_variances`, at their places among all."""
+    """Return the claims about variances, from `_variances`, at their places among all claims."""
     over_single, over_beta = (
         dict(zip(table["T"].astype(str), table[name].astype(float), strict=True))
         for name in ("variance over single users'", "over beta's")
@@ -66,7 +67,7 @@ def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
 
 
 def _optimality() -> list[PaperClaim]:
-    """No grouping allows more sets than batches of T: for all sizes that divide, and for those that do not."""
+    """Claim that no grouping allows more sets than batches of T, for sizes that T divides and for others."""
     counts = {True: [0, 0], False: [0, 0]}  # by whether T divides N and K and K <= N/2: sizes, exceeded
     worst = 0.0
     for users in range(2, LARGEST + 1):
@@ -95,7 +96,7 @@ def _optimality() -> list[PaperClaim]:
 
 
 def _exchange() -> PaperClaim:
-    """Whatever two members of a batch exchange, no sum changes, so that no function of the sums does."""
+    """Claim that members of a batch can exchange parts of their updates without a change of any sum."""
     generator = np.random.default_rng(1)
     batches = Batches.consecutive(POPULATION, 3)
     rounds = np.array([generator.choice(len(batches), PARTICIPANTS // 3, replace=False) for _ in range(500)])
@@ -117,7 +118,7 @@ def _exchange() -> PaperClaim:
 
 
 def _versions() -> list[PaperClaim]:
-    """The AAAI version's sets are disjoint; without that (the first version) the condition excludes nothing."""
+    """Claim the guarantee of (5) in two versions: with disjoint sets (AAAI), and with sets that may overlap."""
     users, privacy = 8, 3
     subsets = [row for row in product((0, 1), repeat=users) if sum(row) == privacy]
     left = _distance_of_unit_vector(np.array(subsets, np.float64))
@@ -138,7 +139,7 @@ def _versions() -> list[PaperClaim]:
 
 
 def _revealing() -> tuple[int, int]:
-    """Random unions of random groups: how many have T of 2 or more, and how many of these reach a unit vector."""
+    """Count random unions of random groups with T of 2 or more, and those of them that reach a unit vector."""
     generator = np.random.default_rng(4)
     private = revealing = 0
     for _ in range(1000):
@@ -169,10 +170,10 @@ def _variances() -> pd.DataFrame:
 
 
 def batch_variance(privacy: int) -> float:
-    """Variance of the mean over the participants of numbers that are equal within batches of T, per unit of their own.
+    """Return the variance of the participants' mean, for numbers that are equal within batches.
 
-    Exactly, from the probabilities with which two users take part together: batches without replacement, N = 120 and
-    K = 12.
+    It is relative to the numbers' own variance, and exact, from the probabilities with which two users take part
+    together: batches without replacement, N = 120 and K = 12.
     """
     batches = Batches.consecutive(POPULATION, privacy)
     count, chosen = len(batches), PARTICIPANTS // privacy
@@ -185,7 +186,7 @@ def batch_variance(privacy: int) -> float:
 
 
 def _over_beta(privacy: int) -> float:
-    """The same over beta / (eta^2 E^2 G^2), for gradients whose mean square is G^2."""
+    """Return this variance over beta / (eta^2 E^2 G^2), for gradients with mean square G^2."""
     beta = 4 * (POPULATION - PARTICIPANTS) / (PARTICIPANTS * (POPULATION - 1))
     return batch_variance(privacy) / beta
 
@@ -216,7 +217,7 @@ def _theorem_2() -> list[PaperClaim]:
 
 
 def _beta_claim(over: Mapping[str, float]) -> PaperClaim:
-    """That of (20), from the variance over beta by T."""
+    """Return the claim of (20), from the variance over beta by T."""
     batches = {privacy: value for privacy, value in over.items() if privacy != "1"}
     return PaperClaim(
         "beta of Theorem 2 bounds the variance of the selection (20)",
@@ -279,7 +280,7 @@ def _appendix_i() -> list[PaperClaim]:
 
 
 def _batches_claim(ratio: Mapping[str, float]) -> PaperClaim:
-    """That of (45) to (47), from the variance over that of single users by T."""
+    """Return the claim of (45) to (47), from the variance over that of single users by T."""
     batches = {privacy: value for privacy, value in ratio.items() if privacy != "1"}
     return PaperClaim(
         "The rest of the proof of (45) to (47) follows similarly for batches: their sampling has M's (1 - K/N) G^2",
@@ -291,7 +292,7 @@ def _batches_claim(ratio: Mapping[str, float]) -> PaperClaim:
 
 
 def _largest_covariance_quotient() -> float:
-    """Of (48), and of (50): random vectors of any covariance with variances of at most sigma^2 = 1."""
+    """Return the largest quotient of (48) and (50), for random vectors with variances of at most sigma^2 = 1."""
     generator = np.random.default_rng(2)
     largest = 0.0
     for trial in range(2000):
@@ -308,7 +309,7 @@ def _largest_covariance_quotient() -> float:
 
 
 def _martingale_quotients() -> Iterator[float]:
-    """Of (49), and of (51), exactly: E_i = zeta_i + a fair coin, zeta_i any function of the earlier coins."""
+    """Yield quotients of (49) and (51), exactly: E_i = zeta_i + a fair coin, with zeta_i a function of earlier coins."""
     generator = np.random.default_rng(3)
     coins = np.array(list(product((-1.0, 1.0), repeat=5)))
     for _ in range(300):

@@ -45,7 +45,7 @@ def _draw(
     curves: Iterable[tuple["pd.Series[float]", "pd.Series[float]", dict[str, Any]]],
     **axes_properties: Any,
 ) -> list[Path]:
-    """Curves over a logarithmic axis, named in a legend of so many columns below them."""
+    """Draw curves over a logarithmic axis, with a legend of `columns` columns below them."""
     with one_panel(height) as (figure, axes):
         for x, y, look in curves:
             axes.plot(x, y, **look)
@@ -66,7 +66,16 @@ def run_projection(
     y_label: str,
     context: ReproductionContext,
 ) -> ReproductionResult:
-    """Baselines, Theorem 4.1 (centred) and the orthogonal pair for d = 1, 10 and 100, at p = q = 0.1 and C = 1."""
+    """Compute baselines, Theorem 4.1 (centred) and the orthogonal pair for d = 1, 10 and 100, at p = q = 0.1 and C = 1.
+
+    Args:
+        name: name of the reproduction.
+        xs: `(x,)` values of the horizontal axis.
+        value: function from an analysis, a participation and x to y.
+        x_label: name of x.
+        y_label: name of y.
+        context: where to draw.
+    """
     any_size = Participation(1, 0.1, 0.1)
     curves: list[tuple[str, Delta, Participation, int | None]]
     curves = [(label, delta, any_size, None) for label, (delta, _, _) in BASELINES.items()]
@@ -94,7 +103,7 @@ def run_projection(
 
 
 def _of(table: pd.DataFrame, label: str, size: int | None = None) -> pd.DataFrame:
-    """The rows of one curve."""
+    """Return the rows of one curve."""
     part = table[table["analysis"] == label]
     return part if size is None else part[part["d"] == size]
 
@@ -103,7 +112,7 @@ _SHOWN = 5
 
 
 def _summary(table: pd.DataFrame, keys: list[str], x: str, y: str) -> pd.DataFrame:
-    """One row for each curve, with its values at five places; the figure's own data are beside it, as CSV."""
+    """Return one row for each curve, with its values at five places; the CSV beside the figure has all values."""
     xs = np.unique(table[x].to_numpy())
     places = xs[np.linspace(0, len(xs) - 1, min(_SHOWN, len(xs))).round().astype(int)]
     part = table[table[x].isin(places)]
@@ -127,16 +136,16 @@ def _draw_projection(table: pd.DataFrame, x_label: str, y_label: str, path: Path
 
 
 ALMOST = 0.1
-"""Of the distance between CS and WCS on a logarithmic axis, at the median: so near are curves that the paper calls
-almost the same, or almost identical. It prints no numbers; lines that are nearer than a tenth of the whole picture run
-into one another."""
+"""Largest share of the distance between CS and WCS on a logarithmic axis, at the median, at which curves count as
+almost the same or almost identical. The paper prints no numbers; lines that are nearer than a tenth of the whole
+picture run into one another."""
 
 ROUNDING = 1e-6
-"""Of a ratio of two curves: what integrating both leaves."""
+"""Error of a ratio of two curves that integration of both leaves."""
 
 
 def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
-    """The proposed scheme lies between CS and WCS; it converges to WCS with d; and whether it is a bound at all."""
+    """Claim that the proposed scheme lies between CS and WCS, converges to WCS with d, and is a bound."""
 
     def of(label: str, size: int | None = None) -> Floats:
         return _of(table, label, size)[y_label].to_numpy()
@@ -201,7 +210,7 @@ _WCS, _PROPOSED, _LOWER = "WCS (the guarantee)", f"Theorem 4.1, d = {_SIZE} (no 
 
 
 def run_fig4(context: ReproductionContext) -> ReproductionResult:
-    """epsilon over delta at p = q = 0.1, C = 1, sigma = 3, of this paper's own schemes."""
+    """Compute epsilon over delta at p = q = 0.1, C = 1, sigma = 3, for this paper's own schemes."""
     who = Participation(_SIZE, _RATE, _RATE)
     curves: dict[str, Delta] = {_WCS: weak_client_sampling, _PROPOSED: recentred, _LOWER: lower_bound}
     rows = [
@@ -232,7 +241,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
 
 
 def run_fig5(context: ReproductionContext) -> ReproductionResult:
-    """epsilon over q at p q = 1e-4, sigma = 1."""
+    """Compute epsilon over q at p q = 1e-4, sigma = 1."""
     rates = np.geomspace(1e-4, 1.0, 25)
     curves: dict[str, tuple[Delta, int | None, str, str]] = {
         name: (delta, None, colour, style) for name, (delta, colour, style) in BASELINES.items()
@@ -264,7 +273,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
 
 
 def _over_rates(table: pd.DataFrame) -> list[PaperClaim]:
-    """What a larger q costs at the same p q."""
+    """Claim the cost of a larger q at the same p q."""
     by_name = {str(name): rows["epsilon"].to_numpy() for name, rows in table.groupby("analysis", sort=False)}
     sampled = {name: values for name, values in by_name.items() if name != "CS" and not name.endswith("lower bound")}
     least = min(float(np.diff(values).min()) for values in sampled.values())
@@ -285,10 +294,10 @@ def _over_rates(table: pd.DataFrame) -> list[PaperClaim]:
 
 
 def claims_of_fig5(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """All claims but the first, which needs the whole curves.
+    """Return all claims but the first, which needs the whole curves.
 
     Args:
-        table: a row for each curve, with its values at five places, the ends among them.
+        table: one row per curve, with its values at five places that include the ends.
     """
     first, last = (
         dict(zip(table["analysis"].astype(str), table[f"epsilon, q {q}"].astype(float), strict=True))
@@ -298,7 +307,7 @@ def claims_of_fig5(table: pd.DataFrame) -> list[PaperClaim | None]:
 
 
 def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[PaperClaim]:
-    """Claims about epsilon at the smallest and at the largest q, by curve."""
+    """Return the claims about epsilon at the smallest and at the largest q, by curve."""
     at_best = [value for name, value in first.items() if not name.endswith("lower bound")]
     many, single = last["d = 100: 4.1"], last["d = 1: 4.1"]
     return [
@@ -316,7 +325,7 @@ def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[
 
 
 STEP_ROUNDING = 1e-9
-"""Of epsilon: what solving for it leaves between neighbouring points of a curve."""
+"""Error of epsilon that its solver leaves between neighbouring points of a curve."""
 
 
 def _projection(

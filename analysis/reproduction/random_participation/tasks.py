@@ -1,4 +1,4 @@
-"""What the clients of Figures 6 and 7 learn at each scale (Hasircioglu and Gunduz, arXiv 2205.01556, section 6)."""
+"""Learning tasks of Figures 6 and 7 at each scale (Hasircioglu and Gunduz, arXiv 2205.01556, section 6)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,17 +13,17 @@ from testbed.errors import ExperimentError
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What is learned, by whom, and for how long.
+    """Learning task, its clients and its duration.
 
     Attributes:
         workload: keys of the experiment's workload.
         population: N of the runs.
         who: p, q and d of the runs.
-        rounds: iterations.
-        rates: the learning rates that every scheme is tried with.
-        seeds: repetitions.
-        evaluations: of the model, evenly over the rounds.
-        notes: what differs from the paper, for people.
+        rounds: number of iterations.
+        rates: learning rates that every scheme is tried with.
+        seeds: number of repetitions.
+        evaluations: number of evaluations of the model, evenly over the rounds.
+        notes: differences from the paper, as text.
     """
 
     workload: Mapping[str, Any]
@@ -51,11 +51,20 @@ DIGITS = TrainingTask(
         "every parameter, so a larger model needs more iterations to be learned under it; here there are 150.",
     ),
 )
-"""What stands in for both figures' federations on one core: their figures differ in the noise alone."""
+"""Task in place of both figures' federations on one core; the figures then differ in the noise alone."""
 
 
 def task_of(scenario: PublishedScenario, scale: Scale, data: Path | None) -> TrainingTask:
-    """What a figure runs; raises `ExperimentError` where a scale lacks its data."""
+    """Return the task of a figure.
+
+    Args:
+        scenario: the paper's scenario.
+        scale: scale of the runs.
+        data: folder with the data; None: built-in data.
+
+    Raises:
+        ExperimentError: the scale needs data.
+    """
     if data is None:
         if scale == "small":
             return DIGITS
@@ -86,10 +95,14 @@ def task_of(scenario: PublishedScenario, scale: Scale, data: Path | None) -> Tra
 
 
 def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
-    """The paper's population, sampling and network, for fewer rounds: on EMNIST, or on MNIST where that is the folder.
+    """Return the paper's population, sampling and network, for fewer rounds, on EMNIST or on the MNIST of the folder.
 
-    Of MNIST's 60,000 images each client draws its own d, as 23,264 times 30, or 697 times 1,000, are more than there
-    are.
+    Each client draws its own d of MNIST's 60,000 images, as 23,264 times 30, or 697 times 1,000, exceed the number of
+    images.
+
+    Args:
+        scenario: the paper's scenario.
+        data: folder with the data.
     """
     rounds = 1000
     notes = [

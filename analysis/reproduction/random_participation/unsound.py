@@ -1,5 +1,7 @@
-"""Theorem 4.1 of Hasircioglu and Gunduz (arXiv 2205.01556) held against neighbouring data sets that can occur: what
-they lose by integration, and by attacks that are carried out, on simulated rounds and on the models of a federation.
+"""Theorem 4.1 of Hasircioglu and Gunduz (arXiv 2205.01556) compared with possible neighbouring data sets.
+
+The privacy loss of these data sets is computed by integration, and by attacks on simulated rounds and on the models of
+a federation.
 """
 
 from dataclasses import dataclass
@@ -40,23 +42,25 @@ from analysis.statistics import Interval
 from analysis.style import PAGE_INCHES, house_style, save
 
 TRIALS = {"small": 20_000_000, "paper": 1_000_000_000}
-"""Simulated rounds with x', and as many without; half as many of those that share their coins."""
+"""Simulated rounds with x', and as many without; half as many of rounds that share their coins."""
 
 FEDERATED_ROUNDS = {"small": 1_000, "paper": 10_000}
-"""Of the first scenario's federation, with x' and as many without: each a trial for every one of its clients."""
+"""Rounds of the first scenario's federation with x', and as many without; each is a trial for each of its clients."""
 
 SIGMA_MARGIN = 0.005
-"""Of a published sigma: it has three or four digits, and the paper does not say to what accuracy it was solved for."""
+"""Relative error of a published sigma, which has three or four digits; the paper does not state the accuracy of its
+solver."""
 
 _SEED = 2205
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """What was computed and sampled for one scenario, at the sigma that the paper gives for Theorem 4.1.
+    """Computed and sampled losses of one scenario, at the sigma that the paper gives for Theorem 4.1.
 
     Attributes:
-        cosine: of x' with the client's others, at which the loss is largest.
+        scenario: the paper's scenario.
+        cosine: cosine of x' with the client's others at which the loss is largest.
         angled: delta of that pair, integrated.
         coupled: delta that the attack on the orthogonal pair attains, in simulated rounds that share their coins.
         independent: the attack in simulated rounds that share nothing.
@@ -70,16 +74,16 @@ class Counterexample:
 
     @property
     def sigma(self) -> float:
-        """The published one."""
+        """The published sigma."""
         return self.scenario.sigmas[PROPOSED]
 
     def delta(self, of: Delta) -> float:
-        """What an analysis, or a pair, says at that sigma."""
+        """Return delta of an analysis, or of a pair, at that sigma."""
         return of(self.scenario.who, self.sigma, EPSILON)
 
 
 def run_unsound(context: ReproductionContext) -> ReproductionResult:
-    """Theorem 4.1's numbers beside what two data sets lose at the published noise."""
+    """Compare Theorem 4.1 with the loss of two data sets at the published noise."""
     counterexamples = [_counterexample(scenario, context) for scenario in SCENARIOS]
     federated = _federated(context)
     table = pd.concat([_rows(counterexample) for counterexample in counterexamples], ignore_index=True)
@@ -134,7 +138,7 @@ def _federated(context: ReproductionContext) -> PairedAdvantage:
 
 
 def _rows(counterexample: Counterexample) -> pd.DataFrame:
-    """Each analysis and pair: the noise that it asks for, and its delta at the published noise of Theorem 4.1."""
+    """Return the required noise of each analysis and pair, and its delta at the published noise of Theorem 4.1."""
     who, others = counterexample.scenario.who, counterexample.scenario.population - 1
     crowd: Delta = partial(orthogonal_pair_in_a_crowd, clients=others)
     angled: Delta = partial(angled_pair, cosine=counterexample.cosine)
@@ -169,17 +173,17 @@ def _sigma_and_formula_claims(table: pd.DataFrame) -> tuple[list[PaperClaim], li
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """The claims about sigmas and formulas; those about guarantees need the attacks."""
+    """Return the claims about sigmas and formulas; claims about guarantees need the attacks."""
     sigmas, formulas = _sigma_and_formula_claims(table)
     return [*sigmas, *[None] * (len(SCENARIOS) + 1), *formulas]
 
 
 def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperClaim]:
-    """Whether the published sigmas follow from the theorems as they are printed.
+    """Return the claims that the published sigmas follow from the theorems as printed.
 
     Args:
-        scenario: of the paper.
-        rows: of the table, this scenario's.
+        scenario: the paper's scenario.
+        rows: this scenario's rows of the table.
     """
     sigmas = rows.set_index("analysis or pair")[f"sigma for delta = {DELTA:g}"]
     claims = []
@@ -198,7 +202,7 @@ def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperC
 
 
 def guarantee_claim(counterexample: Counterexample) -> PaperClaim:
-    """What the paper wants of every round."""
+    """Return the claim on the paper's guarantee of every round."""
     coupled, independent = counterexample.coupled, counterexample.independent
     exact = counterexample.delta(orthogonal_pair)
     return PaperClaim(
@@ -219,7 +223,7 @@ def _format_delta(advantage: Advantage) -> str:
 
 
 def federated_claim(advantage: PairedAdvantage) -> PaperClaim:
-    """The same of what the testbed's DP-SGD publishes."""
+    """Return the claim on the models that the testbed's DP-SGD publishes."""
     scenario = MANY_CLIENTS
     return PaperClaim(
         f"{scenario.title}: the models of such rounds give no more than delta = {DELTA:g} away",
@@ -233,11 +237,11 @@ def federated_claim(advantage: PairedAdvantage) -> PaperClaim:
 
 
 def formula_claim(scenario: PublishedScenario, rows: pd.DataFrame) -> PaperClaim:
-    """Equations (6) and (7), whatever noise they ask for.
+    """Return the claim on equations (6) and (7), for any required noise.
 
     Args:
-        scenario: of the paper.
-        rows: of the table, this scenario's.
+        scenario: the paper's scenario.
+        rows: this scenario's rows of the table.
     """
     deltas = {str(row["analysis or pair"]): float(row["delta"]) for _, row in rows.iterrows()}
     (pair,) = (name for name in deltas if name.startswith(_ANGLED_ROW))
@@ -253,11 +257,11 @@ def formula_claim(scenario: PublishedScenario, rows: pd.DataFrame) -> PaperClaim
 _OLS_ROW, _WCS_ROW = "OLS, Theorem 5.1 (a guarantee)", "WCS, Theorem 5.2 (the guarantee)"
 _PRINTED_ROW, _CENTRED_ROW = "Theorem 4.1 as printed", "Theorem 4.1, centred on x'"
 _ANGLED_ROW = "angled pair, cosine "
-"""Names of rows; the last one's end is the cosine."""
+"""Names of rows; the last is followed by the cosine."""
 
 
 def _draw_unsound(out: Path) -> list[Path]:
-    """delta over sigma at the paper's epsilon, for both scenarios."""
+    """Draw delta over sigma at the paper's epsilon, for both scenarios."""
     curves: dict[str, tuple[Delta, str, str]] = {
         "WCS (the guarantee)": (weak_client_sampling, "#000000", "-"),
         "orthogonal pair (lower bound)": (orthogonal_pair, "#D55E00", "-"),

@@ -1,17 +1,17 @@
-"""k and t of `secagg-plus` beside those that Google's implementation of the same paper is tested for.
+"""k and t of `secagg-plus` compared with those that the test of Google's implementation of the same paper expects.
 
 Bell, Bonawitz, Gascon, Lepoint, Raykova: Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020
-(IACR ePrint 2020/704), section 3. Both take the tails of hypergeometric distributions; what they count differs:
+(IACR ePrint 2020/704), section 3. Both take the tails of hypergeometric distributions, but they count different events:
 
 - there a client's k neighbours hold its shares, here also the client itself: 2t - k against 2t - (k + 1) dishonest
   neighbours contradict each other;
-- there the marked are drawn among all s clients, here among the s - 1 others;
-- there each client has 2**-(security + 1) / s, here the union goes over the honest ones; and drop-outs (who hold no
-  share of their own any more) and survivors are told apart;
-- there 0.9 is the most of dishonest + 2 dropouts, here what the tails allow.
+- there the marked clients are drawn among all s clients, here among the s - 1 others;
+- there each client has 2**-(security + 1) / s, here the union is over the honest clients; and dropouts (which no longer
+  hold a share of their own) are distinguished from survivors;
+- there 0.9 is the maximum of dishonest + 2 dropouts, here the tails decide.
 
-`by_their_count` finds k and t with our tails and their count: where it gives their numbers, what is left between theirs
-and ours is these four.
+`by_their_count` finds k and t with our tails and their count. Where it gives their numbers, only these four differences
+remain between their numbers and ours.
 """
 
 from functools import cache
@@ -26,25 +26,25 @@ from analysis.reproduction.verdicts import PaperClaim, between, equal
 from testbed.aggregation.secagg_plus import bound
 
 MARGIN = 0.1
-"""Of k, from a hundred clients on: one holder more or less, and one client more or less to draw from, move a tail by
-that much at most; with ten clients one even number is already a quarter or more."""
+"""Largest relative difference of k, from a hundred clients on: one holder more or less, and one client more or less to
+draw from, move a tail by at most that much. With ten clients one even number is already a quarter or more."""
 
 _MOST_CLIENTS_FOR_OURS = 100_000
-"""Above it `smallest_neighbourhood` takes minutes where k is in the thousands."""
+"""Number of clients above which `smallest_neighbourhood` takes minutes if k is in the thousands."""
 
 
 def requirements(of: Instance) -> bound.NeighbourhoodRequirements:
-    """Of `secagg-plus`."""
+    """Return the requirements of `secagg-plus`."""
     return bound.NeighbourhoodRequirements(of.dishonest, of.dropouts, SECURITY, CORRECTNESS)
 
 
 @cache
 def by_their_count(of: Instance) -> tuple[int, int]:
-    """The smallest even k and its t as their count of the same failures has it; (0, 0): none below s - 1.
+    """Return the smallest even k and its t by their count of the same failures; (0, 0) if there is none below s - 1.
 
-    Disconnected: at most 2**-41, as here. t is the smallest with Pr[dishonest neighbours >= t] (curious) or
-    Pr[>= 2t - k] (semi-malicious) at most 2**-41 / s. k fits if Pr[surviving neighbours < t] is below 2**-20 / s; a t
-    of 1 becomes 2 after that.
+    Disconnected: at most 2**-41, as here. t is the smallest with Pr[dishonest neighbours >= t] (curious) or Pr[>= 2t -
+    k] (semi-malicious) at most 2**-41 / s. k fits if Pr[surviving neighbours < t] is below 2**-20 / s; a t of 1 becomes
+    2 after that.
     """
     s, needs = of.clients, requirements(of)
     dishonest, gone = needs.counts(s)
@@ -60,7 +60,7 @@ def by_their_count(of: Instance) -> tuple[int, int]:
 
 
 def ours(of: Instance) -> bound.Neighbourhood | None:
-    """What `secagg-plus` takes, which always allows for a malicious server; None: refused."""
+    """Return the neighbourhood of `secagg-plus`, which always allows for a malicious server; None if it is refused."""
     try:
         return bound.smallest_neighbourhood(of.clients, requirements(of))
     except ValueError:
@@ -68,7 +68,7 @@ def ours(of: Instance) -> bound.Neighbourhood | None:
 
 
 def run_graphs(context: ReproductionContext) -> ReproductionResult:
-    """All rows of the test."""
+    """Compute all rows of the test."""
     rows = []
     for instance in expected():
         context.progress(
@@ -149,7 +149,7 @@ def _row_claims(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def _neighbours(cells: "pd.Series[str]") -> "pd.Series[int]":
-    """k of cells such as "54, 27"."""
+    """Return k of cells such as "54, 27"."""
     return cells.str.partition(",")[0].astype(int)
 
 
@@ -168,7 +168,7 @@ def _row(instance: Instance, here: bound.Neighbourhood | None) -> dict[str, obje
 
 
 def _missed(instance: Instance) -> str:
-    """What their k and t do not achieve by our count."""
+    """Return the requirements that their k and t miss by our count."""
     needs = requirements(instance)
     bits = bound.failure_bits(instance.clients, instance.neighbours, instance.threshold, needs)
     required = (SECURITY + 1, SECURITY + 1, CORRECTNESS)
