@@ -32,7 +32,7 @@ def describe_data(workload: Mapping[str, Any], population: int) -> str:
 
 
 _LATE = 0.1
-"""Share of the rounds at the end of a run over whose evaluations an accuracy is averaged."""
+"""Share of the rounds at the end of a run; a late accuracy is the mean of their evaluations."""
 
 
 @dataclass(frozen=True)

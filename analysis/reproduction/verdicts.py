@@ -92,11 +92,11 @@ Number = float | Interval | None
 """Number of a check: exact, an estimate with its half-width, or None for a number that was not measured."""
 
 
-def within(what: str, number: Number, paper: float, margin: float) -> Check:
+def within(quantity: str, number: Number, paper: float, margin: float) -> Check:
     """Check that a number is the paper's, give or take a margin: the two-sided check of a published value.
 
     Args:
-        what: name of the number, with its unit.
+        quantity: name of the number, with its unit.
         number: our number.
         paper: the paper's number.
         margin: distance from the paper's number that still agrees, in the number's unit.
@@ -105,74 +105,74 @@ def within(what: str, number: Number, paper: float, margin: float) -> Check:
         >>> within("accuracy [%]", 64.1, 65.0, 2.0).verdict
         'agrees'
     """
-    return between(what, number, paper - margin, paper + margin)
+    return between(quantity, number, paper - margin, paper + margin)
 
 
-def within_factor(what: str, number: Number, paper: float, factor: float) -> Check:
+def within_factor(quantity: str, number: Number, paper: float, factor: float) -> Check:
     """Check that a number is at most `factor` times smaller or larger than the paper's.
 
     Args:
-        what: name of the number, with its unit.
+        quantity: name of the number, with its unit.
         number: our number.
         paper: the paper's number, positive.
         factor: 1 or more.
     """
-    return between(what, number, paper / factor, paper * factor)
+    return between(quantity, number, paper / factor, paper * factor)
 
 
-def between(what: str, number: Number, least: float = -math.inf, most: float = math.inf) -> Check:
+def between(quantity: str, number: Number, least: float = -math.inf, most: float = math.inf) -> Check:
     """Check that a number is between two limits, limits included.
 
     Args:
-        what: name of the number, with its unit.
+        quantity: name of the number, with its unit.
         number: our number.
         least: lower limit.
         most: upper limit.
     """
-    return Check(what, *_ends(number), least, most)
+    return Check(quantity, *_ends(number), least, most)
 
 
-def equal(what: str, number: Number, paper: float) -> Check:
+def equal(quantity: str, number: Number, paper: float) -> Check:
     """Check that a number is exactly the paper's, for counts and for bounds that are computed.
 
     Args:
-        what: name of the number, with its unit.
+        quantity: name of the number, with its unit.
         number: our number.
         paper: the paper's number.
     """
-    return between(what, number, paper, paper)
+    return between(quantity, number, paper, paper)
 
 
-def above(what: str, number: Number, bound: float = 0.0) -> Check:
+def above(quantity: str, number: Number, bound: float = 0.0) -> Check:
     """Check that a number is above a bound, for orderings such as "A has a higher accuracy than B".
 
     Args:
-        what: name of the number, with its unit.
+        quantity: name of the number, with its unit.
         number: our number.
         bound: lower limit, excluded.
     """
-    return Check(what, *_ends(number), bound, math.inf, strict=True)
+    return Check(quantity, *_ends(number), bound, math.inf, strict=True)
 
 
-def below(what: str, number: Number, bound: float) -> Check:
+def below(quantity: str, number: Number, bound: float) -> Check:
     """Check that a number is below a bound.
 
     Args:
-        what: name of the number, with its unit.
+        quantity: name of the number, with its unit.
         number: our number.
         bound: upper limit, excluded.
     """
-    return Check(what, *_ends(number), -math.inf, bound, strict=True)
+    return Check(quantity, *_ends(number), -math.inf, bound, strict=True)
 
 
-def true(what: str, holds: object) -> Check:
+def true(quantity: str, holds: object) -> Check:
     """Check a statement that is true or false by itself, as 1 or 0.
 
     Args:
-        what: the statement.
-        holds: value whose truth is the answer.
+        quantity: the statement.
+        holds: any value; its truth decides.
     """
-    return equal(what, float(bool(holds)), 1.0)
+    return equal(quantity, float(bool(holds)), 1.0)
 
 
 @dataclass(frozen=True)

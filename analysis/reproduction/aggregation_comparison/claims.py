@@ -100,7 +100,7 @@ def _coded_pieces(frame: pd.DataFrame) -> PaperClaim:
     rows = frame[(frame["protocol"] == "lightsecagg") & frame["varied"].isin(("always on", "corruption", "drop-out"))]
     shares = []
     for _, row in rows.dropna(subset=["MB up (upload)"]).iterrows():
-        if float(row["dropout"]):  # who has left has sent less
+        if float(row["dropout"]):  # a client that has dropped out has sent less
             continue
         due = (row["n"] - 1) / (row["n"] - row["may be lost"] - row["T"])
         shares.append(float(row["MB up (set-up)"] / row["MB up (upload)"] / due))

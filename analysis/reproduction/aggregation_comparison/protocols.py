@@ -57,6 +57,7 @@ class ComparedProtocol:
 
 def _least_safe_threshold(setting: ProtocolSetting) -> dict[str, Any]:
     """Return the least t with 2t - n above the corrupted (Bonawitz et al., Theorem 6.5)."""
+    # Two contradictory statements about a client cannot both reach t signatures.
     return {"threshold": (setting.participants + setting.corrupted) // 2 + 1}
 
 

@@ -164,7 +164,7 @@ _HAD, _COPIES = f"had ({RECOVERED_DB:g} dB)", f"copies ({VERBATIM_DB:g} dB)"
 
 
 def claims_of_crafted_model(frame: pd.DataFrame) -> list[PaperClaim]:
-    """Copies out of a single update, and samples out of sums.
+    """Return the claims on copies from a single update, and on samples from sums.
 
     Args:
         frame: as `run_crafted_model` makes it: one client in the first row, the largest sum in the last.

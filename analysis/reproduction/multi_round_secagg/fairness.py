@@ -93,7 +93,7 @@ def _schemes() -> dict[tuple[str, int], SelectionParameters]:
 
 
 def _pooled(parameters: SelectionParameters, seeds: int) -> npt.NDArray[np.int64]:
-    """Return participations with equal dropout probabilities, `(n + 1,)`: of each user, and last the completed rounds."""
+    """Return participations with equal dropout probabilities, `(n + 1,)`: each user's, then the completed rounds."""
     matrices = [
         simulate(parameters, np.full(POPULATION, EQUAL_DROPOUT), ROUNDS[1], seed) for seed in range(1, seeds + 1)
     ]
@@ -206,9 +206,9 @@ def _less(gaps: Gaps, rule: Mode, other: Mode) -> list[Interval]:
     return [mean_interval((gaps[rule, t] - gaps[other, t])[:, -1]) for t in PRIVACIES]
 
 
-def _format_differences(what: str, gaps: Gaps, rule: Mode, other: Mode) -> str:
+def _format_differences(heading: str, gaps: Gaps, rule: Mode, other: Mode) -> str:
     gaps_by_privacy = zip(PRIVACIES, _less(gaps, rule, other), strict=True)
-    return f"{what.format(ROUNDS[-1])}: " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in gaps_by_privacy)
+    return f"{heading.format(ROUNDS[-1])}: " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in gaps_by_privacy)
 
 
 def _ends(gaps: Gaps, mode: Mode) -> str:

@@ -39,7 +39,7 @@ class InversionScale:
     starts: int
 
 
-SHOWN_VICTIMS = 4  # victims whose pictures are shown
+SHOWN_VICTIMS = 4  # number of victims with pictures in the figure
 Shown = dict[str, "list[Inversion]"]
 
 SCALES = {"small": InversionScale(8, 400, 2), "paper": InversionScale(40, 4000, 4)}
@@ -102,7 +102,8 @@ def attacked(
         runs: one run per T.
         scale: victims, steps and starts.
     """
-    from analysis.attacks.inversion import Inverter, Search  # here: reproductions are listed without torch
+    # Imported here, since it imports torch, which is not needed to list the reproductions.
+    from analysis.attacks.inversion import Inverter, Search
 
     victims = np.linspace(0, POPULATION - 1, scale.victims).round().astype(int)
     rows: list[dict[str, Any]] = []

@@ -146,9 +146,9 @@ def table(outcomes: Outcomes) -> pd.DataFrame:
         row: dict[str, object] = {"rate": f"{rate:g}", "last layer": layer}
         for name in COMPARED:
             row[f"{name} %"] = float(of_names[name].late.mean())
-        for what in ("late", "last", "away_most", "worst", "lost"):
-            difference = _difference(of_names, what)
-            row |= {_HEADINGS[what]: difference.mean, f"± {_HEADINGS[what]}": difference.half_width}
+        for measure in ("late", "last", "away_most", "worst", "lost"):
+            difference = _difference(of_names, measure)
+            row |= {_HEADINGS[measure]: difference.mean, f"± {_HEADINGS[measure]}": difference.half_width}
         row |= {f"{name} labels 8, 9 %": float(of_names[name].away_most.mean()) for name in COMPARED}
         rows.append(row)
     return pd.DataFrame.from_records(rows)
@@ -159,9 +159,9 @@ _HEADINGS = {
 }  # fmt: skip
 
 
-def _difference(of_names: Mapping[str, LabelDropoutResult], what: str) -> Interval:
+def _difference(of_names: Mapping[str, LabelDropoutResult], measure: str) -> Interval:
     """Return the mean of weighted random minus random, seed by seed."""
-    return mean_interval(getattr(of_names[WEIGHTED], what) - getattr(of_names[RANDOM], what))
+    return mean_interval(getattr(of_names[WEIGHTED], measure) - getattr(of_names[RANDOM], measure))
 
 
 def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
@@ -189,9 +189,9 @@ def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
 
 
 def _claim(
-    claim: str, frame: pd.DataFrame, what: str, seeds: int, judged: Callable[[str, Interval], Check]
+    claim: str, frame: pd.DataFrame, measure: str, seeds: int, judged: Callable[[str, Interval], Check]
 ) -> PaperClaim:
-    heading = _HEADINGS[what]
+    heading = _HEADINGS[measure]
     gaps = {
         (row["rate"], row["last layer"]): interval_of(row[heading], row[f"± {heading}"]) for _, row in frame.iterrows()
     }

@@ -309,7 +309,7 @@ def _largest_covariance_quotient() -> float:
 
 
 def _martingale_quotients() -> Iterator[float]:
-    """Yield quotients of (49) and (51), exactly: E_i = zeta_i + a fair coin, with zeta_i a function of earlier coins."""
+    """Yield quotients of (49) and (51), exactly: E_i = zeta_i + a fair coin, zeta_i a function of earlier coins."""
     generator = np.random.default_rng(3)
     coins = np.array(list(product((-1.0, 1.0), repeat=5)))
     for _ in range(300):

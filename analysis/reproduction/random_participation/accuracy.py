@@ -85,7 +85,7 @@ class RateSearch:
 
 def required_noise(scenario: PublishedScenario) -> dict[str, float]:
     """Return the noise of a round that each analysis requires, and zero for no privacy."""
-    required = {scheme: sigma_at(delta, scenario.who, EPSILON, DELTA) for scheme, delta in ANALYSES.items()}
+    required = {scheme: sigma_at(delta, scenario.participation, EPSILON, DELTA) for scheme, delta in ANALYSES.items()}
     return {NONE: 0.0, **required}
 
 
@@ -115,11 +115,11 @@ def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, fl
             "population": task.population,
             "workload": {
                 **task.workload,
-                "samples_per_client": task.who.local_samples,
+                "samples_per_client": task.participation.local_samples,
                 "evaluate_every": max(1, task.rounds // task.evaluations),
             },
-            "selection.client_rate": task.who.client_rate,
-            "aggregation.sample_rate": task.who.sample_rate,
+            "selection.client_rate": task.participation.client_rate,
+            "aggregation.sample_rate": task.participation.sample_rate,
             "sweep": {"aggregation": points},
         },
     )
@@ -195,7 +195,7 @@ def remarks(task: TrainingTask, tried: Mapping[str, RateSearch]) -> list[str]:
         tried: search for the learning rate, by scheme.
     """
     grid = ", ".join(f"{rate:g}" for rate in task.rates)
-    data = describe_data({**task.workload, "samples_per_client": task.who.local_samples}, task.population)
+    data = describe_data({**task.workload, "samples_per_client": task.participation.local_samples}, task.population)
     return [
         f"Data: {data}.",
         *task.notes,
@@ -233,8 +233,8 @@ def table(
         for bound, (one_round, many_rounds) in _BOUNDS.items():
             in_round, in_all = float("inf"), float("inf")
             if sigma:
-                in_round = max(epsilon_at(delta, scenario.who, sigma, DELTA) for delta in one_round)
-                losses = [loss(scenario.who, sigma).self_compose(task.rounds) for loss in many_rounds]
+                in_round = max(epsilon_at(delta, scenario.participation, sigma, DELTA) for delta in one_round)
+                losses = [loss(scenario.participation, sigma).self_compose(task.rounds) for loss in many_rounds]
                 in_all = max(float(loss.get_epsilon_for_delta(DELTA)) for loss in losses)
             row[f"epsilon of a round, {bound}"], row[f"of {task.rounds}, {bound}"] = in_round, in_all
         row["learning rate"], row["learning rate (paper)"] = rates[scheme], scenario.rates[scheme]
@@ -329,9 +329,10 @@ def draw(
                 label += f" (said: {EPSILON})" if least > EPSILON else ""
             of_scheme.plot(axes, color=colour, linestyle=line, label=label)
         axes.set(xlabel="iteration", ylabel="accuracy [%]", ylim=(0, 100))
-        who = scenario.who
+        participation = scenario.participation
         axes.set_title(
-            f"{scenario.title}: noise for p = {who.client_rate:g}, q = {who.sample_rate:g}, d = {who.local_samples}"
+            f"{scenario.title}: noise for p = {participation.client_rate:g}, q = {participation.sample_rate:g}, "
+            f"d = {participation.local_samples}"
         )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)

@@ -80,12 +80,12 @@ def run_projection(
     curves: list[tuple[str, Delta, Participation, int | None]]
     curves = [(label, delta, any_size, None) for label, (delta, _, _) in BASELINES.items()]
     for size in SIZE_COLOURS:
-        who = Participation(size, 0.1, 0.1)
-        curves += [(_NO_GUARANTEE, recentred, who, size), (_LOWER_BOUND, lower_bound, who, size)]
+        participation = Participation(size, 0.1, 0.1)
+        curves += [(_NO_GUARANTEE, recentred, participation, size), (_LOWER_BOUND, lower_bound, participation, size)]
     table = pd.DataFrame.from_records(
         [
-            {"analysis": label, "d": size, x_label: x, y_label: value(delta, who, x)}
-            for label, delta, who, size in curves
+            {"analysis": label, "d": size, x_label: x, y_label: value(delta, participation, x)}
+            for label, delta, participation, size in curves
             for x in xs.tolist()
         ]
     )
@@ -211,10 +211,10 @@ _WCS, _PROPOSED, _LOWER = "WCS (the guarantee)", f"Theorem 4.1, d = {_SIZE} (no 
 
 def run_fig4(context: ReproductionContext) -> ReproductionResult:
     """Compute epsilon over delta at p = q = 0.1, C = 1, sigma = 3, for this paper's own schemes."""
-    who = Participation(_SIZE, _RATE, _RATE)
+    participation = Participation(_SIZE, _RATE, _RATE)
     curves: dict[str, Delta] = {_WCS: weak_client_sampling, _PROPOSED: recentred, _LOWER: lower_bound}
     rows = [
-        {"analysis": name, "delta": delta, "epsilon": epsilon_at(curve, who, _SIGMA, delta)}
+        {"analysis": name, "delta": delta, "epsilon": epsilon_at(curve, participation, _SIGMA, delta)}
         for delta in _DELTAS.tolist()
         for name, curve in curves.items()
     ]
@@ -252,8 +252,8 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
     rows = []
     for name, (delta, local_samples, _, _) in curves.items():
         for q in rates.tolist():
-            who = Participation(local_samples or 1, min(1.0, 1e-4 / q), q)
-            rows.append({"analysis": name, "q": q, "epsilon": epsilon_at(delta, who, 1.0, 1e-6)})
+            participation = Participation(local_samples or 1, min(1.0, 1e-4 / q), q)
+            rows.append({"analysis": name, "q": q, "epsilon": epsilon_at(delta, participation, 1.0, 1e-6)})
     table = pd.DataFrame.from_records(rows)
     lines = [
         (part["q"], part["epsilon"], {"color": colour, "linestyle": style, "label": name, "linewidth": 1.0})
@@ -330,7 +330,7 @@ STEP_ROUNDING = 1e-9
 
 def _projection(
     figure: int,
-    what: str,
+    title: str,
     xs: Floats,
     value: Callable[[Delta, Participation, float], float],
     x_label: str,
@@ -338,21 +338,22 @@ def _projection(
 ) -> Reproduction:
     name = f"random-participation-fig{figure}"
     run = partial(run_projection, name, xs, value, x_label, y_label)
-    return Reproduction(name, f"Random participation: {what}", f"{PAPER}, Figure {figure}", run)
+    return Reproduction(name, f"Random participation: {title}", f"{PAPER}, Figure {figure}", run)
 
 
 REPRODUCTIONS = (
     _projection(
         1, "delta against epsilon", np.linspace(0.0, 2.0, 41),
-        lambda delta, who, epsilon: delta(who, 1.0, epsilon), "epsilon", "delta",
+        lambda delta, participation, epsilon: delta(participation, 1.0, epsilon), "epsilon", "delta",
     ),
     _projection(
         2, "epsilon against the noise", np.geomspace(0.5, 5.0, 25),
-        lambda delta, who, sigma: epsilon_at(delta, who, sigma, 1e-5), "sigma [C]", "epsilon at delta = 1e-5",
+        lambda delta, participation, sigma: epsilon_at(delta, participation, sigma, 1e-5), "sigma [C]",
+        "epsilon at delta = 1e-5",
     ),
     _projection(
         3, "delta against the noise", np.geomspace(0.5, 3.0, 31),
-        lambda delta, who, sigma: delta(who, sigma, 0.5), "sigma [C]", "delta at epsilon = 0.5",
+        lambda delta, participation, sigma: delta(participation, sigma, 0.5), "sigma [C]", "delta at epsilon = 0.5",
     ),
     Reproduction(
         "random-participation-fig4", "Random participation beside random check-ins", f"{PAPER}, Figure 4", run_fig4

@@ -25,7 +25,7 @@ class PublishedScenario:
         name: name of the reproduction that trains it.
         title: title in the paper's words.
         population: N.
-        who: p, q and d that determine sigma.
+        participation: p, q and d that determine sigma.
         sigmas: the paper's sigma by scheme.
         rates: the paper's learning rates by scheme (Appendix B.2).
     """
@@ -33,7 +33,7 @@ class PublishedScenario:
     name: str
     title: str
     population: int
-    who: Participation
+    participation: Participation
     sigmas: Mapping[str, float]
     rates: Mapping[str, float]
 
@@ -42,7 +42,7 @@ MANY_CLIENTS = PublishedScenario(
     "random-participation-fig6",
     "many clients, small data sets",
     population=23_264,
-    who=Participation(30, 0.001, 0.1),
+    participation=Participation(30, 0.001, 0.1),
     sigmas={PROPOSED: 1.065, WCS: 7.65, OLS: 22.4},
     rates={NONE: 0.002, PROPOSED: 0.002, WCS: 0.0001, OLS: 0.0001},
 )
@@ -50,7 +50,7 @@ FEW_CLIENTS = PublishedScenario(
     "random-participation-fig7",
     "few clients, large data sets",
     population=697,
-    who=Participation(1000, 0.1, 0.001),
+    participation=Participation(1000, 0.1, 0.001),
     sigmas={PROPOSED: 0.646, WCS: 0.873, OLS: 1.103},
     rates={NONE: 0.002, PROPOSED: 0.002, WCS: 0.002, OLS: 0.002},
 )

@@ -18,7 +18,7 @@ class TrainingTask:
     Attributes:
         workload: keys of the experiment's workload.
         population: N of the runs.
-        who: p, q and d of the runs.
+        participation: p, q and d of the runs.
         rounds: number of iterations.
         rates: learning rates that every scheme is tried with.
         seeds: number of repetitions.
@@ -28,7 +28,7 @@ class TrainingTask:
 
     workload: Mapping[str, Any]
     population: int
-    who: Participation
+    participation: Participation
     rounds: int
     rates: tuple[float, ...]
     seeds: int
@@ -77,7 +77,7 @@ def task_of(scenario: PublishedScenario, scale: Scale, data: Path | None) -> Tra
     paper = TrainingTask(
         {"dataset": "emnist", "path": str(data), "model": "emnist-cnn"},
         scenario.population,
-        scenario.who,
+        scenario.participation,
         rounds=10_000,
         rates=(0.0001, 0.0005, 0.002, 0.01),
         seeds=5,
@@ -104,10 +104,10 @@ def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
         scenario: the paper's scenario.
         data: folder with the data.
     """
-    rounds = 1000
+    rounds, samples = 1000, scenario.participation.local_samples
     notes = [
-        f"{scenario.population:,} clients with {scenario.who.local_samples:,} samples each, p and q as in the paper; "
-        f"{rounds:,} iterations, where the paper's text does not say how many.",
+        f"{scenario.population:,} clients with {scenario.participation.local_samples:,} samples each, p and q as in the "
+        f"paper; {rounds:,} iterations, where the paper's text does not say how many.",
     ]
     if any(data.rglob("emnist-byclass-train-images-idx3-ubyte*")):
         workload: dict[str, Any] = {"dataset": "emnist", "path": str(data), "model": "emnist-cnn"}
@@ -117,10 +117,10 @@ def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
         notes.append(
             "Images: MNIST's, ten classes instead of EMNIST's 62, read by the paper's network with ten outputs "
             "(143,162 parameters). Each client draws its own from all of them, so that an image is with about "
-            f"{scenario.population * scenario.who.local_samples / 60_000:.0f} clients. What is accounted for is one "
+            f"{scenario.population * samples / 60_000:.0f} clients. What is accounted for is one "
             "sample of one client."
         )
     rates = (0.0001, 0.0005, 0.002, 0.01, 0.05)
     return TrainingTask(
-        workload, scenario.population, scenario.who, rounds, rates, 3, evaluations=20, notes=tuple(notes)
+        workload, scenario.population, scenario.participation, rounds, rates, 3, evaluations=20, notes=tuple(notes)
     )

@@ -79,7 +79,7 @@ class Counterexample:
 
     def delta(self, of: Delta) -> float:
         """Return delta of an analysis, or of a pair, at that sigma."""
-        return of(self.scenario.who, self.sigma, EPSILON)
+        return of(self.scenario.participation, self.sigma, EPSILON)
 
 
 def run_unsound(context: ReproductionContext) -> ReproductionResult:
@@ -118,12 +118,12 @@ def run_unsound(context: ReproductionContext) -> ReproductionResult:
 
 def _counterexample(scenario: PublishedScenario, context: ReproductionContext) -> Counterexample:
     trials = TRIALS[context.scale]
-    who, sigma = scenario.who, scenario.sigmas[PROPOSED]
+    participation, sigma = scenario.participation, scenario.sigmas[PROPOSED]
     context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
-    random = np.random.default_rng((_SEED, 1556, who.local_samples))
-    independent = attack_membership(who, sigma, EPSILON, trials, random)
-    coupled = coupled_delta(who, sigma, EPSILON, trials // 2, random)
-    return Counterexample(scenario, *worst_angle(who, sigma, EPSILON), Interval(*coupled), independent)
+    random = np.random.default_rng((_SEED, 1556, participation.local_samples))
+    independent = attack_membership(participation, sigma, EPSILON, trials, random)
+    coupled = coupled_delta(participation, sigma, EPSILON, trials // 2, random)
+    return Counterexample(scenario, *worst_angle(participation, sigma, EPSILON), Interval(*coupled), independent)
 
 
 def _federated(context: ReproductionContext) -> PairedAdvantage:
@@ -134,12 +134,12 @@ def _federated(context: ReproductionContext) -> PairedAdvantage:
             context.progress(f"a federation of {population} clients, every one a trial: round {done} of {rounds}")
 
     sigma = MANY_CLIENTS.sigmas[PROPOSED]
-    return attack_models(MANY_CLIENTS.who, sigma, EPSILON, population, rounds, _SEED, progress)
+    return attack_models(MANY_CLIENTS.participation, sigma, EPSILON, population, rounds, _SEED, progress)
 
 
 def _rows(counterexample: Counterexample) -> pd.DataFrame:
     """Return the required noise of each analysis and pair, and its delta at the published noise of Theorem 4.1."""
-    who, others = counterexample.scenario.who, counterexample.scenario.population - 1
+    participation, others = counterexample.scenario.participation, counterexample.scenario.population - 1
     crowd: Delta = partial(orthogonal_pair_in_a_crowd, clients=others)
     angled: Delta = partial(angled_pair, cosine=counterexample.cosine)
     rows: list[tuple[str, Delta, str | None]] = [
@@ -156,7 +156,9 @@ def _rows(counterexample: Counterexample) -> pd.DataFrame:
             {
                 "scenario": counterexample.scenario.title,
                 "analysis or pair": name,
-                f"sigma for delta = {DELTA:g}": None if delta is crowd else sigma_at(delta, who, EPSILON, DELTA),
+                f"sigma for delta = {DELTA:g}": None
+                if delta is crowd
+                else sigma_at(delta, participation, EPSILON, DELTA),
                 f"sigma for delta = {DELTA:g} (paper)": counterexample.scenario.sigmas.get(key) if key else None,
                 "at sigma": counterexample.sigma,
                 "delta": counterexample.delta(delta),
@@ -274,7 +276,7 @@ def _draw_unsound(out: Path) -> list[Path]:
             published = scenario.sigmas[PROPOSED]
             sigmas = np.geomspace(published / 1.6, 1.3 * scenario.sigmas[WCS], 40)
             for name, (delta, colour, style) in curves.items():
-                values = [delta(scenario.who, float(sigma), EPSILON) for sigma in sigmas]
+                values = [delta(scenario.participation, float(sigma), EPSILON) for sigma in sigmas]
                 axes.plot(sigmas, values, style, color=colour, label=name)
             axes.axhline(DELTA, color="#7F7F7F", linewidth=0.8, linestyle=":")
             axes.plot([published], [DELTA], "o", color="#0072B2", markersize=4, label="the paper's sigma and delta")

@@ -62,7 +62,7 @@ class ExpansionTraffic:
 
 
 def ring_bits(users: int) -> int:
-    """Return the bits of a sum of so many inputs, in the paper's ring."""
+    """Return the bits of a sum over this number of users, in the paper's ring."""
     return INPUT_BITS + (users - 1).bit_length()
 
 

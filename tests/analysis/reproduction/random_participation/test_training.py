@@ -136,9 +136,12 @@ def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) ->
 def test_with_the_papers_data_the_federation_is_the_papers(scenario: PublishedScenario, scale: Scale) -> None:
     task = tasks.task_of(scenario, scale, Path("/data"))
     swept = accuracy.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
-    assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", scenario.who.local_samples)
+    assert (swept.workload.dataset, swept.workload.samples_per_client) == (
+        "emnist",
+        scenario.participation.local_samples,
+    )
     assert isinstance(swept.selection, BernoulliParameters)
-    assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.who.client_rate)
+    assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.participation.client_rate)
     assert [one["clip"] for one in swept.sweep["aggregation"]] == ["none", 1.0]
     if scale == "paper":
         assert set(scenario.rates.values()) <= set(task.rates)
@@ -150,8 +153,11 @@ def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: PublishedScenar
     task = tasks.task_of(scenario, "real", tmp_path)
     workload = accuracy.experiment(scenario.title, task, [(1.0, 0.1)], 1).workload
     assert (workload.dataset, workload.model) == ("mnist", "emnist-cnn")
-    assert (workload.partition.scheme, workload.samples_per_client) == ("overlapping", scenario.who.local_samples)
-    assert (task.population, task.who) == (scenario.population, scenario.who)
+    assert (workload.partition.scheme, workload.samples_per_client) == (
+        "overlapping",
+        scenario.participation.local_samples,
+    )
+    assert (task.population, task.participation) == (scenario.population, scenario.participation)
     assert "about 12 clients" in task.notes[1]
     (tmp_path / "gzip").mkdir()
     (tmp_path / "gzip" / "emnist-byclass-train-images-idx3-ubyte.gz").touch()
@@ -164,5 +170,8 @@ def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: PublishedScenar
 
 @pytest.mark.parametrize("task", [DIGITS, tasks.task_of(MANY_CLIENTS, "paper", Path("/data"))])
 def test_a_batch_has_about_seventy_samples(task: TrainingTask) -> None:
-    who = task.who
-    assert task.population * who.local_samples * who.client_rate * who.sample_rate == pytest.approx(70, rel=0.02)
+    participation = task.participation
+    assert (
+        task.population * participation.local_samples * participation.client_rate * participation.sample_rate
+        == pytest.approx(70, rel=0.02)
+    )
