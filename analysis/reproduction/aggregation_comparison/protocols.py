@@ -68,7 +68,7 @@ def _coded(setting: ProtocolSetting) -> dict[str, Any]:
 
 
 def _committee(setting: ProtocolSetting) -> dict[str, Any]:
-    """Return a committee of 60 members, as in Ma et al., or of all, with the least safe threshold.
+    """Return a committee of 60 members, as in Ma et al., or of all, with the smallest safe threshold.
 
     The threshold t of L members withstands all of the corrupted on the committee: 2t - L exceeds their number. If
     clients come and go, the committee is drawn by sortition from the clients that are online.

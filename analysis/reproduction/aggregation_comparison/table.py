@@ -122,30 +122,30 @@ def _remarks(size: Size) -> list[str]:
     sources = "; ".join(f"{compared.protocol}: {compared.source}" for compared in PROTOCOLS)
     return [
         f"Protocols and their papers: {sources}.",
-        f"{size.rounds} rounds of each run (rounds: completed/aborted/skipped). Compute is "
-        "modelled on one core of the reference machine; training is charged for and not carried out (training: "
-        "simulated), which changes no time and no byte. Means are over completed rounds, bytes those of the "
+        f"{size.rounds} rounds of each run (rounds: completed/aborted/skipped). Compute is modelled on one core of "
+        "the reference machine. Training is simulated (training: simulated): its time is charged and it is not "
+        "executed, which changes no time and no byte. Means are over completed rounds; bytes are those of the "
         "aggregation alone.",
-        f"Each protocol is set up for {CORRUPTION:.0%} of the participants corrupted, where that is not varied, and "
-        f"for {DROPOUT_MARGIN:.0%} more drop-outs than are drawn on average, or for as many as it can be. The "
-        "threshold of secagg is the least that is safe. Who drops out leaves when asked for the masked update.",
-        f"flamingo and one-shot have a committee of {MEMBERS} clients, or of all where there are fewer, with the least "
-        "threshold that is safe with all of the corrupted on it. flamingo's serves in all rounds, and its set-up is "
-        "counted (set-up, in the first round alone); one-shot's in one. On phones it is drawn by sortition from those "
-        "that are online. What a committee sends and computes is counted as the participants'. Questions: the fewest "
-        "that a participant was asked in a completed round.",
-        "Phases: the stages before clients send their masked update, that one, and those behind it. The server's work "
-        "of a phase is what it does once one of its stages has ended. Elapsed seconds are the round's, by phase; a "
-        "round has selection, the model's way and training besides.",
+        f"Each protocol is set up for {CORRUPTION:.0%} of the participants corrupted, unless this share is varied, "
+        f"and for {DROPOUT_MARGIN:.0%} more dropouts than occur on average, or for as many as it can be. secagg has "
+        "the smallest threshold that is safe. Participants drop out when they are asked for the masked update.",
+        f"flamingo and one-shot have a committee of {MEMBERS} clients, or of all if there are fewer, with the least "
+        "threshold that is safe if all corrupted clients are members. flamingo's committee serves in all rounds, and "
+        "its set-up is counted (set-up, in the first round alone); one-shot's committee serves in one round. On "
+        "phones it is drawn by sortition from the clients that are online. The traffic and compute of a committee "
+        "count as the participants'. Questions: the fewest questions to a participant in a completed round.",
+        "Phases: the stages before the masked update, its own stage, and the stages after it. The server's work of a "
+        "phase is its work after the end of one of the phase's stages. Elapsed seconds are the round's, by phase; a "
+        "round also has selection, the broadcast of the model, and training.",
         f"Phones: {PHONES_A_PARTICIPANT} for each participant, a quarter of them online at a time (diurnal-weibull), "
-        f"20 times slower than the reference machine; Mbit/s down, up and ms one way, in the median: {phones}. These "
-        "are round numbers and no measurement.",
-        "Published seconds are of other machines, languages and networks, so none stands beside ours; what the papers "
-        "say of growth and of bytes does.",
-        f"What a protocol withstands is the survey of the threat model: {PARTICIPANTS} participants, {ROUNDS} rounds, "
+        f"20 times slower than the reference machine; Mbit/s down, up and ms one way (medians): {phones}. These are "
+        "round numbers, not measurements.",
+        "Published seconds are of other machines, languages and networks, so they are not compared with ours; the "
+        "papers' statements about growth and bytes are.",
+        f"Attacks withstood are from the survey of the threat model: {PARTICIPANTS} participants, {ROUNDS} rounds, "
         "the same corruption, set up for up to half of the participants lost. Misbehaviours that concern selection "
-        "alone, or send one crafted model to all, are left out. `may collude` is what the protocol promises with a "
-        "malicious server; none: it sees updates. What came of each misbehaviour:",
+        "alone, or send one crafted model to all, are left out. `may collude` is the protocol's guarantee with a "
+        "malicious server; none: that server sees updates. Outcomes of the misbehaviours:",
     ]
 
 
@@ -201,7 +201,7 @@ def _bars(axes: Axes, frame: pd.DataFrame, colours: dict[str, str]) -> None:
 REPRODUCTIONS = (
     Reproduction(
         "generations",
-        "Secure aggregation by generation: time by phase, bytes, stages, aborted rounds, and what is withstood",
+        "Secure aggregation by generation: time by phase, bytes, stages, aborted rounds, and attacks withstood",
         "Bonawitz et al., ePrint 2017/281; Bell et al., ePrint 2020/704; So et al., arXiv 2109.14236; Ma et al., arXiv "
         "2308.09883; Karthikeyan and Polychroniadou, arXiv 2410.22303",
         run_comparison,

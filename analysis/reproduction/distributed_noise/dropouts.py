@@ -114,15 +114,17 @@ def run_dropouts(context: ReproductionContext) -> ReproductionResult:
         table,
         claims=claims(by_tolerance),
         remarks=[
-            f"{PARTICIPANTS} of 100 clients in a round, t = {THRESHOLD:g} s, {DROPOUT_RATE:.0%} drop out in a stage "
-            f"drawn at random; {seeds} seeds of {ROUNDS} rounds each. Digits, logistic regression, real SecAgg.",
-            "measured: the mean square of what the server's sum differs by from the survivors' clipped updates, over "
-            "the planned variance; ±: 95% interval over the rounds. ledger: the share that the privacy ledger charges.",
-            "Those who leave after their input is in the sum are no drop-outs here: their noise is in it.",
-            "T = 8 is s - t: more drop-outs end the round. With T = 4 rounds of more drop-outs lack some noise, and "
-            "the ledger charges it.",
-            "What XNoise costs in time and traffic depends on how seeds are recovered, which is done otherwise here: "
-            "it is not judged.",
+            f"{PARTICIPANTS} of 100 clients in a round, t = {THRESHOLD:g} s, {DROPOUT_RATE:.0%} drop out in a random "
+            f"stage; {seeds} seeds of {ROUNDS} rounds each. Digits, logistic regression, real SecAgg.",
+            "measured: the mean square of the difference between the server's sum and the survivors' clipped "
+            "updates, over the planned variance; ±: 95% interval over the rounds. ledger: the share that the privacy "
+            "ledger charges.",
+            "Participants that drop out after their input is in the sum do not count as dropouts here: the sum has "
+            "their noise.",
+            "T = 8 is s - t: more dropouts end the round. With T = 4, rounds with more dropouts lack some noise, and "
+            "the ledger charges for it.",
+            "The time and traffic of XNoise depend on the recovery of seeds, which differs here, so they are not "
+            "judged.",
         ],
     )
 
@@ -137,17 +139,17 @@ def claims(by_tolerance: dict[int | None, Enforced]) -> list[PaperClaim]:
     seeds = len(by_tolerance[None].excess)
     return [
         PaperClaim(
-            "drop-outs leave less noise than planned, and cost more privacy, where nothing is done about it",
-            f"{plus_minus(lost, '.3f')} of the planned variance in {len(without)} rounds with drop-outs; the largest "
+            "dropouts leave less noise than planned, and cost more privacy, if no countermeasure is taken",
+            f"{plus_minus(lost, '.3f')} of the planned variance in {len(without)} rounds with dropouts; the largest "
             f"epsilon is {plus_minus(over, '.3f')} times the planned one",
             [below("share of the planned variance", lost, 1.0), above("times the planned epsilon", over, 1.0)],
             seeds=seeds,
         ),
         PaperClaim(
-            "XNoise keeps the planned noise level, whoever drops out up to the tolerance",
+            "XNoise keeps the planned noise level with any dropouts up to the tolerance",
             "; ".join(
                 f"T = {T}: {plus_minus(mean_interval(rounds['measured']), '.3f')} of the planned variance in "
-                f"{len(rounds)} rounds with up to {rounds['dropped'].max()} drop-outs"
+                f"{len(rounds)} rounds with up to {rounds['dropped'].max()} dropouts"
                 for T, rounds in tolerable.items()
             ),
             [

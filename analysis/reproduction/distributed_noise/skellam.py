@@ -99,10 +99,12 @@ def run_skellam(context: ReproductionContext) -> ReproductionResult:
         ],
         remarks=[
             f"{DIMENSION:,} coordinates, {PARTICIPANTS} participants, {ROUNDS} rounds, delta {DELTA:g}; both by Rényi "
-            "divergences of the same orders. bits: of the ring that the sum leaves with at most 2^-40.",
-            "What few steps cost is rounding: a rounded update is longer, and any integer noise has to hide that.",
-            "Total variation is between a sum of shares and one draw, of the tables that clients draw from, convolved "
-            f"in floating point; up to {FLOATING:g} is its rounding.",
+            "divergences of the same orders. bits: of the ring; the sum exceeds the ring with probability 2^-40 at "
+            "most.",
+            "The cost of few steps is rounding: a rounded update is longer, and any integer noise has to hide the "
+            "longer update.",
+            "Total variation is between a sum of shares and one draw, with the tables that clients draw from, "
+            f"convolved in floating point; rounding explains up to {FLOATING:g}.",
         ],
     )
 

@@ -91,11 +91,11 @@ def run_different_models(context: ReproductionContext) -> ReproductionResult:
         frame,
         claims=claims_of_different_models(frame),
         remarks=[
-            "A coordinate counts as had if the rounding of all summands explains what it is off by. relative error: "
-            "|d - d'|^2 / |d|^2, mean of the rounds.",
-            "Digits, two hidden layers, SecAgg with levels of 16 bits, no accomplices. Clients train as asked, and one "
-            "victim a round is sent the model that all should have.",
-            "Signed models are not in the paper: a client signs, with its keys, what it was asked to train.",
+            "A coordinate counts as had if the rounding of all summands explains its error. relative error: |d - "
+            "d'|^2 / |d|^2, mean of the rounds.",
+            "Digits, two hidden layers, SecAgg with levels of 16 bits, no accomplices. Clients train as asked, and "
+            "one victim per round receives the model that all should have.",
+            "Signed models are not in the paper: a client signs, with its keys, the model that it was asked to train.",
         ],
     )
 
@@ -148,12 +148,12 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
         frame,
         claims=claims_of_crafted_model(frame),
         remarks=[
-            f"A sample is had if some bin shows it with {RECOVERED_DB:g} dB peak signal-to-noise ratio, copied with "
-            f"{VERBATIM_DB:g}. ±: 95% intervals over the rounds.",
-            "Digits; the crafted layer is the first of two hidden ones, with 64 units and so 63 bins (the paper puts a "
-            "module of its own before the network, with as many bins as wanted); one step on all samples of a client.",
-            "Bins are made narrower where more samples are summed, so that about one is expected in each: that is why "
-            "the number stays and the share falls.",
+            f"A sample counts as had if a bin shows it with {RECOVERED_DB:g} dB peak signal-to-noise ratio, copied "
+            f"with {VERBATIM_DB:g}. ±: 95% intervals over the rounds.",
+            "Digits; the crafted layer is the first of two hidden ones, with 64 units and so 63 bins (the paper puts "
+            "a module of its own before the network, with any number of bins); one step on all samples of a client.",
+            "Larger sums have narrower bins, so that each bin has about one sample in expectation. So the number of "
+            "recovered samples stays constant and their share falls.",
             "Copies become fewer in larger sums, as the updates of all summands are rounded, to levels of 16 bits.",
             "A single update (one client) is summed in the clear: SecAgg refuses a sum over one.",
         ],

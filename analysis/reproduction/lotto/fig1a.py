@@ -348,21 +348,22 @@ def remarks(reached: pd.DataFrame) -> list[str]:
         thresholds.append(f"t = {t}: {', '.join(firsts)}")
     noticed = reached[(reached["had"] == 1) & (reached["refused"] > 0)]
     return [
-        f"Without signed survivors (not in the paper) one victim's update was had with fewer: {'; '.join(thresholds)}.",
-        f"Honest clients refused something in {len(noticed)} of the {int((reached['had'] == 1).sum())} runs in which a "
-        "victim's update was reconstructed.",
-        "Reconstructed: masks removed, and the result is what one update can be (weight, highest level, multiples of "
-        "the weight). The tests compare it with what the victim has quantised, bit for bit.",
-        "The server keeps every dishonest candidate under Lotto, and takes dishonest clients for all places but one "
-        "where it may choose. The workload is logistic regression on the digits: the attack does not depend on it. "
-        "exact: the chance that enough candidates, and 2t - s dishonest ones, come up.",
+        "Without signed survivors (not in the paper) one victim's update was reconstructed with fewer dishonest "
+        f"participants: {'; '.join(thresholds)}.",
+        f"Honest clients refused a message in {len(noticed)} of the {int((reached['had'] == 1).sum())} runs in which "
+        "a victim's update was reconstructed.",
+        "Reconstructed: masks removed, with a result that one update can have (weight, highest level, multiples of "
+        "the weight). The tests compare the result with the victim's quantised update, bit for bit.",
+        "The server keeps every dishonest candidate under Lotto, and fills all places but one with dishonest clients "
+        "if it may choose. The workload is logistic regression on the digits: the attack does not depend on it. "
+        "exact: the chance that enough candidates, and 2t - s dishonest ones, occur.",
     ]
 
 
 REPRODUCTIONS = (
     Reproduction(
         "lotto-fig1a",
-        "A victim's update under SecAgg with x dishonest participants, and how often Lotto lets there be so many",
+        "A victim's update under SecAgg with x dishonest participants, and how often that many occur under Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 1a and Corollary 1",
         run_fig1a,
         claims_of=lambda table, seeds: [None, *_rate_claims(table)],  # the first is about other runs

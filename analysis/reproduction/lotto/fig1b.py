@@ -37,20 +37,20 @@ def run_fig1b(context: ReproductionContext) -> ReproductionResult:
         figures=_draw(table, context.out / "lotto-fig1b"),
         claims=[
             PaperClaim(
-                "the deficit grows with the fraction of dishonest participants, whatever the budget",
+                "the deficit grows with the fraction of dishonest participants, for every budget",
                 "with 34 of 70 dishonest, budgets of 3, 6 and 9 grow {:.2f}, {:.2f} and {:.2f} times".format(*grown),
                 [above("least step of epsilon, 0 to 34 dishonest", step) for step in steps],
             ),
             _example_claim(table),
         ],
         remarks=[
-            "The paper states neither delta nor the accounting; here delta = 1/700, Skellam noise, dimension 2^20, no "
-            "amplification (under Lotto the server sees who takes part).",
+            "The paper states neither delta nor the accounting; here delta = 1/700, Skellam noise, dimension 2^20, "
+            "no amplification (under Lotto the server sees the participants).",
             "Noise adds up in variance: 60% of the shares leave 60% of the variance. If the standard deviation fell to "
             f"60% instead, epsilon would be {narrow:.1f}, and {narrow_too:.1f} at delta = 1/100.",
             f"With amplification epsilon depends on delta: {hidden:.1f} at 1/700, {hidden_too:.1f} at 1/100. So "
-            "several readings come close to 11.8, and the paper's text does not tell which is meant.",
-            "40% of 70 participants are 28 = 2t - s at t = 0.7 s: at that threshold SecAgg does not hold any more.",
+            "several readings come close to 11.8, and the paper's text does not say which it means.",
+            "40% of 70 participants are 28 = 2t - s at t = 0.7 s: at that threshold SecAgg is no longer secure.",
         ],
     )
 

@@ -79,7 +79,7 @@ def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
         PaperClaim(
             "Theorem 1 is the distribution of the candidates' number",
             f"{inside} of {len(measured)} emulated points have it in their 95% interval",
-            [equal("points whose interval (95% for all together) excludes it", float(contradicted), 0)],
+            [equal("points with an interval (95% for all together) that excludes it", float(contradicted), 0)],
             seeds=int(measured["rounds"].min()),
         ),
     ]

@@ -119,7 +119,7 @@ def _draw(path: Path) -> list[Path]:
 REPRODUCTIONS = (
     Reproduction(
         "lotto-fig4",
-        "What population refinement does for the worst client",
+        "Effect of population refinement on the worst client",
         f"{PAPER}, Figure 4",
         run_fig4,
         claims_of=lambda table, seeds: claims_of(table),

@@ -59,7 +59,7 @@ def run_fig8(application: Application, context: ReproductionContext) -> Reproduc
             *clients.remarks(setting),
             "The paper draws the distributions and states no numbers for them, other than that at most 5% of clients "
             "are among the worst 20% by both measures.",
-            f"Table and figure are of the first of {scale.seeds} seeds, claims of all of them.",
+            f"Table and figure show the first of {scale.seeds} seeds; claims are over all of them.",
         ],
     )
 

@@ -102,7 +102,7 @@ def run_fig9(application: Application, context: ReproductionContext) -> Reproduc
             f"{TARGETS[application]} is of {application}. Times are the first evaluation that meets it, of "
             f"{scale.seeds} seeds, with 95% intervals; speed-ups are of pairs of equal seeds (equal data, devices and "
             "first model), as geometric means.",
-            "Rounds that Lotto aborts for want of candidates count with the time that they took.",
+            "Rounds that Lotto aborts for lack of candidates count with their time.",
         ],
     )
 

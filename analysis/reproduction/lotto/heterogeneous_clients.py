@@ -144,7 +144,8 @@ def remarks(setting: ClientSetting) -> list[str]:
     """Return the differences from the paper in both figures."""
     application = setting.application
     summed = (
-        "SecAgg sums the updates, and slow devices are slow at masks, too. What its elements cost is implied as well."
+        "SecAgg sums the updates, and slow devices are slow at masks, too. The cost of an element follows from Table "
+        "2 as well."
     )
     if not setting.secagg:
         summed = "Updates are summed in the clear: SecAgg would add the same to every strategy's rounds."
@@ -154,9 +155,9 @@ def remarks(setting: ClientSetting) -> list[str]:
         f"Data are generated ({DATASETS[application]}, {_SHAPES[application]}): "
         f"accuracies, and how much clients' data differ, are this task's, not {application}'s.",
         *setting.notes,
-        "Devices follow Zipf's law with a = 1.2 as section 3.5 writes it, i**-a for the i-th slowest: that one takes "
-        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. A "
-        "training step costs what the paper's own Table 2 implies (see lotto-table2).",
+        "Devices follow Zipf's law with a = 1.2 as in section 3.5, i**-a for the i-th slowest: the slowest takes "
+        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. The "
+        "cost of a training step follows from the paper's own Table 2 (see lotto-table2).",
         summed,
     ]
 

@@ -148,7 +148,7 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
             "messages.",
             "Every server here verifies the signatures of the s participants, which the paper's only passes on: its "
             "compute grows with s.",
-            "A participant's bytes hold what it looks up at the PKI. Informed selection, O(n) more for its server's "
+            "A participant's bytes include its look-ups at the PKI. Informed selection, O(n) more for its server's "
             "refinement, is not measured.",
         ],
     )

@@ -35,16 +35,16 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
         "Costs of compute. testbed: this testbed's own, on a core like one of the paper's c5.xlarge clients (device "
         f"factor 1); training per parameter and example as measured on each model (FEMNIST's CNN = 1: {training}). "
         "authors: 302 ms for a proof and 226 ms to verify one, quoted from an earlier measurement of the published "
-        "pure-Python code and not measured again; a mask's element and a training step take what the paper's own Rand "
-        "clients at 100 and 700 need (two numbers per application; 1 to 2 us per element of a mask is what a loop in "
-        "Python takes that draws and adds one number at a time); everything else in those rows is predicted, Rand at "
-        "400 included.",
+        "pure-Python code and not measured again; the costs of a mask's element and of a training step follow from "
+        "the paper's own Rand clients at 100 and 700 (two numbers per application; 1 to 2 us per element of a mask "
+        "is the speed of a Python loop that draws and adds one number at a time); everything else in those rows is "
+        "predicted, Rand at 400 included.",
         "Every client has the same number of samples and the same device, so that rows differ in the protocol alone. "
         f"Links: 44 Mbit/s for clients, 25 Gbit/s for the server (the paper's), {LATENCY_MS:g} ms each way (not "
         "stated; its machines stood in one cloud region). Messages go over TCP, as they did there; "
         "--set links.transport=none leaves connections, windows and headers out.",
-        "Who answers the announcement of client-centric Lotto: everybody (unselected: acknowledge, as the authors' "
-        "code does).",
+        "All clients answer the announcement of client-centric Lotto (unselected: acknowledge, as in the authors' "
+        "code).",
         "Cli-Ctr is the paper's protocol, in which participants verify the proofs of their list and the server none. "
         f"In the rows '{VERIFIED}' our server also verifies those of all candidates before it draws, one after the "
         "other (the paper's has 32 cores), since one false claim would end everybody's round.",
@@ -85,9 +85,9 @@ def _modelled(frame: pd.DataFrame) -> str:
         if (of := shares.get(costs)) is not None and len(of)
     ]
     return (
-        f"compute %: the share of a round's time that is modelled compute, the server's and the slowest client's of "
-        f"each stage ({'; '.join(ranges) or 'no round was completed'}). What is left is transfers. Such a time follows "
-        "from the table of costs; nothing of it was measured on a clock."
+        "compute %: the share of a round's time that is modelled compute, the server's and the slowest client's of "
+        f"each stage ({'; '.join(ranges) or 'no round was completed'}). The rest is transfers. Modelled compute "
+        "follows from the table of costs; none of it was measured on a clock."
     )
 
 
@@ -106,8 +106,8 @@ def _unexplained(frame: pd.DataFrame) -> str:
         f"Participants under Cli-Ctr. Our overhead is less than the paper's in {less} of {len(rows)} cells. Table 2's "
         "participants need more seconds than under Rand, at 100, 400 and 700 clients: "
         + "; ".join(f"{application} {seconds}" for application, seconds in excess.items())
-        + ". A proof and the verification of s - 1 others take 2.3, 9.1 and 15.9 s at the authors' costs, whatever the "
-        "model. What is beyond grows with the model's size, and the paper does not say what a client's time spans."
+        + ". A proof and the verification of s - 1 others take 2.3, 9.1 and 15.9 s at the authors' costs, for every "
+        "model. The excess grows with the model's size, and the paper does not define a client's time."
     )
 
 
@@ -131,9 +131,8 @@ def run_table2(context: ReproductionContext) -> ReproductionResult:
     remarks = [
         f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
         "found too few candidates is aborted, which the paper does not mention.",
-        f"In the rows '{SILENT}' those who are not selected say nothing, and the server waits for a deadline, as the "
-        f"paper writes: {ANNOUNCE_DEADLINE_S:g} s here, since it states none. That dwarfs everything else where rounds "
-        "are short.",
+        f"In the rows '{SILENT}' unselected clients do not answer, and the server waits for a deadline, as in the "
+        f"paper: {ANNOUNCE_DEADLINE_S:g} s here, since the paper states none. The wait dominates short rounds.",
         *remarks_of(frame),
     ]
     return ReproductionResult(frame, claims=claims_of_table2(frame), remarks=remarks)
@@ -156,10 +155,10 @@ def run_table3(context: ReproductionContext) -> ReproductionResult:
     frame = table(context, scale, INFORMED_SELECTIONS, TABLE_3)
     remarks = [
         f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
-        "nothing is known of anybody yet, and nobody is refined away.",
-        "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. All "
-        "devices are equally fast here, so that what differs is what selection costs, not whom it takes; for that see "
-        "lotto-fig9.",
+        "nothing is known about any client yet, and no client is refined away.",
+        "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. "
+        "All devices are equally fast here, so that rows differ in the cost of selection, not in the selected "
+        "clients; for those see lotto-fig9.",
         *remarks_of(frame),
     ]
     return ReproductionResult(frame, claims=claims_of_table3(frame), remarks=remarks)

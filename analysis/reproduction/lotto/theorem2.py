@@ -177,7 +177,7 @@ def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
         measured = mean * POPULATION / DISHONEST
         where = f"{condition.selection}, n = {condition.minimum}"
         texts.append(f"{where}: {measured:.2f} measured, {grown:.2f} by the sum, lambda {factor:.2g}")
-    checks.append(equal("measured shares whose interval excludes the sum", apart, 0))
+    checks.append(equal("measured shares with an interval that excludes the sum", apart, 0))
     return PaperClaim(
         "a server grows the share of dishonest participants about lambda = a n_true / n times, in expectation",
         "; ".join(texts),

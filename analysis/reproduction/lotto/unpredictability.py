@@ -158,7 +158,7 @@ def _prediction_claims(frame: pd.DataFrame) -> list[PaperClaim]:
             seeds=seeds,
         ),
         PaperClaim(
-            "client-centric: the server cannot predict who is selected most often until training stops",
+            "client-centric: the server cannot predict the client selected most often until training stops",
             f"its first guess took part most often of all with {guessed['it is the most']} of {seeds} seeds",
             [Check("share of the seeds", hit.rate, hit.low, hit.high, most=1, strict=True)],
             seeds=seeds,
@@ -169,7 +169,7 @@ def _prediction_claims(frame: pd.DataFrame) -> list[PaperClaim]:
 REPRODUCTIONS = (
     Reproduction(
         "lotto-unpredictability",
-        "How often a server can make one client take part, with and without predicting who will be selected",
+        "How often a server can make one client take part, with and without predicting the selected clients",
         "Lotto (arXiv 2401.02880), section 3.4 and appendix B; the paper gives no measurement",
         run_unpredictability,
         claims_of=lambda table, seeds: [*_prediction_claims(table), None],  # the last needs each seed's

@@ -114,8 +114,9 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
         remarks=[
             f"8.9e-6 is Pr[x > 8] = {eight:.3g}; t = 106 of 200 withstands 2t - s - 1 = 11 dishonest participants, and "
             f"Pr[x > 11] = {corollary:.3g}.",
-            "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at eta "
-            "= 10 is the same for every n. Held at 5% of the participants instead, it falls with n (both are drawn).",
+            "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at "
+            "eta = 10 is the same for every n. For a fixed 5% of the participants it falls with n (the figure shows "
+            "both).",
             f"(c) The paper states no noise multiplier. Its 265 fits {low:.3f} to {high:.3f} when Renyi orders are "
             f"whole numbers and the victim alone adds noise (share 1/s); 1.8 fits {fits[0]:.2f} to {fits[1]:.2f}. So "
             f"both are consistent with {MULTIPLIER}; they are not reproduced. (A budget of 6, that of Figure 1b, over "
@@ -236,11 +237,12 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
             _claimed_dropouts(table),
         ],
         remarks=[
-            "Drop-outs claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum has "
-            "(s - k)/s of the noise; SecAgg needs t survivors, k of them dishonest, whose sum has (t - k)/s.",
-            f"2.3 server-centric takes a noise multiplier of {low:.2f} to {high:.2f}; client-centric is then "
-            f"{first['client-centric']:.2f} to {last['client-centric']:.2f} and insecure {first['insecure']:.0f} to "
-            f"{last['insecure']:.0f}: no single multiplier gives the paper's 1.8, 2.3 and 265.",
+            "Drop-outs claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum "
+            "has (s - k)/s of the noise. SecAgg needs t survivors, k of them dishonest; their sum has (t - k)/s of "
+            "the noise.",
+            f"An epsilon of 2.3 server-centric needs a noise multiplier of {low:.2f} to {high:.2f}; client-centric is "
+            f"then {first['client-centric']:.2f} to {last['client-centric']:.2f} and insecure {first['insecure']:.0f} "
+            f"to {last['insecure']:.0f}: no single multiplier gives the paper's 1.8, 2.3 and 265.",
             "n_max = 10^9 (the paper's), R = 50, t = 0.7 s, delta = 1/n, dimension 2^20.",
         ],
     )
@@ -269,7 +271,7 @@ def _claimed_dropouts(table: pd.DataFrame) -> PaperClaim:
             f"{example[f'{name}, drop-outs claimed']:.2f} instead of {example[name]:.2f} {name}" for name in ratios
         ),
         [
-            between("epsilon with claimed drop-outs over the corollary's", float(of_name.max()), most=1)
+            between("epsilon with claimed dropouts over the corollary's", float(of_name.max()), most=1)
             for of_name in ratios.values()
         ],
     )

@@ -62,7 +62,7 @@ def run_fairness(context: ReproductionContext) -> ReproductionResult:
             unequal.setdefault(key, []).append(fairness_gaps(matrix, completed_only=True)[places])
             every.setdefault(key, []).append(fairness_gaps(matrix)[places])
     completed = {key: np.array(gaps) for key, gaps in unequal.items()}
-    context.progress(f"equal drop-out probabilities, {EQUAL_DROPOUT:g}")
+    context.progress(f"equal dropout probabilities, {EQUAL_DROPOUT:g}")
     p_values = {
         key: p_value(_pooled(parameters, seeds), key[1]) for key, parameters in _schemes().items() if key[1] > 1
     }
@@ -71,12 +71,12 @@ def run_fairness(context: ReproductionContext) -> ReproductionResult:
         table(completed, gaps, p_values),
         claims=claims(gaps, p_values, seeds),
         remarks=[
-            "Unequal: each user's drop-out probability is drawn from {0.1, 0.2, 0.3, 0.4, 0.5} for each seed, as in "
+            f"Unequal: each user's dropout probability is drawn from {0.1, 0.2, 0.3, 0.4, 0.5} for each seed, as in "
             f"Figure 4. Equal: {EQUAL_DROPOUT:g} for all. N = 120, K = 12; selection is the federation's own code, "
             "without training. ± are 95% intervals over the seeds.",
             "F is by all rounds, as in the paper; by completed ones, too, as skipped rounds, which are many at T = 6, "
             "make it smaller.",
-            "Theorem 1 is about users of equal drop-out probability; that batches are then chosen equally often is "
+            "Theorem 1 is about users of equal dropout probability; that batches are then chosen equally often is "
             "tested by chi-square over the batches' participations in all seeds together.",
             "A batch that is whole in fewer than K/N of the completed rounds cannot take part as often as the others "
             "under any rule: six users of probability 0.5 are all there in 1.6% of the rounds.",
@@ -227,7 +227,7 @@ def _interval(gap: Interval) -> str:
 REPRODUCTIONS = (
     Reproduction(
         "multiround-fairness",
-        "The fairness gap of three rules of choosing batches, equal and unequal drop-outs",
+        "The fairness gap of three rules of choosing batches, equal and unequal dropouts",
         f"{PAPER}, Theorem 1, Remark 4 and Figure 4 (b)",
         run_fairness,
         claims_of=claims_of,

@@ -205,8 +205,8 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
         PaperClaim(
             "The mean reconstruction error of random selection is 6.715e-3",
             _by_rate(random),
-            undetermined="the learning rate in the window (the best of a grid, decayed twice) and P, whose condition "
-            "amplifies what updates change",
+            undetermined="the learning rate in the window (the best of a grid, decayed twice) and the condition of "
+            "P, which amplifies the change of updates",
             seeds=seeds,
         ),
         PaperClaim(
@@ -252,8 +252,8 @@ def remarks(context: ReproductionContext) -> list[str]:
     lines = [
         "The truth is each client's update from the model at the first round of the window, trained again; the server "
         "has the sums alone.",
-        "The error of random selection is what updates change within the window, amplified by P's condition: it falls "
-        "with the learning rate of these rounds, and with more rounds than clients.",
+        "The error of random selection is the change of updates within the window, amplified by P's condition. It "
+        "falls with the learning rate of these rounds, and with more rounds than clients.",
         "Where P lacks rank, least squares takes the solution of minimum norm: the mean of the batch, as the paper.",
         f"decaying: times {DECAY:g} after rounds {' and '.join(map(str, MILESTONES))}, the window from round 1,460 on.",
     ]

@@ -236,8 +236,8 @@ def remarks(by_scheme: Metrics) -> list[str]:
             )
             lines.append(
                 f"{name}: T is not certified in {np.mean([len(rounds) for rounds in open_rounds]):.0f} rounds of a "
-                f"seed (between rounds {numbers.min()} and {numbers.max()}): what was found exceeds what is proved by "
-                f"{gaps.min()} to {gaps.max()}, {gaps.mean():.1f} on average."
+                f"seed (between rounds {numbers.min()} and {numbers.max()}): the smallest known value exceeds the "
+                f"lower bound by {gaps.min()} to {gaps.max()}, {gaps.mean():.1f} on average."
             )
     return lines
 

@@ -182,7 +182,7 @@ def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
             frame, "late", seeds, lambda what, gap: within(what, gap, published, COMPARABLE),
         ),
         _claim(
-            "the labels whose clients drop out most are recognised less under random (the reason given: fairness)",
+            "labels with the clients that drop out most are recognised less under random (the reason given: fairness)",
             frame, "away_most", seeds, lambda what, gap: above(what, gap),
         ),
     ]  # fmt: skip

@@ -41,15 +41,16 @@ def run_theory(context: ReproductionContext) -> ReproductionResult:
         _variances(),
         claims=claims,
         remarks=[
-            "Table: how much the mean of whole batches varies, relative to users chosen one by one (N = 120, K = 12), "
-            "when the members of a batch have equal gradients; then relative to what Theorem 2's beta allows (E = 1).",
-            "Appendix C counts sets of exactly K users. Its step from (27) to (28) counts those of one number of "
-            "groups; where groups are of several sizes, sets have several. None contains another, so that the bound "
-            "holds all the same (Lubell, Yamamoto and Meshalkin).",
+            "Table: how much the mean of whole batches varies, relative to users chosen one by one (N = 120, K = "
+            "12), when the members of a batch have equal gradients; then relative to the variance that Theorem 2's "
+            "beta allows (E = 1).",
+            "Appendix C counts sets of exactly K users. Its step from (27) to (28) counts sets with one number of "
+            "groups; if groups have several sizes, sets have several numbers of groups. No set contains another, so "
+            "the bound holds nevertheless (Lubell, Yamamoto and Meshalkin).",
             "Corollary 3.1 is the lemma before it times the probability that the round is not skipped: exact, and "
             "checked on random covariances and on processes that depend on their past.",
-            "Equations (45) to (47) are those of Karimireddy et al. (arXiv 1910.06378), for rounds that always have K "
-            "users, chosen one by one. What they become with C is not printed.",
+            "Equations (45) to (47) are those of Karimireddy et al. (arXiv 1910.06378), for rounds that always have "
+            "K users, chosen one by one. Their form with C is not printed.",
         ],
     )
 
@@ -108,7 +109,7 @@ def _exchange() -> PaperClaim:
     return PaperClaim(
         "Batches hide single updates from non-linear reconstructions, too (Remark 7; Remark 6 of the first version)",
         f"two members of a batch exchange updates and part of one: the sums of 500 rounds change by {change}, and so "
-        "does any function of them; what a server knows of updates besides (that they are gradients of pictures, "
+        "does any function of them; other knowledge of a server about updates (that they are gradients of pictures, "
         "multiround-fig11) is not in them",
         [equal("largest change of a sum", float(change), 0.0)],
     )
@@ -130,7 +131,7 @@ def _versions() -> list[PaperClaim]:
             [equal("matrices that reveal a single update", float(revealing), 0.0)],
         ),
         PaperClaim(
-            "The same of (5) in the first version, whose sets may overlap",
+            "The same of (5) in the first version, in which sets may overlap",
             f"sums over sets of {privacy} of {users} users make up a single user's update: distance {left:.1g}; any "
             "combination is of the form (5)",
             [above("distance of a single update from sums over T users", left, ROUNDING)],

@@ -108,7 +108,7 @@ def run_v1_fig8(context: ReproductionContext) -> ReproductionResult:
             "An error is relative to the squared norm of the local model (35). The global model, which the server "
             "sends and everybody has, is the first guess: its error is the squared norm of a client's own update over "
             "that of its model.",
-            "Least squares amplifies what models change within the window by the condition of P.",
+            "Least squares amplifies the change of models within the window by the condition of P.",
         ],
     )
 

@@ -177,7 +177,7 @@ def run_training(scenario: PublishedScenario, context: ReproductionContext) -> R
     tried = search_rates(context, scenario.title, task, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
     results = train(context, scenario.title, task, noise, rates)
-    context.progress("what the noise guarantees, and what two data sets lose")
+    context.progress("guarantee of the noise, and loss of two data sets")
     frame = table(scenario, task, noise, rates, results)
     return ReproductionResult(
         frame,
@@ -200,14 +200,14 @@ def remarks(task: TrainingTask, tried: Mapping[str, RateSearch]) -> list[str]:
         f"Data: {data}.",
         *task.notes,
         f"Learning rates: every scheme was tried with {grid} on one seed that is not compared, and compared at the "
-        "best. In brackets what each reached: " + "; ".join(f"{scheme} {of}" for scheme, of in tried.items()) + ".",
-        f"{task.seeds} seeds; momentum 0.9 at the server. An accuracy is the mean over the evaluations of a run's last "
-        "tenth; ± and bands: 95% intervals over the seeds. The schemes of a seed have everything in common but noise "
-        "and rate.",
-        f"All four are the same algorithm. What differs is the sigma that an analysis asks for, so that a round be "
-        f"({EPSILON}, {DELTA:g})-DP. That of Theorem 4.1 (as the paper evaluates it) is no such guarantee: what a "
-        "round loses lies between the worse of two pairs of data sets that can occur (the client's other gradients "
-        "orthogonal to that of the sample, or parallel) and WCS.",
+        "best. In brackets each accuracy: " + "; ".join(f"{scheme} {of}" for scheme, of in tried.items()) + ".",
+        f"{task.seeds} seeds; momentum 0.9 at the server. An accuracy is the mean over the evaluations of a run's "
+        "last tenth; ± and bands: 95% intervals over the seeds. The schemes of a seed differ only in noise and "
+        "learning rate.",
+        "All four are the same algorithm. They differ in the sigma that an analysis requires for a round to be "
+        f"({EPSILON}, {DELTA:g})-DP. That of Theorem 4.1 (as the paper evaluates it) is no such guarantee: the loss "
+        "of a round lies between the worse of two possible pairs of data sets (the client's other gradients "
+        "orthogonal to the sample's, or parallel) and WCS.",
     ]
 
 

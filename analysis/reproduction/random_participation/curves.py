@@ -96,8 +96,8 @@ def run_projection(
         remarks=[
             "The paper's figures have no numbers in the text; ours are computed from the formulas at the parameters "
             "that it states (p = q = 0.1, C = 1), other parameters are on the axes.",
-            "Theorem 4.1 is drawn centred on x', as the paper evaluates it; the lower bound is the worse of two pairs "
-            "of data sets that can occur, and where it lies above, the theorem is exceeded.",
+            "Theorem 4.1 is drawn centred on x', as the paper evaluates it; the lower bound is the worse of two "
+            "possible pairs of data sets. Where it lies above the theorem's curve, the theorem is violated.",
         ],
     )
 
@@ -193,7 +193,7 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
             ],
         ),
         PaperClaim(
-            "Theorem 4.1 bounds what is lost",
+            "Theorem 4.1 bounds the privacy loss",
             f"two data sets lose up to {exceeded:.3g} times as much",
             [between("largest ratio of a pair's loss to the bound", exceeded, most=1 + ROUNDING)],
             counted_in="random-participation-unsound",
@@ -228,11 +228,11 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
             )
         ],
         remarks=[
-            "The paper draws random check-ins in a region in which meaningful guarantees were found, and says neither "
-            "which bound that is, nor the number of steps that its epsilon is of, nor d. Here stand this paper's own "
+            "The paper draws random check-ins in a region in which meaningful guarantees were found, and states "
+            "neither the bound, nor the number of steps of its epsilon, nor d. Here are only this paper's own "
             f"curves, for d = {_SIZE}, without a figure.",
-            "An earlier version drew the bounds of random check-ins from memory. Their text could not be had to check "
-            "them against, so they are no longer here.",
+            "An earlier version drew the bounds of random check-ins from memory. Their paper was not available for a "
+            "check, so they were removed.",
         ],
     )
 

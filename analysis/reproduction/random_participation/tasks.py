@@ -45,10 +45,10 @@ DIGITS = TrainingTask(
     seeds=4,
     evaluations=30,
     notes=(
-        "Instead of EMNIST, the 8x8 digits: 24 clients with 59 samples, p = 0.5 and q = 0.1. That is the paper's "
-        "batch of about 70, which the noise is divided by. sigma and what it costs are for the paper's p, q and d.",
-        "Instead of the paper's network (156,526 parameters), two hidden layers of 64 units (8,970). Noise is added to "
-        "every parameter, so a larger model needs more iterations to be learned under it; here there are 150.",
+        "Instead of EMNIST, the 8x8 digits: 24 clients with 59 samples, p = 0.5 and q = 0.1. The batch of about 70, "
+        "by which the noise is divided, is the paper's. sigma and its cost are for the paper's p, q and d.",
+        "Instead of the paper's network (156,526 parameters), two hidden layers of 64 units (8,970). Noise is added "
+        "to every parameter, so a larger model needs more than the 150 iterations here.",
     ),
 )
 """Task in place of both figures' federations on one core; the figures then differ in the noise alone."""
@@ -106,8 +106,8 @@ def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
     """
     rounds, samples = 1000, scenario.participation.local_samples
     notes = [
-        f"{scenario.population:,} clients with {scenario.participation.local_samples:,} samples each, p and q as in the "
-        f"paper; {rounds:,} iterations, where the paper's text does not say how many.",
+        f"{scenario.population:,} clients with {scenario.participation.local_samples:,} samples each, p and q as in "
+        f"the paper; {rounds:,} iterations, where the paper's text does not say how many.",
     ]
     if any(data.rglob("emnist-byclass-train-images-idx3-ubyte*")):
         workload: dict[str, Any] = {"dataset": "emnist", "path": str(data), "model": "emnist-cnn"}
@@ -117,8 +117,7 @@ def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
         notes.append(
             "Images: MNIST's, ten classes instead of EMNIST's 62, read by the paper's network with ten outputs "
             "(143,162 parameters). Each client draws its own from all of them, so that an image is with about "
-            f"{scenario.population * samples / 60_000:.0f} clients. What is accounted for is one "
-            "sample of one client."
+            f"{scenario.population * samples / 60_000:.0f} clients. The accounting is for one sample of one client."
         )
     rates = (0.0001, 0.0005, 0.002, 0.01, 0.05)
     return TrainingTask(

@@ -103,15 +103,16 @@ def run_unsound(context: ReproductionContext) -> ReproductionResult:
             "sampled). The printed equations, which give other noise, are exceeded as well.",
             "Orthogonal pair: the client's other gradients are parallel, that of x' is orthogonal to them, all of norm "
             "C. Participation shows in one direction, and x' in the other. Angled pair: the same at another angle.",
-            "The other clients are silent along u, the direction of the client's others, or what they send there is "
-            "known. A guarantee is for the worst case, so that this is fair; where all of them hold gradients along u, "
-            "too, participation hides among theirs, and the pair's delta is that of the row `in a crowd`.",
-            "Who observes: whoever sees the models, as the theorem assumes; no view of the server is needed.",
+            "The other clients are silent along u, the direction of the client's others, or their gradients there "
+            "are known. This assumption is fair, since a guarantee is for the worst case. Where all of them hold "
+            "gradients along u, too, participation hides among theirs, and the pair's delta is that of the row `in a "
+            "crowd`.",
+            "The observer sees the models, as the theorem assumes, and does not need the server's view.",
             "Sampling corroborates the integral: the observer's test is made from the same densities. It is not an "
-            "independent proof. The federation's rounds are the testbed's own, with its coins, clipping and noise.",
+            "independent proof. The federation's rounds are the testbed's own, with its sampling, clipping and noise.",
             "Theorem 4.1 as printed needs another sigma than the paper gives; centred on x' it gives the paper's. As "
-            "printed it is the exact loss of parallel gradients, hence a lower bound, too. sigma 0: for those no noise "
-            "is needed, since a thousand of them hide one more.",
+            "printed it is the exact loss of parallel gradients, hence a lower bound, too. sigma 0: parallel "
+            "gradients need no noise, since a thousand of them hide one more.",
         ],
     )
 

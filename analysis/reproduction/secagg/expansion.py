@@ -130,10 +130,10 @@ def run_expansion(context: ReproductionContext) -> ReproductionResult:
         remarks=[
             "bytes a peer: everything but the masked coordinates (of which each run has 650), over s - 1. The paper's "
             "own sum has seven keys or shares of 32 bytes for each.",
-            "Counted are the stages of SecAgg in both directions, with what is looked up at the PKI, as encoded, "
-            "before TCP. The model's broadcast is not among them, as it is not in the paper's.",
-            "Judged by the variant whose survivors are not signed: the paper's sum has no signatures. Keys are signed "
-            "in both here.",
+            "Counted are the stages of SecAgg in both directions, with the look-ups at the PKI, as encoded, before "
+            "TCP. The broadcast of the model is not counted, as in the paper.",
+            "Judged by the variant without signed survivors: the paper's sum has no signatures. Keys are signed in "
+            "both here.",
         ],
     )
 

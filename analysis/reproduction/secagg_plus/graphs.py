@@ -112,15 +112,16 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
         remarks=[
             f"Source: {SOURCE}: {len(frame)} rows with k and t, and {len(REFUSED)} that are to be refused, of which "
             f"{len(REFUSED) - len(refused)} are of other servers or out of range.",
-            "secagg-plus knows no curious server: it always allows for a malicious one, so those rows have no k and t "
-            f"of ours. Nor have those of more than {_MOST_CLIENTS_FOR_OURS:,} clients, where the search takes minutes.",
-            "Theirs under our bound: which of our three failures their k and t do not keep as rare as required, with "
-            "its exponent. They count otherwise (a client holds no share of its own there, and is one of those that "
-            "are drawn), so that a missed requirement here is not one there.",
-            "Where nobody or hardly anybody is dishonest t = 1 is enough against that; there it is raised to 2, as "
-            "sharing needs, after the survivors were looked at. With ten clients and a third gone a client then has "
-            "fewer than 2 surviving neighbours with probability 1/30.",
-            "dishonest + 2 dropouts above 0.9 is refused there by a rule; at 0.33 and 0.33 (0.99) the tails still "
+            "secagg-plus always allows for a malicious server, so rows with a curious server have no k and t of "
+            f"ours. Rows with more than {_MOST_CLIENTS_FOR_OURS:,} clients have none either, since the search takes "
+            "minutes.",
+            "Theirs under our bound: those of our three failures that their k and t do not keep as rare as required, "
+            "with exponents. Their count differs (a client holds no share of its own, and is among the clients that "
+            "are drawn), so a requirement that is missed here is not missed there.",
+            "With no or few dishonest clients t = 1 is sufficient. Their search raises it to 2, which sharing needs, "
+            "after its check of the survivors. With ten clients and a third of them gone, a client then has fewer "
+            "than 2 surviving neighbours with probability 1/30.",
+            "dishonest + 2 dropouts above 0.9 is refused by a rule there; at 0.33 and 0.33 (0.99) the tails still "
             "allow for nearly everybody as neighbours.",
         ],
     )

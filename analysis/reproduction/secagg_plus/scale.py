@@ -48,13 +48,14 @@ def run_scale(context: ReproductionContext) -> ReproductionResult:
             PaperClaim(
                 f"against a malicious server, of {MALICIOUS_CLIENTS:,} clients each talks to {SHARE:.0%}, and its "
                 f"input is in a sum with at least {AT_LEAST:,} others (5% dishonest, 5% gone)",
-                f"the paper's malicious variant, whose clients choose neighbours and acknowledge them, is not here; "
-                f"secagg-plus has {chosen.neighbours} neighbours there ({chosen.neighbours / MALICIOUS_CLIENTS:.1%}), "
-                f"and promises parts of {chosen.threshold} or more, not of {AT_LEAST:,}",
+                "the paper's malicious variant, in which clients choose and acknowledge neighbours, is not "
+                f"implemented; secagg-plus has {chosen.neighbours} neighbours there "
+                f"({chosen.neighbours / MALICIOUS_CLIENTS:.1%}), and promises parts of {chosen.threshold} or more, "
+                f"not of {AT_LEAST:,}",
             ),
         ],
         remarks=[
-            "k, t: the smallest that the count of failures allows which gives the expected values of Google's "
+            "k, t: the smallest values by the count of failures that gives the expected values of Google's "
             "implementation (secagg-plus-graphs), for 2^-40 and 2^-20.",
             "The abstract states no fractions for a billion clients; these are those of Google's test.",
         ],
