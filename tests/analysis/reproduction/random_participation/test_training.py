@@ -1,4 +1,4 @@
-"""Section 6 of random participation, tiny: through the real runs, and what is said of made-up accuracies."""
+"""Section 6 of random participation at a tiny scale: real runs, and claims on made-up accuracies."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.selection.random_selection import BernoulliParameters
+from tests.messages_named import naming
 
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
@@ -89,7 +90,7 @@ def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(conte
         assert grid.reached[TINY.rates.index(rates[scheme])] == max(grid.reached)
 
 
-def test_the_best_rate_is_said_with_those_that_were_tried() -> None:
+def test_the_search_for_a_rate_lists_all_rates() -> None:
     inner = RateSearch((0.01, 0.03, 0.1), (20.0, 60.0, 30.0))
     assert inner.best == 0.03
     assert str(inner) == "0.03 (0.01: 20%, 0.03: 60%, 0.1: 30%)"
@@ -164,7 +165,7 @@ def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: PublishedScenar
     task = tasks.task_of(scenario, "real", tmp_path)
     assert task.workload["dataset"] == "emnist"
     assert len(task.notes) == 1
-    with pytest.raises(ExperimentError, match="or of MNIST with --data DIR"):
+    with pytest.raises(ExperimentError, match=naming("MNIST", "--data DIR")):
         tasks.task_of(scenario, "real", None)
 
 
