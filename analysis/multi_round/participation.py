@@ -160,7 +160,7 @@ def participation_matrix(run: RunRecords, *, compact: bool = False) -> npt.NDArr
 
 
 def summed_clients(run: RunRecords) -> npt.NDArray[np.int64]:
-    """Return the clients whose update is in the sum of some round, `(k,)` int64, ascending."""
+    """Return the clients with an update in the sum of some round, `(k,)` int64, ascending."""
     return np.unique(_summed(run)["client"].to_numpy(np.int64))
 
 

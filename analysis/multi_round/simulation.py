@@ -32,7 +32,7 @@ def simulate(parameters: SelectionParameters, unavailable: npt.ArrayLike, rounds
     """Return `(rounds, n)` uint8: 1 where a client was selected, with rows of zeros for rounds that were skipped.
 
     Args:
-        parameters: parameters of a selection protocol whose only stage is check-in.
+        parameters: parameters of a selection protocol with check-in as its only stage.
         unavailable: `(n,)` probability of each client to be away in a round, independent of all else.
         rounds: number of rounds.
         seed: seed, as in an experiment.

@@ -245,7 +245,7 @@ Ratio = tuple[float, float, float]
 def _claims(
     application: Application, speed_up_of: Callable[[str, str], Ratio | None], seeds: int
 ) -> list[PaperClaim | None]:
-    """Return all claims; None for a claim whose speed-up is not available."""
+    """Return all claims; None for a claim without an available speed-up."""
 
     def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> PaperClaim | None:
         measured = speed_up_of(slower, faster)

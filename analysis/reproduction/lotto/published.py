@@ -123,7 +123,7 @@ def overhead_spread(measure: str) -> float:
 
 
 def minutes_spread(measure: str) -> float:
-    """Return the largest factor between the paper's two baselines in a cell, whose rounds do the same work.
+    """Return the largest factor between the paper's two baselines in a cell, although their rounds do the same work.
 
     Args:
         measure: ``server_min`` or ``client_min``.
