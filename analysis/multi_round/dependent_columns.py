@@ -285,7 +285,7 @@ class _Search:
             self.best, self.chosen = weight, chosen
 
     def _must_be_dependent(self, chosen: tuple[int, ...]) -> None:
-        """Record a dependent set, so that its supersets need no test; raise `_UnluckyError` if the set is independent."""
+        """Record a dependent set, since its supersets need no test; raise `_UnluckyError` for an independent set."""
         if chosen not in self._dependent:
             if not self._kernel.are_dependent(chosen):
                 raise _UnluckyError
