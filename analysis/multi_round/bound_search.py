@@ -1,8 +1,8 @@
-"""The weak privacy of every space of a chain: which method is asked about which space, in which order.
+"""Search for the weak privacy of every space of a chain.
 
-T does not grow from round to round. So what is attained in a space is attained in all later ones, and what is proved
-for a space holds for all earlier ones. A method is therefore asked about the largest space first for which the value
-known is not yet proved, then by bisection.
+T never increases from round to round. A value that is attained in a space is therefore attained in all later spaces,
+and a lower bound that is proved for a space holds for all earlier spaces. A method is applied to the largest space with
+an unproved value first, and then by bisection.
 """
 
 import time
@@ -14,17 +14,17 @@ from analysis.multi_round.row_spaces import Chain, Space, Word
 
 _LARGEST_PROGRAM = 40  # rank up to which the solver has a chance
 _MOST_SECONDS = 10.0
-_FEW_COLUMNS = 4  # sets of so many columns are looked through at once
+_FEW_COLUMNS = 4  # size of the sets of columns that are tried first
 
 
 @dataclass
 class BoundState:
-    """What is known about the space of one rank.
+    """Best word and best lower bound for the space of one rank.
 
     Attributes:
-        word: the lightest that is known.
-        lower_bound: no word is lighter.
-        proof: what has shown the lower bound.
+        word: the lightest word so far.
+        lower_bound: weight in clients; no word is lighter.
+        proof: method that proved the lower bound.
     """
 
     word: Word
@@ -33,51 +33,52 @@ class BoundState:
 
     @property
     def proved(self) -> bool:
-        """Whether the word is the lightest."""
+        """Whether the word is the lightest of the space."""
         return self.lower_bound == self.word.weight
 
 
 Progress = Callable[[str], None]
-"""Called with one line when something that takes time begins."""
+"""Function that is called with one line before a step that takes time."""
 
 
 def no_progress(line: str) -> None:
-    """Say nothing."""
+    """Ignore a line of progress."""
 
 
 class BoundSearch:
-    """Finds the lightest word of the spaces of a chain, as far as time allows.
+    """Search for the lightest word of each space of a chain, within a time limit.
 
     Args:
         chain: the spaces.
-        ranks: those that are asked for, ascending; None: all.
-        progress: called with what is being done.
+        ranks: ranks of the spaces to search, ascending; None: all.
+        progress: function that is called with the name of each step.
     """
 
     def __init__(self, chain: Chain, ranks: Sequence[int] | None = None, progress: Progress = no_progress) -> None:
         self._chain = chain
         self._progress = progress
         self._spaces: dict[int, Space] = {}
-        self._asked: set[tuple[str, int]] = set()
+        self._attempts: set[tuple[str, int]] = set()
         self.ranks = list(range(1, len(chain.basis) + 1)) if ranks is None else list(ranks)
         self.states = {rank: self._first(rank) for rank in self.ranks}
         self._spread()
 
     def run(self, time_limit_s: float) -> dict[int, BoundState]:
-        """Ask the methods, the cheap ones first; returns what is known then, by rank.
+        """Apply the methods, the cheap ones first, and return the states by rank.
 
         Args:
-            time_limit_s: seconds of this thread's processor time, so that other load does not change the result.
+            time_limit_s: seconds of this thread's processor time, so that the load of the machine does not change the
+                result.
         """
         deadline = time.thread_time() + time_limit_s
-        # The last sets of columns take longest, and lighter words found there have new largest spaces: twice, and late.
+        # Large sets of columns take longest, so they come late; twice, since lighter words open new largest spaces.
         quick = (self._few_columns, self._modulo_2, self._modulo_3)
         for method in (*quick, self._columns, self._columns, self._program):
             self._sweep(method, deadline)
         return self.states
 
     def _first(self, rank: int) -> BoundState:
-        """Without any search: every word has a class, and the smallest may be isolated."""
+        """Return the state before any search: every word contains a class, and the smallest class may be isolated."""
         space = self._space(rank)
         word, smallest = self._chain.words[rank - 1], int(space.sizes.min())
         if word.weight > smallest and rank == len(space.sizes):
@@ -90,15 +91,15 @@ class BoundSearch:
         return self._spaces[rank]
 
     def _sweep(self, method: Callable[[int, float], None], deadline: float) -> None:
-        """Ask `method` about as few spaces as needed: for each value, the largest first, then by bisection."""
+        """Apply `method` to as few spaces as needed: for each value the largest space first, then by bisection."""
         for value, ranks in self._open():
             left, right = 0, len(ranks) - 1
             middle = right
             while left <= right and time.thread_time() < deadline:
                 state = self.states[ranks[middle]]
-                asked = (method.__name__, ranks[middle])
-                if not state.proved and asked not in self._asked:
-                    self._asked.add(asked)
+                attempt = (method.__name__, ranks[middle])
+                if not state.proved and attempt not in self._attempts:
+                    self._attempts.add(attempt)
                     method(ranks[middle], deadline)
                     self._spread()
                 if state.lower_bound >= value:
@@ -108,7 +109,7 @@ class BoundSearch:
                 middle = (left + right) // 2
 
     def _open(self) -> list[tuple[int, list[int]]]:
-        """The values that are not proved and the ranks that have them, the smallest value first."""
+        """Return the values that are not proved with their ranks, the smallest value first."""
         values: dict[int, list[int]] = {}
         for rank in self.ranks:
             if not self.states[rank].proved:
@@ -116,7 +117,7 @@ class BoundSearch:
         return sorted(values.items())
 
     def _spread(self) -> None:
-        """Carry words to later spaces and proofs to earlier ones."""
+        """Carry words to later spaces and proofs to earlier spaces."""
         lightest: Word | None = None
         for rank in self.ranks:
             state = self.states[rank]
@@ -134,7 +135,7 @@ class BoundSearch:
             word = self._space(rank).within(support)
             if word.weight < state.word.weight:
                 state.word = word
-        # A bound above what is attained would be an error of floating point, not a proof.
+        # A bound above the attained weight would be an error of floating point, not a proof.
         if state.lower_bound < bound <= state.word.weight:
             state.lower_bound, state.proof = bound, proof
 
@@ -151,8 +152,8 @@ class BoundSearch:
         if min(dependent_columns.reach(space, most), state.word.weight) <= state.lower_bound:
             return
         self._progress(f"rank {rank}: dependent columns")
-        found = dependent_columns.exhaust(space, state.word.weight, deadline, most)
-        self._improve(rank, found.lower_bound, "dependent columns", found.support)
+        exhausted = dependent_columns.exhaust(space, state.word.weight, deadline, most)
+        self._improve(rank, exhausted.lower_bound, "dependent columns", exhausted.support)
 
     def _modulo_2(self, rank: int, deadline: float) -> None:
         self._modulo(2, rank)
@@ -172,7 +173,7 @@ class BoundSearch:
         if rank > _LARGEST_PROGRAM:
             return
         self._progress(f"rank {rank}: mixed integer program")
-        # The spaces that are left share the time; and nothing can stop the solver before its time is up.
+        # The remaining spaces share the time, and nothing can stop the solver before its time is up.
         seconds = min(_MOST_SECONDS, max(0.0, deadline - time.thread_time()) / (1 if len(self.ranks) == 1 else 2))
         solved = mixed_integer.solve(self._space(rank), seconds)
         self._improve(rank, solved.lower_bound, "mixed integer program", solved.support)

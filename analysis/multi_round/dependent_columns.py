@@ -1,18 +1,18 @@
-"""The lightest words with few classes, by exhaustion of small sets of dependent columns modulo a prime.
+"""Lightest words with few classes, by a search over all small sets of dependent columns modulo a prime.
 
-Let V be the row space (rank r, m classes) and H a matrix of m - r rows whose kernel is V. A word with support S exists
-if and only if the columns S of H are dependent. So no word has a single class iff no column of H is zero, none has
-two iff no two columns are parallel, and so on.
+Let V be the row space (rank r, m classes) and H a matrix of m - r rows with kernel V. A word with support S exists if
+and only if the columns S of H are dependent. So no word has a single class if and only if no column of H is zero, no
+word has two classes if and only if no two columns are parallel, and so on.
 
-Why it may be done modulo a prime p, for a *lower* bound: take a lightest word of V, with coprime integers as entries.
-If the chosen rows of P are independent modulo p, then the vectors of integers in V, taken modulo p, are exactly what
-the rows span modulo p (the index of the lattice that the rows generate in that of all integer vectors of V divides
-their maximal minors, one of which p does not divide). The word modulo p is therefore in that span, not zero, since the
-entries are coprime, and no heavier. So T is at least the minimum weight modulo p, whatever p is.
+The search modulo a prime p gives a *lower* bound for this reason. Take a lightest word of V, with coprime integers as
+entries. If the chosen rows of P are independent modulo p, then the integer vectors in V, taken modulo p, are exactly
+the span of the rows modulo p: the index of the lattice of the rows in the lattice of all integer vectors of V divides
+their maximal minors, and p does not divide one of these minors. The word modulo p is therefore in that span, is not
+zero (its entries are coprime), and is no heavier. So T is at least the minimum weight modulo p, for every p.
 
-Why H may be projected at random to as many rows as columns are tested: if the projected columns are independent, the
-columns are. Sets that are dependent in the projection are tested again in the whole of H; where that was only the
-projection, and larger sets have therefore been passed over, another one is drawn.
+H may be projected at random to as many rows as columns are tested: if the projected columns are independent, so are the
+columns. Sets that are dependent in the projection are tested again in the whole of H. If only the projection made them
+dependent, larger sets have been skipped, and another projection is drawn.
 """
 
 import math
@@ -27,25 +27,25 @@ from analysis.multi_round.participation import Integers
 from analysis.multi_round.row_spaces import Space, inverses, reduced
 
 MOST_CLASSES = 12
-_PRIME = 2**31 - 1  # many more than there are sets of five columns, so that few of them are dependent by chance
-_MOST_QUOTIENTS = 20_000_000  # columns of all small matrices that are looked at: seconds
-_MOST_STEPS = 100_000  # small matrices that are looked at one after the other
-_MOST_AT_ONCE = 1000  # columns of which all pairs are looked at together
+_PRIME = 2**31 - 1  # much larger than the number of sets of five columns, so that few are dependent by chance
+_MOST_QUOTIENTS = 20_000_000  # columns of all small matrices of a search: seconds
+_MOST_STEPS = 100_000  # small matrices that are searched one after the other
+_MOST_AT_ONCE = 1000  # largest number of columns whose pairs are searched together
 _PROJECTIONS = 3
 _INFINITE = _PRIME
 
 
 class _UnluckyError(Exception):
-    """The projection makes dependent what is not."""
+    """The projection makes independent columns dependent."""
 
 
 @dataclass(frozen=True)
 class Exhausted:
-    """What exhaustion has shown.
+    """Result of the search over small sets of columns.
 
     Attributes:
-        lower_bound: no word is lighter.
-        support: the classes of the lightest word modulo the prime, if one was found that is lighter than the target.
+        lower_bound: weight in clients; no word is lighter.
+        support: classes of the lightest word modulo the prime, if it is lighter than the target.
     """
 
     lower_bound: int
@@ -53,7 +53,12 @@ class Exhausted:
 
 
 def reach(space: Space, most: int = MOST_CLASSES) -> int:
-    """What `exhaust` can prove at best."""
+    """Return the best lower bound that `exhaust` can prove.
+
+    Args:
+        space: the space.
+        most: largest number of classes that `exhaust` tries.
+    """
     return space.at_least(_few_enough(len(space.sizes), most) + 1)
 
 
@@ -66,12 +71,13 @@ def _few_enough(columns: int, most: int) -> int:
 
 
 def exhaust(space: Space, target: int, deadline: float, most: int = MOST_CLASSES) -> Exhausted:
-    """Look for a word lighter than `target` that has `most` classes or fewer.
+    """Search for a word lighter than `target` with `most` classes or fewer.
 
     Args:
-        space: at least one row.
-        target: the weight of a word that is known.
-        deadline: by `time.thread_time`; what was shown until then is returned.
+        space: space with at least one row.
+        target: weight of a known word, in clients.
+        deadline: end of the search by `time.thread_time`, in seconds; results until then are returned.
+        most: largest number of classes to try.
     """
     order = np.argsort(space.sizes, kind="stable")  # small classes first
     kernel, sizes = _Kernel(space, order), space.sizes[order]
@@ -82,11 +88,11 @@ def exhaust(space: Space, target: int, deadline: float, most: int = MOST_CLASSES
     for count in range(1, min(_few_enough(len(sizes), most), len(kernel)) + 1):
         if proved >= best:
             break
-        found = _of_size(kernel, sizes, count, best, generator, deadline)
-        if found is None:
+        lightest = _of_size(kernel, sizes, count, best, generator, deadline)
+        if lightest is None:
             break
-        if found.chosen:
-            best, support = found.best, tuple(order[list(found.chosen)].tolist())
+        if lightest.chosen:
+            best, support = lightest.best, tuple(order[list(lightest.chosen)].tolist())
         proved = int(sizes[: count + 1].sum())
     if proved < best and len(kernel) < most and proved == int(sizes[: len(kernel) + 1].sum()):
         best, support = proved, tuple(order[: len(kernel) + 1].tolist())  # m - r + 1 columns are always dependent
@@ -97,12 +103,13 @@ class _Kernel:
     """H, up to the order of its rows: [-R^T I] for the reduced echelon form [I R] of the space.
 
     Args:
-        order: `(m,)` which class each column stands for.
+        space: the space.
+        order: `(m,)` class of each column.
     """
 
     def __init__(self, space: Space, order: Integers) -> None:
         echelon, pivots, _ = reduced(space.rows[:, order], _PRIME)
-        self.proves = len(pivots) == space.rank  # else the rows span less modulo the prime than they should
+        self.proves = len(pivots) == space.rank  # otherwise the rows are dependent modulo the prime, and prove nothing
         self.free = np.setdiff1d(np.arange(len(order)), pivots)
         self.pivots = pivots
         self._rest = echelon[:, self.free]
@@ -111,18 +118,18 @@ class _Kernel:
         return len(self.free)
 
     def zero(self) -> Integers:
-        """The columns that are zero."""
+        """Return the columns that are zero."""
         return np.sort(self.pivots[~self._rest.any(axis=1)])
 
     def projected(self, projection: Integers) -> Integers:
-        """`(k, m)` for a `(k, m - r)` matrix of residues."""
-        found = np.zeros((len(projection), len(self.free) + len(self.pivots)), np.int64)
-        found[:, self.free] = projection
-        found[:, self.pivots] = -_product(projection, self._rest.T) % _PRIME
-        return found
+        """Return the projection `(k, m)` of the columns by a `(k, m - r)` matrix of residues."""
+        columns = np.zeros((len(projection), len(self.free) + len(self.pivots)), np.int64)
+        columns[:, self.free] = projection
+        columns[:, self.pivots] = -_product(projection, self._rest.T) % _PRIME
+        return columns
 
     def are_dependent(self, columns: tuple[int, ...]) -> bool:
-        """Whether these columns are."""
+        """Check whether columns are dependent."""
         chosen = np.array(columns)
         vectors = np.zeros((len(chosen), len(self.free)), np.int64)
         for vector, column in zip(vectors, columns, strict=True):
@@ -135,7 +142,8 @@ class _Kernel:
 
 
 def _product(left: Integers, right: Integers) -> Integers:
-    """The product of two matrices of residues; the left one in halves, so that sums of products fit into 64 bits."""
+    """Return the product of two matrices of residues."""
+    # The left matrix in halves, so that sums of products fit into 64 bits.
     high = (left >> 16) @ right % _PRIME
     return ((high << 16) + (left & 0xFFFF) @ right) % _PRIME
 
@@ -149,15 +157,20 @@ class _Lightest:
 def _of_size(
     kernel: _Kernel, sizes: Integers, count: int, below: int, generator: np.random.Generator, deadline: float
 ) -> _Lightest | None:
-    """The lightest set of `count` dependent columns, none of its subsets dependent, that is lighter than `below`.
+    """Return the lightest dependent set of `count` columns below a weight, if none of its subsets is dependent.
 
     Args:
+        kernel: H.
         sizes: `(m,)` clients per class, ascending.
+        count: number of columns.
+        below: weight in clients.
+        generator: random numbers for projections.
+        deadline: end of the search by `time.thread_time`, in seconds.
 
     Returns:
-        None when time is up, or no projection served.
+        None if the time is up, or if no projection worked.
     """
-    # A class can be among them only if the smallest others leave room for it.
+    # A class can be in such a set only if the smallest other classes leave room for it.
     columns = np.flatnonzero(sizes <= below - 1 - int(sizes[: count - 1].sum()))
     if count == 1:
         zero = kernel.zero()
@@ -177,7 +190,7 @@ def _of_size(
 
 
 class _Search:
-    """One pass over all sets of as many columns as the projection has rows."""
+    """Search over all sets of as many columns as the projection has rows."""
 
     def __init__(self, kernel: _Kernel, sizes: Integers, count: int, below: int, deadline: float) -> None:
         self.best = below
@@ -187,10 +200,12 @@ class _Search:
         self._dependent: set[tuple[int, ...]] = set()
 
     def quotients(self, vectors: Integers, taken: tuple[int, ...], columns: Integers) -> None:
-        """Test all sets that consist of the columns `taken` and of as many of `columns` as `vectors` has rows.
+        """Test all sets of the columns `taken` and as many of `columns` as `vectors` has rows.
 
         Args:
-            vectors: `(k, n)` the columns `columns`, modulo those that are taken; k is 2 or more.
+            vectors: `(k, n)` the columns `columns`, modulo the columns `taken`; k is 2 or more.
+            taken: columns that every set contains.
+            columns: `(n,)` candidates for the other columns.
         """
         if len(vectors) == 2:
             there = np.ones((1, len(columns)), np.bool_)
@@ -210,7 +225,7 @@ class _Search:
                     self.quotients(rest, (*taken, int(columns[place])), columns[place + 1 :])
 
     def _last_three(self, vectors: Integers, taken: tuple[int, ...], columns: Integers) -> None:
-        """`quotients` with three rows, for all choices of the first of the three at once."""
+        """Apply `quotients` with three rows, for all choices of the first of the three at once."""
         pivots = self._pivots(vectors, taken, columns)
         factors = vectors[1:] * pivots % _PRIME
         first, second = (vectors[1:, None, :] - factors[:, :, None] * vectors[0]) % _PRIME
@@ -218,7 +233,7 @@ class _Search:
         self._parallel(first, second, there, [(*taken, column) for column in columns.tolist()], columns)
 
     def _pivots(self, vectors: Integers, taken: tuple[int, ...], columns: Integers) -> Integers:
-        """`(n,)` the inverse of each vector's first coordinate; 0 for a vector that is zero."""
+        """Return the inverse of each vector's first coordinate, `(n,)`; 0 for a zero vector."""
         if time.thread_time() > self._deadline:
             raise TimeoutError
         zero = ~vectors.any(axis=0)
@@ -226,9 +241,9 @@ class _Search:
             raise _UnluckyError
         for place in np.flatnonzero(zero):
             self._must_be_dependent((*taken, int(columns[place])))
-        found = np.zeros(len(columns), np.int64)
-        found[~zero] = inverses(vectors[0, ~zero], _PRIME)
-        return found
+        inverted = np.zeros(len(columns), np.int64)
+        inverted[~zero] = inverses(vectors[0, ~zero], _PRIME)
+        return inverted
 
     def _parallel(
         self,
@@ -243,16 +258,16 @@ class _Search:
         Args:
             first: `(planes, n)` first coordinates.
             second: `(planes, n)` second coordinates.
-            there: `(planes, n)` which of the vectors count.
-            taken: of each plane.
-            columns: `(n,)` what the vectors stand for.
+            there: `(planes, n)` mask of the vectors that count.
+            taken: columns taken in each plane.
+            columns: `(n,)` column of each vector.
         """
         upright = first == 0
         zero = upright & (second == 0) & there
         for plane, place in np.argwhere(zero):
             self._must_be_dependent((*taken[plane], int(columns[place])))
         there = there & ~zero
-        # The slope tells the direction; where there is no vector, numbers that occur once.
+        # Parallel vectors have equal slopes; entries without a vector get numbers that occur once.
         slopes = np.broadcast_to(-1 - np.arange(len(columns)), first.shape).copy()
         slanted = there & ~upright
         slopes[slanted] = second[slanted] * inverses(first[slanted], _PRIME) % _PRIME
@@ -270,7 +285,7 @@ class _Search:
             self.best, self.chosen = weight, chosen
 
     def _must_be_dependent(self, chosen: tuple[int, ...]) -> None:
-        """Larger sets around a set that is dependent need no test; raise `_UnluckyError` if it is not."""
+        """Record a dependent set, since its supersets need no test; raise `_UnluckyError` for an independent set."""
         if chosen not in self._dependent:
             if not self._kernel.are_dependent(chosen):
                 raise _UnluckyError

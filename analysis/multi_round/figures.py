@@ -1,4 +1,4 @@
-"""T, F and C after each round, as in Figure 4 of the Multi-RoundSecAgg paper (arXiv 2106.03328)."""
+"""Figure of T, F and C after each round, as in Figure 4 of Multi-RoundSecAgg (arXiv 2106.03328)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ _PANELS = {"weak": "T (weak)", "fairness": "Fairness gap F", "cardinality": "Car
 
 @dataclass(frozen=True)
 class Line:
-    """One scheme.
+    """Metrics of one scheme.
 
     Attributes:
-        label: for the legend.
-        protocol: gives the colour.
-        repetitions: the metrics of one run or of several, with as many rounds.
+        label: text in the legend.
+        protocol: selection protocol, which determines the colour.
+        repetitions: metrics of one run, or of several runs with equally many rounds.
     """
 
     label: str
@@ -37,10 +37,15 @@ class Line:
 
 
 def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") -> list[Path]:
-    """Three panels over the rounds; a line is the mean of its repetitions.
+    """Draw three panels over the rounds, with the mean of the repetitions as line, and return the files.
 
-    Bands of F and C are 95% intervals over the repetitions. That of T goes from the least lower bound to the largest
-    value of the repetitions, so that rounds whose T is not certified show what is not known.
+    Bands of F and C are 95% intervals over the repetitions. The band of T reaches from the smallest lower bound to the
+    largest value of the repetitions, so that it is wide in rounds without a certified T.
+
+    Args:
+        lines: one per scheme.
+        out: existing directory.
+        name: file name without extension.
     """
     colours = protocol_colours([line.protocol for line in lines])
     used: Counter[str] = Counter()
@@ -68,11 +73,11 @@ def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") ->
 
 
 def _bands(lines: Sequence[Line]) -> str:
-    """What the bands are; empty: there are none."""
+    """Return the legend's text about the bands; empty without bands."""
     repetitions = [metrics for line in lines for metrics in line.repetitions]
     is_open = any((metrics.lower_bound != metrics.weak)[metrics.rank > 0].any() for metrics in repetitions)
     most = max((len(line.repetitions) for line in lines), default=1)
-    parts = ["of T from what is proved to what was found"] if is_open or most > 1 else []
+    parts = ["of T from its lower bound to its smallest known value"] if is_open or most > 1 else []
     if most > 1:
         parts.append(f"of F and C 95% intervals over {most} runs")
     return "bands: " + ",\n".join(parts) if parts else ""
@@ -101,7 +106,7 @@ def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:
 
 
 def _stacked(line: Line, metric: str) -> npt.NDArray[np.float64]:
-    """`(repetitions, rounds)`; T is not drawn before something can be reached in all of them."""
+    """Return a metric as `(repetitions, rounds)`; T is NaN in rounds in which nothing is reachable yet."""
     columns = []
     for metrics in line.repetitions:
         values = np.asarray(getattr(metrics, metric), np.float64)

@@ -1,9 +1,8 @@
-"""The weak privacy of a run, searched for once and kept beside its records.
+"""Cache of a run's weak privacy, in a file beside the run's records.
 
-What is kept is used for the same participation matrix, the same search (the digest of its source files, the solver's
-version) and the same time limit; a certified value for any limit, since a proof does not depend on it. Anything else,
-a damaged file among it, is as good as nothing. A directory that cannot be written (somebody else's, read-only) is left
-as it is: then the search is repeated each time.
+The file is used for the same participation matrix, the same search (digest of its source files, version of the solver)
+and the same time limit. A certified value is used for every time limit, since a proof does not depend on it. Any other
+file, such as a damaged one, is ignored. If the directory is not writable, the search is repeated each time.
 """
 
 import contextlib
@@ -36,43 +35,50 @@ _SEARCH = (
 
 
 def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s: float) -> WeakPrivacy:
-    """The weak T of a run's participation matrix, from the file beside its records if that has it.
+    """Return the weak T of a run, from the file beside its records or by a search.
 
     Args:
-        run: its directory takes the result.
+        run: the run; the file is written into its directory.
         matrix: `(rounds, clients)` 0/1, from `participation_matrix`.
-        time_limit_s: for the search, if there has to be one; see `weak_privacy`.
+        time_limit_s: limit of the search in seconds of processor time, see `weak_privacy`.
     """
     file = run.path / FILE
     key = {"participation": _digest(matrix), "search": _search()}
-    if (kept := _read(file, key, time_limit_s, _smallest_sum(matrix))) is not None:
-        return kept
+    if (stored := _read(file, key, time_limit_s, _smallest_sum(matrix))) is not None:
+        return stored
     searched = weak_privacy(matrix, time_limit_s=time_limit_s)
-    found = WeakPrivacy(searched.value, searched.lower_bound)
-    result = {"value": found.value, "lower_bound": found.lower_bound}
+    privacy = WeakPrivacy(searched.value, searched.lower_bound)
+    result = {"value": privacy.value, "lower_bound": privacy.lower_bound}
     with contextlib.suppress(RunError), atomic_write(file, RunError) as open_file:
         open_file.write((json.dumps({**key, "time_limit_s": time_limit_s, **result}) + "\n").encode())
-    return found
+    return privacy
 
 
 def _read(file: Path, key: dict[str, str], time_limit_s: float, most: int) -> WeakPrivacy | None:
-    """What the file says of this key; None where it says nothing, or nothing that can be: T is `most` at most."""
+    """Return the privacy in a file; None for another key, another time limit, or values that are impossible.
+
+    Args:
+        file: the cache.
+        key: digests of the participation matrix and of the search.
+        time_limit_s: limit of the search in seconds of processor time.
+        most: upper bound on T, in clients.
+    """
     try:
         stored: Any = json.loads(limits.whole(file, limits.SMALL_JSON_BYTES))
         if any(stored[name] != value for name, value in key.items()):
             return None
-        found = WeakPrivacy(stored["value"], stored["lower_bound"])
+        privacy = WeakPrivacy(stored["value"], stored["lower_bound"])
         same_limit = stored["time_limit_s"] == time_limit_s
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    if type(found.value) is not int or type(found.lower_bound) is not int:
+    if type(privacy.value) is not int or type(privacy.lower_bound) is not int:
         return None
-    possible = 1 <= found.lower_bound <= found.value <= most
-    return found if possible and (found.certified or same_limit) else None
+    possible = 1 <= privacy.lower_bound <= privacy.value <= most
+    return privacy if possible and (privacy.certified or same_limit) else None
 
 
 def _smallest_sum(matrix: npt.NDArray[np.uint8]) -> int:
-    """Of how many clients the smallest of the rounds' sums is; the server has it, so T is no more."""
+    """Return the number of clients in the smallest sum of a round: the server has this sum, so T is not larger."""
     sizes = matrix.sum(axis=1, dtype=np.int64)
     return int(sizes[sizes > 0].min(initial=matrix.shape[1]))
 
@@ -84,7 +90,7 @@ def _digest(matrix: npt.NDArray[np.uint8]) -> str:
 
 @cache
 def _search() -> str:
-    """What tells this search from others: its source files and the solver."""
+    """Return the digest of the search's source files and of the solver's version."""
     digest = hashlib.sha256(scipy.__version__.encode())
     for module in _SEARCH:
         digest.update(Path(__file__).with_name(f"{module}.py").read_bytes())

@@ -1,4 +1,4 @@
-"""The lightest word as a mixed integer program (HiGHS, through scipy)."""
+"""Search for the lightest word as a mixed integer program (HiGHS, through scipy)."""
 
 import ctypes
 import math
@@ -17,11 +17,11 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Solved:
-    """What the solver has found and shown.
+    """Result of the solver.
 
     Attributes:
-        lower_bound: no word is lighter, up to the solver's tolerance of 1e-6 on a whole number.
-        support: the classes of the lightest word it found, if any.
+        lower_bound: weight in clients; no word is lighter, up to the solver's tolerance of 1e-6 on a whole number.
+        support: classes of the lightest word of the solver; None without a word.
     """
 
     lower_bound: int
@@ -29,18 +29,22 @@ class Solved:
 
 
 def solve(space: Space, time_limit_s: float) -> Solved:
-    """The lightest word, if the solver finds it in time, and a lower bound on every word's weight.
+    """Return the lightest word that the solver finds in time, and a lower bound on the weight of every word.
 
-    Variables: z (the combination), u_j <= 1 where column j may be non-zero, v_j = 1 for a column that is 1. Minimise
-    the weight of u subject to |(A^T z)_j| <= u_j, (A^T z)_j >= 2 v_j - 1 and sum v >= 1: the combination is scaled so
-    that its largest coefficient is 1, hence no big constant is needed.
+    Variables: z (the combination), u_j <= 1 where column j may be non-zero, v_j = 1 for a column that is 1. The program
+    minimises the weight of u subject to |(A^T z)_j| <= u_j, (A^T z)_j >= 2 v_j - 1 and sum v >= 1. The combination is
+    scaled so that its largest coefficient is 1, hence the program needs no big constant.
+
+    Args:
+        space: the space.
+        time_limit_s: time limit of the solver, in seconds.
     """
-    from scipy import sparse  # takes a third of a second to import, and most runs are solved without
+    from scipy import sparse  # the import takes a third of a second, and most runs need no solver
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     rows, columns = space.rows.shape
     transposed = sparse.csr_matrix(space.rows.T.astype(np.float64))
-    one, none = sparse.identity(columns), sparse.csr_matrix((columns, columns))
+    identity, none = sparse.identity(columns), sparse.csr_matrix((columns, columns))
     cost = np.concatenate((np.zeros(rows), space.sizes / space.unit, np.zeros(columns)))
     some_is_one = np.concatenate((np.zeros(rows + columns), np.ones(columns)))
     binary = np.concatenate((np.zeros(rows), np.ones(2 * columns)))
@@ -50,9 +54,9 @@ def solve(space: Space, time_limit_s: float) -> Solved:
             integrality=binary,
             bounds=Bounds(np.where(binary, 0, -np.inf), np.where(binary, 1, np.inf)),
             constraints=[
-                LinearConstraint(sparse.hstack((transposed, -one, none)), -np.inf, 0),
-                LinearConstraint(sparse.hstack((-transposed, -one, none)), -np.inf, 0),
-                LinearConstraint(sparse.hstack((transposed, none, -2 * one)), -1, np.inf),
+                LinearConstraint(sparse.hstack((transposed, -identity, none)), -np.inf, 0),
+                LinearConstraint(sparse.hstack((-transposed, -identity, none)), -np.inf, 0),
+                LinearConstraint(sparse.hstack((transposed, none, -2 * identity)), -1, np.inf),
                 LinearConstraint(some_is_one, 1, np.inf),
             ],
             # Presolving gains nothing here; without it HiGHS prints a stray line of its own less often.
@@ -71,14 +75,14 @@ def solve(space: Space, time_limit_s: float) -> Solved:
 
 @contextmanager
 def standard_output_silenced() -> Iterator[None]:
-    """Drop what the block prints, from C above all.
+    """Drop the block's standard output, including output of C code.
 
-    HiGHS prints a line of its own in some searches and has no option that stops it.
+    HiGHS prints a line in some searches, and no option suppresses it.
     """
     c_library = ctypes.CDLL(None)
     sys.stdout.flush()
     c_library.fflush(None)
-    kept = os.dup(1)
+    original = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -87,5 +91,5 @@ def standard_output_silenced() -> Iterator[None]:
     finally:
         sys.stdout.flush()
         c_library.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(original, 1)
+        os.close(original)

@@ -1,4 +1,4 @@
-"""The metrics after every round of a run, and the weak privacy with its certificate."""
+"""Metrics after every round of a run, and the weak privacy with its certificate."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +18,14 @@ NOTHING = "nothing reachable"
 
 @dataclass(frozen=True)
 class WeakPrivacy:
-    """The weak multi-round privacy, or what is known about it.
+    """Weak multi-round privacy T, or bounds on it.
 
     Attributes:
-        value: the fewest clients in any combination that was found; attained exactly by `combination`.
+        value: fewest clients in any combination of the search; attained exactly by `combination`.
         lower_bound: no reachable combination has fewer clients.
-        combination: `(rounds,)` integers z with `value` non-zero entries in P^T z; None if P is all zero, or not kept.
-        proof: what has shown the lower bound (see `analysis.multi_round`).
+        combination: `(rounds,)` integers z with `value` non-zero entries in P^T z; None if P is all zero, or if the
+            combination was not stored.
+        proof: method that proved the lower bound (see `analysis.multi_round`).
     """
 
     value: int
@@ -40,17 +41,17 @@ class WeakPrivacy:
 
 @dataclass(frozen=True)
 class OverRounds:
-    """The metrics after each round; every array has an entry per round.
+    """Metrics after each round; every array has one entry per round.
 
     Attributes:
         strong: int64, T of equation (5); N while nothing is reachable.
-        weak: int64, the fewest clients in a combination that was found.
-        lower_bound: int64, no reachable combination has fewer clients; where it equals `weak`, that is T.
-        rank: int64, of P(t).
+        weak: int64, fewest clients in any combination of the search.
+        lower_bound: int64, no reachable combination has fewer clients; equal to `weak` where `weak` is T.
+        rank: int64, rank of P(t).
         fairness: float64, F(t).
-        fairness_completed: float64, F(t) by the rounds that gave a sum.
+        fairness_completed: float64, F(t) over the rounds that gave a sum.
         cardinality: float64, C(t).
-        proof: what has shown each lower bound.
+        proof: methods that proved the lower bounds.
     """
 
     strong: Integers
@@ -69,21 +70,22 @@ class OverRounds:
 
     @property
     def certified(self) -> npt.NDArray[np.bool_]:
-        """Where `weak` is the weak T of Remark 1."""
+        """Mask `(rounds,)` of the rounds in which `weak` is the weak T of Remark 1."""
         certified: npt.NDArray[np.bool_] = self.lower_bound == self.weak
         return certified
 
     def combination(self, number: int) -> dict[int, int]:
-        """The coefficient of each round (from 0) in a combination that attains `weak` after round `number`.
+        """Return the coefficients by round of a combination that attains `weak`; empty if nothing is reachable.
 
-        Empty while nothing is reachable.
+        Args:
+            number: round after which `weak` is attained, from 0.
         """
         combination = self._combinations.get(int(self.rank[number]), ())
         rounds = self._basis[: len(combination)].tolist()
         return {place: value for place, value in zip(rounds, combination, strict=True) if value}
 
     def frame(self) -> pd.DataFrame:
-        """One row per round: its number (from 1), the metrics under their names here, certified and proof."""
+        """Return one row per round: its number (from 1), the metrics under their names here, certified and proof."""
         names = (
             "strong", "weak", "lower_bound", "certified", "rank", "fairness", "fairness_completed", "cardinality",
         )  # fmt: skip
@@ -94,13 +96,17 @@ class OverRounds:
 def over_rounds(
     participation: npt.ArrayLike, time_limit_s: float = TIME_LIMIT_S, progress: Progress = no_progress
 ) -> OverRounds:
-    """All metrics after every round.
+    """Compute all metrics after every round.
 
     Args:
         participation: `(rounds, clients)` bool or 0/1.
-        time_limit_s: seconds of processor time for the searches for the weak privacy. The certificates do not depend
-            on it, only how many rounds have one. Elimination comes on top (a fraction of a second for 120 clients).
-        progress: called with a line whenever something begins that takes time.
+        time_limit_s: seconds of processor time for the searches for the weak privacy. It decides how many rounds have a
+            certificate, not the certificates. Elimination takes additional time (a fraction of a second for 120
+            clients).
+        progress: function that is called with a line before each step that takes time.
+
+    Raises:
+        ValueError: `participation` is not a matrix of zeros and ones.
     """
     matrix = checked(participation)
     rounds, clients = matrix.shape
@@ -128,15 +134,22 @@ def over_rounds(
 def weak_privacy(
     participation: npt.ArrayLike, time_limit_s: float = 2.0, progress: Progress = no_progress
 ) -> WeakPrivacy:
-    """The weak T of Remark 1: the fewest clients with non-zero coefficient in a reachable combination.
+    """Return the weak T of Remark 1: the fewest clients with non-zero coefficient in a reachable combination.
 
-    If P is all zero, nothing is reachable and the result is the number of clients, certified.
+    If P is all zero, nothing is reachable, and the result is the number of clients, certified.
 
     Args:
         participation: `(rounds, clients)` bool or 0/1.
-        time_limit_s: seconds of processor time for the searches; what is certified does not depend on it. Elimination
-            comes on top (milliseconds; seconds for a rank of several hundred).
-        progress: as for `over_rounds`.
+        time_limit_s: seconds of processor time for the searches; certified values do not depend on it. Elimination
+            takes additional time (milliseconds; seconds for a rank of several hundred).
+        progress: function that is called with a line before each step that takes time.
+
+    Raises:
+        ValueError: `participation` is not a matrix of zeros and ones.
+
+    Example:
+        >>> weak_privacy([[1, 1, 1, 0], [1, 1, 0, 0]]).value  # the difference of the two sums is client 2's update
+        1
     """
     matrix = checked(participation)
     rounds, clients = matrix.shape

@@ -1,4 +1,4 @@
-"""The multi-round metrics of runs as text, tables and JSON."""
+"""Multi-round metrics of runs as text, tables and JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ _HEADERS |= {"proof": "proved by", "fairness": "F", "cardinality": "C"}
 
 @dataclass(frozen=True)
 class Measured:
-    """The metrics of one run.
+    """Metrics of one run.
 
     Attributes:
-        label: the run's.
-        protocol: of its selection.
+        label: label of the run.
+        protocol: name of the selection protocol.
         population: N.
-        planned: how many rounds the run will have; it has as many when it is finished.
+        planned: number of rounds of the experiment; an unfinished run has fewer.
         clients: `(k,)` int64, the clients that were in a sum; the first k columns of the participation matrix.
         numbers: `(rounds,)` int64, the rounds' numbers.
-        matrix: `(rounds, columns)` their participation.
-        metrics: after each round.
+        matrix: `(rounds, columns)` participation matrix.
+        metrics: metrics after each round.
     """
 
     label: str
@@ -47,9 +47,10 @@ class Measured:
     metrics: OverRounds
 
     def certificate(self) -> dict[str, Any]:
-        """Who is left by which combination, at the end.
+        """Return a combination with the fewest clients after the last round.
 
-        Keys: rounds, coefficients (integers that are coprime; the same order) and clients.
+        Returns:
+            Keys: rounds, coefficients (coprime integers, in the order of the rounds) and clients (those that are left).
         """
         combination = self.metrics.combination(len(self.metrics) - 1)
         values = np.zeros(self.matrix.shape[1], dtype=object)
@@ -62,7 +63,7 @@ class Measured:
         }
 
     def frame(self, every: int) -> pd.DataFrame:
-        """A row for each `every`-th round and the last; T is missing while nothing can be reached."""
+        """Return a row for each `every`-th round and the last; T is missing while nothing is reachable."""
         frame = self.metrics.frame()
         frame["round"] = self.numbers
         frame.insert(0, "run", self.label)
@@ -73,21 +74,26 @@ class Measured:
 
 
 def has_sums(run: RunRecords) -> bool:
-    """Whether any round of the run has given a sum: `measured` has nothing to measure without one."""
+    """Check whether any round of the run gave a sum, which `measured` needs."""
     return len(summed_clients(run)) > 0
 
 
 def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, progress: Progress = no_progress) -> Measured:
-    """The metrics of a run, also of one that goes on.
+    """Compute the metrics of a run, which may still be running.
+
+    Args:
+        run: records of the run.
+        time_limit_s: seconds of processor time for the searches for the weak privacy.
+        progress: function that is called with a line before each step that takes time.
 
     Raises:
-        ExperimentError: no round of the run has given a sum.
+        ExperimentError: no round of the run gave a sum.
     """
     clients = summed_clients(run)
     if not len(clients):
         raise ExperimentError(
-            f"{run.path}: no round of this run has given a sum, so there is nothing to measure; "
-            "`testbed status` tells what became of its rounds"
+            f"{run.path}: no round of this run gave a sum, so there is nothing to measure; "
+            "`testbed status` shows the outcome of its rounds"
         )
     matrix = participation_matrix(run, compact=True)
     metrics = over_rounds(matrix, time_limit_s, progress)
@@ -98,7 +104,16 @@ def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, progress: Prog
 
 
 def render(runs: Sequence[Measured], format: str, every: int | None) -> str:
-    """Text of the last round, or of every k-th, in one of the formats text, markdown, csv and json."""
+    """Return the metrics after the last round, or after every k-th round, as text.
+
+    Args:
+        runs: metrics of the runs.
+        format: text, markdown, csv or json.
+        every: number of rounds from one row to the next; None: the last round only (in JSON all rounds).
+
+    Raises:
+        ExperimentError: the format is unknown.
+    """
     require_format(format, "text", "markdown", "csv", "json")
     if format == "json":
         return to_json([_json(run, every or 1) for run in runs], indent=1, ascii=True)
@@ -138,7 +153,7 @@ def _text(run: Measured) -> str:
 
 
 def _of_completed(row: "pd.Series[Any]") -> str:
-    """F by completed rounds, where others make a difference."""
+    """Return F over completed rounds as text, if it differs from F over all rounds."""
     gap = row["fairness_completed"]
     return "" if gap == row["fairness"] else f" ({gap:.4g} by completed rounds alone)"
 

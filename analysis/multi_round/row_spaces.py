@@ -1,11 +1,11 @@
-"""What the server can reach after each round: a growing chain of row spaces, and exact words in them.
+"""Row spaces that the server can reach after each round, and exact words in them.
 
-Rounds that bring nothing new leave everything as it was, so all there is to know about 1,500 rounds of 120 clients is
-in at most 120 spaces. Clients whose columns are identical get the same coefficient in every combination; they form a
-class, which counts with its size. A vector of a row space is called a word, as in coding theory, and the number of
-clients with non-zero coefficient its weight.
+A round that depends on earlier rounds does not change the space, so 1,500 rounds of 120 clients have at most 120
+different spaces. Clients with identical columns get the same coefficient in every combination. They form a class, which
+counts with its size. As in coding theory, a vector of a row space is called a word, and its number of clients with
+non-zero coefficient is called its weight.
 
-Elimination is modulo a prime; `solution` is the way back to the integers.
+Elimination is modulo a prime; `solution` returns to the integers.
 """
 
 import math
@@ -20,15 +20,21 @@ import numpy.typing as npt
 from analysis.multi_round.participation import Integers, classes
 
 PRIMES = (2**25 - 39, 2**25 - 49, 2**25 - 61)
-"""Small enough that a row of 2**13 products of residues fits into 64 bits. The first that serves is taken."""
+"""Primes for elimination; the first that works is used. A row of 2**13 products of their residues fits into 64 bits."""
 
 
 def reduced(
     matrix: npt.NDArray[np.signedinteger], prime: int
 ) -> tuple[npt.NDArray[np.signedinteger], Integers, Integers]:
-    """Reduced row echelon form modulo the prime: non-zero rows, their pivot columns, and independent rows chosen.
+    """Return the reduced row echelon form modulo a prime.
 
-    The pivots are the first columns that are independent. They are so over the rationals too, and so are the rows.
+    Args:
+        matrix: integers.
+        prime: p.
+
+    Returns:
+        Non-zero rows, their pivot columns, and the indices of independent rows of `matrix`. The pivots are the first
+        independent columns. Pivot columns and chosen rows are independent over the rationals, too.
     """
     matrix = matrix % prime
     sources = np.arange(len(matrix))
@@ -48,7 +54,14 @@ def reduced(
 
 
 def eliminate(matrix: npt.NDArray[np.signedinteger], row: int, column: int, prime: int) -> None:
-    """Make column `column` a unit vector with its 1 in row `row`, where it is not zero; in place."""
+    """Make a column a unit vector with its 1 in a row in which it is not zero; in place.
+
+    Args:
+        matrix: residues.
+        row: row of the 1.
+        column: column to eliminate.
+        prime: p.
+    """
     matrix[row] = matrix[row] * pow(int(matrix[row, column]), -1, prime) % prime
     factors = matrix[:, column].copy()
     factors[row] = 0
@@ -57,7 +70,12 @@ def eliminate(matrix: npt.NDArray[np.signedinteger], row: int, column: int, prim
 
 
 def inverses(residues: Integers, prime: int) -> Integers:
-    """The inverse of each of the `(n,)` residues, none of them 0: three products each (Montgomery's trick)."""
+    """Return the inverse of each residue, with three products each (Montgomery's trick).
+
+    Args:
+        residues: `(n,)` none of them 0.
+        prime: p.
+    """
     if len(residues) <= 1:
         return np.array([pow(int(residue), -1, prime) for residue in residues], np.int64)
     half = len(residues) // 2
@@ -67,33 +85,34 @@ def inverses(residues: Integers, prime: int) -> Integers:
 
 
 def solution(square: Integers, right: Integers, prime: int) -> tuple[list[int], int]:
-    """Integers z and d > 0 without a common divisor such that z^T `square` = d `right`, exactly.
+    """Return integers z and d > 0 without a common divisor such that z^T `square` = d `right`, exactly.
 
-    Dixon's p-adic lifting (Exact solution of linear equations using P-adic expansions, 1982): digits of the
-    rational solution in base p, until they determine it by Hadamard's bound on the minors.
+    Dixon's p-adic lifting (Exact solution of linear equations using P-adic expansions, 1982): compute digits of the
+    rational solution in base p until they determine it, by Hadamard's bound on the minors.
 
     Args:
         square: `(r, r)` 0/1, not singular modulo the prime.
         right: `(r,)` 0/1.
+        prime: p.
     """
     size = len(square)
     inverse = reduced(np.hstack((square, np.eye(size, dtype=np.int64))), prime)[0][:, size:].T.copy()
     residual = right.copy()
     # Numerators and denominators are minors of the square with its right side: at most size**(size/2).
     steps = math.ceil((size * math.log2(size) + 2) / math.log2(prime)) + 1
-    found, modulus = np.zeros(size, dtype=object), 1
+    expansion, modulus = np.zeros(size, dtype=object), 1
     for _ in range(steps):
         digits = inverse @ (residual % prime) % prime
         residual = (residual - square.T @ digits) // prime
-        found += digits.astype(object) * modulus
+        expansion += digits.astype(object) * modulus
         modulus *= prime
-    rational = [_rational(int(value), modulus) for value in found]
+    rational = [_rational(int(value), modulus) for value in expansion]
     denominator = math.lcm(*(value.denominator for value in rational))
     return [value.numerator * (denominator // value.denominator) for value in rational], denominator
 
 
 def _rational(residue: int, modulus: int) -> Fraction:
-    """The fraction that `residue` stands for, with numerator and denominator below sqrt(modulus / 2) (Wang, 1981)."""
+    """Return the fraction of a residue, with numerator and denominator below sqrt(modulus / 2) (Wang, 1981)."""
     limit = math.isqrt(modulus // 2)
     previous, current = modulus, residue
     previous_factor, factor = 0, 1
@@ -109,10 +128,10 @@ def _rational(residue: int, modulus: int) -> Fraction:
 
 @dataclass(frozen=True)
 class Word:
-    """A combination of the basis's rows, and the number of clients with non-zero coefficient in it.
+    """Combination of the basis's rows, and its number of clients with non-zero coefficient.
 
     Attributes:
-        weight: at least 1, exact.
+        weight: exact number of clients, at least 1.
         combination: coprime integers, one for each of the first rows of the basis.
     """
 
@@ -122,12 +141,12 @@ class Word:
 
 @dataclass(frozen=True)
 class Space:
-    """The row space of independent rows.
+    """Row space of independent rows.
 
     Attributes:
         rows: `(r, m)` int64 0/1, independent also modulo `prime`; the columns are distinct and not zero.
         sizes: `(m,)` int64, clients per class.
-        prime: for elimination.
+        prime: prime for elimination.
     """
 
     rows: Integers
@@ -136,29 +155,38 @@ class Space:
 
     @property
     def rank(self) -> int:
-        """r."""
+        """Rank r."""
         return len(self.rows)
 
     @cached_property
     def unit(self) -> int:
-        """What divides every weight."""
+        """Greatest common divisor of all weights."""
         return int(np.gcd.reduce(self.sizes))
 
     def at_least(self, classes: int) -> int:
-        """No word of this many classes or more is lighter."""
+        """Return a lower bound on the weight of words with this many classes or more."""
         return int(np.sort(self.sizes)[:classes].sum())
 
     def within(self, support: npt.ArrayLike) -> Word:
-        """A word that is zero outside the classes `support`, if there is one; else one that is zero on many of them."""
+        """Return a word that is zero outside the classes `support`.
+
+        If there is no such word, it is zero on as many of the other classes as elimination allows, heavy classes first.
+        """
         inside = np.zeros(len(self.sizes), np.bool_)
         inside[np.asarray(support, np.int64)] = True
-        # Columns that must be zero first; then the heavy ones, in case there is some freedom.
+        # First the columns that must be zero; then heavy columns, in case some freedom is left.
         order = np.lexsort((-self.sizes, inside))
         _, pivots, sources = reduced(self.rows[:, order], self.prime)
         return self.isolating(order[pivots], sources, len(pivots) - 1)
 
     def isolating(self, pivots: Integers, sources: Integers, isolated: int) -> Word:
-        """The combination of the rows `sources` that is zero in all columns `pivots` but one, weighed exactly."""
+        """Return the combination of rows that is zero in all of the columns `pivots` but one, with exact weight.
+
+        Args:
+            pivots: columns, as many as rows.
+            sources: rows.
+            isolated: place of the column in `pivots` that is not zero.
+        """
         right = np.zeros(len(pivots), np.int64)
         right[isolated] = 1
         coefficients, _ = solution(self.rows[np.ix_(sources, pivots)], right, self.prime)
@@ -168,7 +196,7 @@ class Space:
         return self.word(combination)
 
     def word(self, combination: Sequence[int]) -> Word:
-        """This combination, weighed exactly."""
+        """Return a combination with its exact weight."""
         values = np.array(combination, dtype=object) @ self.rows.astype(object)
         return Word(int(self.sizes[values != 0].sum()), tuple(combination))
 
@@ -178,34 +206,34 @@ class UnluckyPrimeError(Exception):
 
 
 class Chain:
-    """The row spaces of P(1), P(2), ...: `ranks[t]` of the rows `basis` span everything that t + 1 rounds have.
+    """Row spaces of P(1), P(2), ...: the first `ranks[t]` rows of `basis` span all of the first t + 1 rounds.
 
-    A row that is dependent modulo the prime is shown to be dependent over the rationals too, by its coefficients in
-    integers, except when there is nothing to show (it repeats a row, or nothing can be outside the space).
+    A row that is dependent modulo the prime is proved to be dependent over the rationals by its integer coefficients.
+    No proof is needed if the row repeats an earlier row, or if the space contains all vectors.
 
     Args:
         participation: `(rounds, clients)` bool.
-        prime: for elimination.
+        prime: prime for elimination.
 
     Raises:
-        UnluckyPrimeError: take another.
+        UnluckyPrimeError: this prime does not work for the matrix.
 
     Attributes:
         ranks: `(rounds,)` int64.
         basis: `(R,)` int64, the rounds (from 0) that enlarged the space, ascending.
-        words: `(R,)` for each rank r (at r - 1) a light word of the space, found on the way; its combination has
-            r coefficients or fewer.
+        words: `(R,)` for each rank r (at r - 1) a light word of the space, from the elimination; its combination has r
+            coefficients or fewer.
     """
 
     @classmethod
     def of(cls, participation: npt.NDArray[np.bool_]) -> "Chain":
-        """The chain, by the first prime that serves."""
+        """Return the chain by the first prime that works."""
         for prime in PRIMES:
             try:
                 return cls(participation, prime)
             except UnluckyPrimeError:
                 continue
-        raise ArithmeticError(f"a minor of the participation matrix is a multiple of each of {PRIMES}")
+        raise ArithmeticError(f"every prime of {PRIMES} divides a minor of the participation matrix")
 
     def __init__(self, participation: npt.NDArray[np.bool_], prime: int) -> None:
         self._prime = prime
@@ -214,16 +242,16 @@ class Chain:
         self.ranks = np.zeros(rounds, np.int64)
         self.words: list[Word] = []
         basis: list[int] = []
-        seen: set[bytes] = {bytes(columns)}
+        known_rows: set[bytes] = {bytes(columns)}
         echelon, pivots = np.zeros((0, columns), np.int64), np.zeros(0, np.int64)
         for number, row in enumerate(self._classes):
             key = row.astype(np.uint8).tobytes()
-            if key not in seen:
-                seen.add(key)
+            if key not in known_rows:
+                known_rows.add(key)
                 rest = (row - row[pivots] @ echelon) % prime
                 if rest.any():
                     basis.append(number)
-                    # The heavier the classes that are not zero for themselves alone, the lighter the words.
+                    # Heavy pivot classes make light words, since all other rows are zero in a pivot's column.
                     pivot = int(np.where(rest != 0, self._sizes, 0).argmax())
                     echelon, pivots = np.vstack((echelon, rest)), np.append(pivots, pivot)
                     eliminate(echelon, len(basis) - 1, pivot, prime)
@@ -234,23 +262,23 @@ class Chain:
         self.basis = np.array(basis, np.int64)
 
     def space(self, rank: int) -> Space:
-        """The space of this rank, at least 1, with the classes that there are by then."""
+        """Return the space of a rank of at least 1, with its classes."""
         rows = self._classes[self.basis[:rank]]
         _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
         sizes = np.bincount(inverse.ravel(), self._sizes).astype(np.int64)
-        kept = rows[:, first].any(axis=0)
-        return Space(rows[:, first[kept]], sizes[kept], self._prime)
+        nonzero = rows[:, first].any(axis=0)
+        return Space(rows[:, first[nonzero]], sizes[nonzero], self._prime)
 
     def _keep_lightest(self, rows: Integers, echelon: Integers, pivots: Integers) -> None:
-        """The lightest of the last word, the new row and the rows of the reduced echelon form."""
+        """Store the lightest among the last word, the new row and the rows of the reduced echelon form."""
         weight = int(rows[-1] @ self._sizes)
         best = Word(weight, (0,) * (len(rows) - 1) + (1,))
         best = min((*self.words[-1:], best), key=lambda word: word.weight)
         weights = (echelon != 0) @ self._sizes
         lightest = int(weights.argmin())
         if weights[lightest] < best.weight:
-            found = Space(rows, self._sizes, self._prime).isolating(pivots, np.arange(len(rows)), lightest)
-            best = min(best, found, key=lambda word: word.weight)
+            isolated = Space(rows, self._sizes, self._prime).isolating(pivots, np.arange(len(rows)), lightest)
+            best = min(best, isolated, key=lambda word: word.weight)
         self.words.append(best)
 
     def _check_dependent(self, rows: Integers, pivots: Integers, row: Integers) -> None:

@@ -1,8 +1,8 @@
-"""Who takes part over many rounds, and nothing else: real selection, no training, no sums, no messages.
+"""Simulation of participation over many rounds: real selection, without training, aggregation and messages.
 
 So et al., Securing Secure Aggregation (Multi-RoundSecAgg), arXiv 2106.03328, section 6 ("Modeling dropouts"): each user
-is away in a round with a probability of its own. Selection is the federation's own code, down to its coins: with the
-same seed, the participants are those of a run with `availability.model: bernoulli` (tests hold the two together).
+is away in a round with its own probability. Selection is the federation's own code, including its random numbers. With
+the same seed, the participants are those of a run with `availability.model: bernoulli` (the tests compare the two).
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from testbed.selection.check_in import STAGE, CheckInReply
 from testbed.selection.contract import SelectionParameters, SelectionProtocol, SelectionRound
 
 DROPOUT_PROBABILITIES = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""What the paper draws each user's p_i from; how, it does not say."""
+"""Values of the users' dropout probabilities p_i in the paper, which does not state how they are drawn."""
 
 
 def simulate(parameters: SelectionParameters, unavailable: npt.ArrayLike, rounds: int, seed: int) -> npt.NDArray[Any]:
-    """`(rounds, n)` uint8: 1 where a client was selected, rows of zeros for rounds that were skipped.
+    """Return `(rounds, n)` uint8: 1 where a client was selected, with rows of zeros for rounds that were skipped.
 
     Args:
-        parameters: of a protocol that asks clients nothing but whether they are there.
-        unavailable: `(n,)` probability of each client to be away in a round, independently of all else.
-        rounds: how many.
-        seed: as an experiment's.
+        parameters: parameters of a selection protocol with check-in as its only stage.
+        unavailable: `(n,)` probability of each client to be away in a round, independent of all else.
+        rounds: number of rounds.
+        seed: seed, as in an experiment.
 
     Raises:
-        ExperimentError: the protocol has other stages than check-in, or its parameters do not fit.
+        ExperimentError: the protocol has other stages than check-in, or its parameters are not valid for n.
     """
     away = np.asarray(unavailable, np.float64)
     population = len(away)
@@ -50,14 +50,19 @@ def simulate(parameters: SelectionParameters, unavailable: npt.ArrayLike, rounds
     if tuple(protocol.stages) != (STAGE,):
         name = parameters.model_dump().get("protocol", type(protocol).__name__)
         raise ExperimentError(
-            f"selection: {name} has stages {', '.join(protocol.stages)}; only "
-            f"protocols that need no more than {STAGE} can be simulated without a federation"
+            f"selection: {name} has stages {', '.join(protocol.stages)}; simulation without a federation supports "
+            f"only protocols with the single stage {STAGE}"
         )
     return asyncio.run(_rounds(protocol, away, rounds, Randomness(seed)))
 
 
 def dropout_probabilities(population: int, seed: int) -> npt.NDArray[np.float64]:
-    """`(n,)` a p_i for each user, drawn uniformly from `DROPOUT_PROBABILITIES`."""
+    """Return a dropout probability for each user, `(n,)`, drawn uniformly from `DROPOUT_PROBABILITIES`.
+
+    Args:
+        population: n.
+        seed: seed, as in an experiment.
+    """
     return Randomness(seed).generator("availability", 0, "probabilities").choice(DROPOUT_PROBABILITIES, population)
 
 
@@ -84,24 +89,24 @@ async def _rounds(
 
 
 class _PresenceNetwork(Network):
-    """A network for check-in alone: whoever is asked and reachable answers, at once.
+    """Network for check-in alone: every reachable recipient answers at once.
 
     Attributes:
-        number: of the round.
+        number: number of the round.
     """
 
     def __init__(self, availability: RoundwiseAvailability) -> None:
         self._availability = availability
         self.number = 0
 
-    async def _ask(self, asked: Ask) -> Replies:
-        reachable = self._availability.presence(self.number, STAGE, 0.0, asked.recipients).reachable
-        there = asked.recipients[reachable]
+    async def _ask(self, question: Ask) -> Replies:
+        reachable = self._availability.presence(self.number, STAGE, 0.0, question.recipients).reachable
+        there = question.recipients[reachable]
         return Replies(
             CheckInReply,
             there,
             {},
-            Missing(offline=asked.recipients[~reachable]),
+            Missing(offline=question.recipients[~reachable]),
             _no_vectors,
             latency_s=np.zeros(len(there)),
             waited_s=0.0,
@@ -109,10 +114,10 @@ class _PresenceNetwork(Network):
         )
 
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
-        """Costs nothing here."""
+        """Ignore the beacon's cost."""
 
     def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
-        """There are no records here."""
+        """Ignore an event, since the simulation has no records."""
 
 
 async def _no_vectors(clients: Ids, weights: Ids | None) -> Sum:

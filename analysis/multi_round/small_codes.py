@@ -1,16 +1,16 @@
-"""Lower bounds from the row space modulo 2 and modulo 3, whose minimum distance can be searched by counting bits.
+"""Lower bounds from the row space modulo 2 and modulo 3, by a search for the minimum distance that counts bits.
 
-The vectors of integers in a row space V, taken modulo p, are a linear code C. A lightest word of V, with coprime
-integers as entries, is a word of C that is not zero and no heavier. So no word of V is lighter than the minimum
-distance of C. (What the rows of P span modulo p can be less than C: rows may be dependent modulo p, and then a p-th of
-a combination of them is a vector of integers too. `saturated` puts such vectors in their place.)
+The integer vectors of a row space V, taken modulo p, are a linear code C. A lightest word of V, with coprime integers
+as entries, is a word of C that is not zero and no heavier. So no word of V is lighter than the minimum distance of C.
+The span of the rows of P modulo p can be smaller than C: rows may be dependent modulo p, and then the p-th part of one
+of their combinations is an integer vector, too. `saturated` replaces rows by such vectors.
 
 To show that C has no word of weight w or less, take s bases of the column space such that no column is in more than c
-of them. A word of weight w is non-zero on at most w c / s columns of one of them. So the combinations of that many
-generators or fewer, of each of the s systematic generator matrices, are weighed (Brouwer and Zimmermann's algorithm,
-where c = 1). Modulo 2, when all generators have even weight, so have all words.
+of them. A word of weight w is non-zero on at most w c / s columns of one of the bases. So it suffices to weigh the
+combinations of that many generators or fewer, for each of the s systematic generator matrices (the algorithm of Brouwer
+and Zimmermann, which has c = 1). Modulo 2, if all generators have even weight, so have all words.
 
-A word is held as bits: modulo 2 where it is 1; modulo 3 where it is 1, and where it is 2.
+A word is stored as bits: modulo 2 the positions of 1; modulo 3 the positions of 1 and the positions of 2.
 """
 
 import math
@@ -25,10 +25,10 @@ from analysis.multi_round.row_spaces import Space, eliminate, reduced
 
 Planes = npt.NDArray[np.uint64]
 
-_MOST_WORDS = {2: 1_500_000_000, 3: 400_000_000}  # machine words to be counted: seconds
+_MOST_WORDS = {2: 1_500_000_000, 3: 400_000_000}  # machine words whose bits are counted: seconds
 _MOST_KEPT = 10_000_000  # machine words in memory
 _MOST_BASES = 24
-_TOO_MANY = 30.0  # light words to be expected: there is little hope that there are none
+_TOO_MANY = 30.0  # expected number of light words above which a search for their absence is hopeless
 _LARGEST = 2**40
 
 
@@ -39,7 +39,7 @@ class Code:
     Attributes:
         generators: `(r, n)` int64 residues, independent modulo the prime.
         prime: p, 2 or 3.
-        unit: clients for which a column stands.
+        unit: number of clients per column.
     """
 
     generators: Integers
@@ -48,7 +48,7 @@ class Code:
 
     @classmethod
     def of(cls, space: Space, prime: int) -> "Code | None":
-        """The code of a row space; None where fractions of sums grow too large to be computed."""
+        """Return the code of a row space; None if the entries of `saturated` rows become too large."""
         rows = saturated(space.rows, prime)
         return None if rows is None else cls(np.repeat(rows, space.sizes // space.unit, axis=1), prime, space.unit)
 
@@ -58,30 +58,37 @@ class Code:
         return self.prime == 2 and not (self.generators.sum(axis=1) % 2).any()
 
     def to_exclude(self, target: int) -> int:
-        """The largest weight w such that excluding words of weight w or less proves `target` (clients)."""
+        """Return the weight w (columns) such that excluding words of weight w or less proves `target` (clients)."""
         heaviest = math.ceil(target / self.unit) - 1
         return heaviest - heaviest % 2 if self.even else heaviest
 
     def excluded(self, weight: int) -> int:
-        """Clients in the lightest word there may be, when there is none of `weight` columns or fewer."""
+        """Return the proved lower bound in clients, if there is no word of `weight` columns or fewer."""
         return self.unit * (weight + 1 + (self.even and weight % 2 == 0))
 
     def expected(self, weight: int) -> float:
-        """How many words of this weight or less a code of this size has on average."""
+        """Return how many words of this weight or less a code of this size has on average."""
         rank, columns = self.generators.shape
         words = sum(math.comb(columns, count) * (self.prime - 1) ** (count - 1) for count in range(1, weight + 1))
         return float((2 if self.even else 1) * words / self.prime ** (columns - rank))
 
 
 def saturated(rows: Integers, prime: int) -> Integers | None:
-    """`(r, m)` residues: a basis, modulo the prime, of the integer vectors in the row space of independent `rows`.
+    """Return a basis, modulo a prime, of the integer vectors in the row space of independent rows.
 
-    Whenever a combination of rows is divisible by the prime, the quotient takes the place of one of them. Each time
-    the index of the lattice that the rows generate in that of all integer vectors is divided by the prime; at the end
-    it is no multiple of it.
+    If a combination of rows is divisible by the prime, its quotient replaces one of the rows. Each time this divides
+    the index of the lattice of the rows in the lattice of all integer vectors by the prime. At the end the index is not
+    a multiple of the prime.
+
+    Args:
+        rows: `(r, m)` integers, independent.
+        prime: p.
+
+    Returns:
+        `(r, m)` residues; None if an entry becomes too large.
     """
     rows, rank = rows.copy(), len(rows)
-    # Rows in echelon form, and how they are combined of the rows.
+    # Rows in echelon form, and their coefficients in the rows.
     echelon, combined = np.zeros_like(rows), np.zeros((rank, rank), np.int64)
     pivots: list[int] = []
     for number in range(rank):
@@ -105,13 +112,14 @@ def saturated(rows: Integers, prime: int) -> Integers | None:
     return rows % prime
 
 
-def lower_bound(code: Code, target: int, known: int = 0) -> int:
-    """A proved lower bound on the weight (clients) of every word, at best `target`; less where that takes too long.
+def lower_bound(code: Code, target: int, proved: int = 0) -> int:
+    """Return a proved lower bound on the weight (clients) of every word, at most `target`.
 
     Args:
-        code: what the integer vectors of the row space are, modulo a prime.
-        target: the weight of a word that is known.
-        known: a lower bound that is known; where there is little hope for more, the result is 0.
+        code: the integer vectors of the row space, modulo a prime.
+        target: weight of a known word, in clients.
+        proved: lower bound that is already proved, in clients; the result is 0 if a better one is unlikely or would
+            take too long.
     """
     rank, columns = code.generators.shape
     weight = code.to_exclude(target)
@@ -121,7 +129,7 @@ def lower_bound(code: Code, target: int, known: int = 0) -> int:
     coverage = np.zeros(columns, np.int64)
     most_covered: list[int] = []
     systematic: list[Planes] = []
-    while code.excluded(weight) > known:
+    while code.excluded(weight) > proved:
         plan = _cheapest(rank, weight, most_covered, length, code.prime)
         if plan is not None and (len(most_covered) == _MOST_BASES or plan[1] <= 1):
             break
@@ -143,7 +151,7 @@ def lower_bound(code: Code, target: int, known: int = 0) -> int:
 
 
 def _cheapest(rank: int, weight: int, most_covered: list[int], length: int, prime: int) -> tuple[int, int] | None:
-    """How many bases to take, and how many generators to combine, to see every word of this weight; None: too many."""
+    """Return how many bases and combined generators cover all words of a weight most cheaply; None: too many."""
     plans = []
     for bases, covered in enumerate(most_covered, start=1):
         most = min(rank, weight * covered // bases)
@@ -154,7 +162,7 @@ def _cheapest(rank: int, weight: int, most_covered: list[int], length: int, prim
 
 
 def _planes(residues: Integers, prime: int) -> Planes:
-    """`(p - 1, rows, words)`: where the rows are 1 (and where they are 2), 64 columns in a word, one word at least."""
+    """Return residues as bits, `(p - 1, rows, words)`: the positions of 1 (and of 2), 64 columns per machine word."""
     rows, columns = residues.shape
     padded = np.zeros((rows, max(1, -(-columns // 64)) * 64), np.int64)
     padded[:, :columns] = residues
@@ -162,13 +170,13 @@ def _planes(residues: Integers, prime: int) -> Planes:
 
 
 def _lightest(generators: Planes, most: int, below: int) -> int:
-    """The least weight of a combination of 1 to `most` generators, each counting 1 for itself; `below` at most.
+    """Return the least weight of a combination of 1 to `most` generators, at most `below`.
 
-    Combinations are taken up to a factor: the last generator has the factor 1.
+    Each generator counts 1 for its own column. Combinations are taken up to a factor: the last generator has factor 1.
     """
     rank = generators.shape[1]
-    sums = generators  # of `count` generators, ordered by the last of them
-    starts = np.arange(rank + 1)  # how many sums have their last generator before the i-th
+    sums = generators  # sums of `count` generators, ordered by their last generator
+    starts = np.arange(rank + 1)  # number of sums with a last generator before the i-th
     below = _lighter(sums, 1, below)
     for count in range(2, most + 1):
         parts = []
@@ -184,14 +192,14 @@ def _lightest(generators: Planes, most: int, below: int) -> int:
 
 
 def _with_last(last: Planes, sums: Planes) -> Planes:
-    """The generator plus, and modulo 3 also minus, each of the sums."""
+    """Return the generator plus each of the sums, and modulo 3 also minus each of the sums."""
     if len(last) == 1:
         return last ^ sums
     return np.concatenate((_sum_of_three(last, sums), _sum_of_three(last, sums[::-1])), axis=1)
 
 
 def _sum_of_three(left: Planes, right: Planes) -> Planes:
-    """The sum modulo 3, in six operations: 0, 1 and 2 are held as the bits (0, 0), (1, 0) and (0, 1)."""
+    """Return the sum modulo 3 in six operations, with 0, 1 and 2 stored as the bits (0, 0), (1, 0) and (0, 1)."""
     mixed = (left[0] | right[1]) ^ (left[1] | right[0])
     return np.stack(((left[1] | right[1]) ^ mixed, (left[0] | right[0]) ^ mixed))
 

@@ -1,1 +1,1 @@
-"""The papers' tables and figures, reproduced: `contract` says what a reproduction is, `catalogue` lists them."""
+"""Reproductions of the papers' tables and figures; `contract` defines a reproduction, `catalogue` lists them all."""

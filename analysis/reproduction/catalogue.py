@@ -1,4 +1,4 @@
-"""All reproductions by name. Each module of `MODULES` has a tuple `REPRODUCTIONS`; they are imported when asked for."""
+"""All reproductions by name; their modules are imported on demand."""
 
 import importlib
 from collections.abc import Sequence
@@ -39,31 +39,43 @@ MODULES = (
     "distributed_noise.skellam",
     "distributed_noise.dropouts",
     "inversion.other_models",
-    "generations.table",
+    "aggregation_comparison.table",
 )
-"""Modules of this package, in the order in which their reproductions are listed."""
+"""Modules of this package with a tuple `REPRODUCTIONS`, in the order in which their reproductions are listed."""
 
 ALL = "all"
 
 
 def catalogue() -> dict[str, Reproduction]:
-    """Every reproduction by its name."""
+    """Return all reproductions by name."""
     modules = [importlib.import_module(f"analysis.reproduction.{name}") for name in MODULES]
-    return {one.name: one for module in modules for one in module.REPRODUCTIONS}
+    return {reproduction.name: reproduction for module in modules for reproduction in module.REPRODUCTIONS}
 
 
 def named(names: Sequence[str]) -> list[Reproduction]:
-    """The reproductions of these names, each once, in the order given; ``all`` is every one.
+    """Return the reproductions with these names or aliases, each once, in the given order.
 
-    Raises `ExperimentError` for a name that there is not, with those that are close.
+    Args:
+        names: names or aliases; ``all`` stands for every reproduction.
+
+    Raises:
+        ExperimentError: a name is unknown; the message suggests similar names.
+
+    Example:
+        >>> [reproduction.name for reproduction in named(["lotto-fig6a", "lotto-fig6"])]
+        ['lotto-fig6']
     """
     every = catalogue()
-    known = {name: one for one in every.values() for name in (one.name, *one.aliases)}
-    wanted = [one for name in names for one in (every if name == ALL else [name])]
-    for name in wanted:
-        if name not in known:
-            close = similar(name, known, most=3, cutoff=0.8)
-            close = close or [one for one in known if name and name in one]
-            hint = question(close, quoted=False).rstrip() if close else f"there are {', '.join(known)}, {ALL}"
+    by_name = {name: reproduction for reproduction in every.values() for name in _names(reproduction)}
+    requested = [each for name in names for each in (every if name == ALL else [name])]
+    for name in requested:
+        if name not in by_name:
+            close = similar(name, by_name, most=3, cutoff=0.8)
+            close = close or [each for each in by_name if name and name in each]
+            hint = question(close, quoted=False).rstrip() if close else f"there are {', '.join(by_name)}, {ALL}"
             raise ExperimentError(f"{name}: no such reproduction; {hint}")
-    return [every[name] for name in dict.fromkeys(known[name].name for name in wanted)]
+    return [every[name] for name in dict.fromkeys(by_name[name].name for name in requested)]
+
+
+def _names(reproduction: Reproduction) -> tuple[str, ...]:
+    return (reproduction.name, *reproduction.aliases)

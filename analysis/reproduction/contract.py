@@ -1,7 +1,7 @@
-"""The contract of a reproduction: one table or figure of a paper, computed again and set beside the paper's values.
+"""Contract of a reproduction: one table or figure of a paper, computed again and compared with the paper's values.
 
-A module in a paper's folder defines a function from `ReproductionContext` to `ReproductionResult` and names it in a
-tuple `REPRODUCTIONS`; a line in `catalogue.MODULES` makes it known to the command.
+A module in a paper's folder defines a function from `ReproductionContext` to `ReproductionResult` and lists its
+reproductions in a tuple `REPRODUCTIONS`. An entry in `catalogue.MODULES` makes them available to `testbed reproduce`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,22 +18,23 @@ from testbed.records import RunRecords
 Scale = Literal["small", "real", "paper"]
 
 ClaimsOf = Callable[[pd.DataFrame, int], Sequence[PaperClaim | None]]
-"""A kept table and the number of seeds that the kept claims name -> the claims in their order; None: needs more."""
+"""Function from a kept table and its claims' number of seeds to the claims in their order; None for a claim that needs
+more than the table."""
 
 
 @dataclass(frozen=True)
 class ReproductionContext:
-    """What a reproduction works with.
+    """Inputs of a reproduction.
 
     Attributes:
-        scale: "small" finishes in minutes on two cores; "real" has the paper's data and model, and as many rounds and
-            seeds as two cores do in hours; "paper" is the full experiment, for a cluster.
-        out: existing directory for its runs and figures; what is finished there is not run again.
-        run_experiment: runs an experiment (with or without a sweep) into a directory below `out`, resuming what is
-            there, and returns the records of its points in the sweep's order.
-        progress: shows one line to the person who waits.
-        data: a folder with real data; None: reproductions use built-in or generated data.
-        seeds: repetitions instead of the scale's own, for those that say `takes_seeds`.
+        scale: "small" finishes in minutes on two cores; "real" has the paper's data and model, with as many rounds and
+            seeds as two cores finish in hours; "paper" is the full experiment, for a cluster.
+        out: existing directory for runs and figures; finished runs in it are reused.
+        run_experiment: function that runs an experiment (with or without a sweep) in a directory below `out`, resumes
+            unfinished runs, and returns the records of the points in the sweep's order.
+        progress: function that shows one line of progress to the user.
+        data: folder with real data; None: reproductions use built-in or generated data.
+        seeds: number of repetitions that replaces the scale's, for reproductions with `takes_seeds`.
     """
 
     scale: Scale
@@ -46,14 +47,15 @@ class ReproductionContext:
 
 @dataclass(frozen=True)
 class Origin:
-    """Of which code an outcome is, and what it took.
+    """Version, machine and duration behind a result.
 
     Attributes:
-        seconds: of all attempts together, from command to outcome.
-        version: of the testbed.
-        git_commit: of its checkout; None without one.
-        processor, cpus: of the machine.
-        ended: when, in UTC.
+        seconds: wall-clock seconds of all attempts together, from command to result.
+        version: version of the testbed.
+        git_commit: commit of the testbed's checkout; None without a checkout.
+        processor: processor of the machine.
+        cpus: number of processors of the machine.
+        ended: end of the last attempt, in UTC.
     """
 
     seconds: float = 0.0
@@ -66,13 +68,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class ReproductionResult:
-    """The outcome.
+    """Result of a reproduction.
 
     Attributes:
-        table: ours beside the paper's; columns of the paper's values end in ``(paper)``; empty if there is none.
-        figures: files that were drawn, PNG and PDF.
-        claims: the paper's statements and whether they hold here.
-        remarks: what differs from the paper (scale, unstated inputs) and why.
+        table: our values beside the paper's; columns of the paper's values end in ``(paper)``. Empty without a table.
+        figures: files of the figures, PNG and PDF.
+        claims: statements of the paper, compared with our measurements.
+        remarks: differences from the paper (scale, inputs that the paper does not state) and their reasons.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -83,19 +85,19 @@ class ReproductionResult:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table or figure that can be reproduced.
+    """Table or figure that can be reproduced.
 
     Attributes:
-        name: for the command, e.g. ``lotto-table2``.
-        title: one line.
-        source: paper and place in it.
-        run: does the work.
-        aliases: further names of the same: a table and the figure of the same runs are one reproduction.
-        data_files: the real data that it can use, for people; empty when it needs none.
-        scales: at which it can be made.
-        takes_seeds: whether it heeds the context's `seeds`.
-        claims_of: computes claims from the table alone, so that ``--verify`` can compute their numbers again from a
-            kept table; None if every claim needs more than the table.
+        name: name in the command, such as ``lotto-table2``.
+        title: description in one line.
+        source: paper, and the place in the paper.
+        run: function that makes the result.
+        aliases: further names, since a table and a figure of the same runs are one reproduction.
+        data_files: description of the real data that the reproduction can use; empty when it uses none.
+        scales: scales at which the reproduction can run.
+        takes_seeds: whether the reproduction uses the context's `seeds`.
+        claims_of: function that computes the claims from the table alone, so that ``--verify`` can recompute their
+            numbers from a kept table; None if every claim needs more than the table.
     """
 
     name: str

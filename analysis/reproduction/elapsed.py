@@ -1,4 +1,4 @@
-"""How long a reproduction takes, all of its attempts together."""
+"""Duration of a reproduction over all its attempts."""
 
 import contextlib
 import json
@@ -14,9 +14,14 @@ FILE = "elapsed.json"
 
 @contextlib.contextmanager
 def elapsed(directory: Path) -> Iterator[Callable[[], float]]:
-    """Yields what gives the seconds so far; what an attempt took is kept in the directory, stopped or not.
+    """Measure the block's duration, and keep it in the directory, whether the block finishes or fails.
 
-    Once it is finished, a repetition, which finds every run there, leaves the figure as it is.
+    Args:
+        directory: existing directory of the reproduction.
+
+    Yields:
+        A function that returns the seconds of all attempts so far. After the reproduction has finished, a repetition,
+        which only reads finished runs, leaves the number unchanged.
     """
     file = directory / FILE
     before, finished = _before(file)
@@ -36,9 +41,9 @@ def elapsed(directory: Path) -> Iterator[Callable[[], float]]:
 
 
 def _before(file: Path) -> tuple[float, bool]:
-    """What earlier attempts took, and whether one was finished; nothing where the file is not there or unreadable."""
+    """Return the seconds of earlier attempts and whether one finished; (0, False) without a readable file."""
     try:
-        told = json.loads(file.read_bytes())
-        return float(told["seconds"]), bool(told["finished"])
+        stored = json.loads(file.read_bytes())
+        return float(stored["seconds"]), bool(stored["finished"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0, False

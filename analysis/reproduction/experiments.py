@@ -1,6 +1,7 @@
-"""Experiments of reproductions: sections in YAML, and values that a reproduction computes, by key.
+"""Experiments of reproductions: sections in YAML, with values that a reproduction computes.
 
-Training and time values are set here or by the reproduction, so that no later default changes a kept result.
+Values for training and time are set here or by the reproduction, so that a change of a default does not change a kept
+result.
 """
 
 from collections.abc import Mapping
@@ -14,20 +15,20 @@ WORKLOAD: Mapping[str, Any] = {"epochs": 1, "batch_size": 20, "learning_rate": 0
 """Keys of `workload`; a reproduction replaces those that its paper states."""
 
 TIME: Mapping[str, Any] = {"disconnects": "invisible", "deadline_s": 60.0, "compute": "modelled"}
-"""Keys of `time`, likewise."""
+"""Keys of `time`; a reproduction may replace them."""
 
 
 def declared(name: str, text: str, values: Mapping[str, Any]) -> Experiment:
-    """Validate an experiment with the pinned training and time values.
+    """Validate an experiment with the pinned values for training and time.
 
     Args:
-        name: of the experiment.
+        name: name of the experiment.
         text: sections in YAML.
-        values: by key of the experiment (``rounds``) or of a section (``workload.model``); a mapping adds to its
-            section, any other value replaces that of the text.
+        values: values by key of the experiment (``rounds``) or of a section (``workload.model``); a mapping is merged
+            into its section, any other value replaces the value in the text.
 
     Raises:
-        ExperimentError: the experiment does not hold.
+        ExperimentError: the experiment is not valid.
 
     Example:
         >>> declared("one round", "{population: 10, selection: {protocol: random}}", {"rounds": 1}).rounds

@@ -1,7 +1,7 @@
-"""Kept results: the outcome of each reproduction as it was last run, in `results/`, one ``result.json`` each.
+"""Kept results: the last result of each reproduction, one JSON file each in `results/`, shipped with the package.
 
-They are part of the package: what the documentation says of a paper is generated from them (`pages`), their verdicts
-are computed again by `testbed reproduce --verify`, and `--list` shows them.
+The pages about papers are generated from kept results (`pages`). `testbed reproduce --verify` recomputes their
+verdicts, and `testbed reproduce --list` shows them.
 """
 
 import json
@@ -23,14 +23,14 @@ _MOST_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class KeptResult:
-    """An outcome that was written.
+    """Result that was read from a file.
 
     Attributes:
-        name: of the reproduction.
-        scale: at which it was run.
-        origin: of which code it is, and what it took.
-        result: table, claims, remarks; figures by name, without a folder.
-        written: the verdicts that the file says, in the claims' order; those of `result` are computed.
+        name: name of the reproduction.
+        scale: scale at which the reproduction ran.
+        origin: version, machine and duration of the run.
+        result: table, claims and remarks; figures as file names, without a folder.
+        written: verdicts in the file, in the claims' order; the verdicts of `result` are computed.
     """
 
     name: str
@@ -41,10 +41,13 @@ class KeptResult:
 
 
 def read(path: Path) -> KeptResult:
-    """The outcome in a file.
+    """Read a result from a file.
+
+    Args:
+        path: a ``result.json`` of `testbed reproduce`.
 
     Raises:
-        ExperimentError: there is no such file, or it is no outcome of a reproduction.
+        ExperimentError: the file does not exist, or it is not the result of a reproduction.
     """
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -67,29 +70,29 @@ def read(path: Path) -> KeptResult:
         raise ExperimentError(f"{path}: not a result.json of `testbed reproduce` of this version") from None
 
 
-def kept(one: Reproduction) -> KeptResult | None:
-    """The kept outcome of a reproduction; None where none is kept."""
-    path = RESULTS / f"{one.name}.json"
+def kept(reproduction: Reproduction) -> KeptResult | None:
+    """Return the kept result of a reproduction; None without a kept result."""
+    path = RESULTS / f"{reproduction.name}.json"
     return read(path) if path.exists() else None
 
 
-def differences(found: KeptResult) -> list[str]:
-    """Verdicts that the file says and its numbers do not give, a line each."""
+def differences(outcome: KeptResult) -> list[str]:
+    """List the verdicts in a file that differ from the verdicts of the file's numbers, one line each."""
     return [
-        f"{found.name}: {claim.claim!r} is written down as {written}, and its numbers say {claim.verdict}"
-        for claim, written in zip(found.result.claims, found.written, strict=True)
+        f"{outcome.name}: {claim.claim!r}: the file has verdict {written!r}, but its numbers give {claim.verdict!r}"
+        for claim, written in zip(outcome.result.claims, outcome.written, strict=True)
         if claim.verdict != written
     ]
 
 
 @dataclass(frozen=True)
 class TableCheck:
-    """The kept claims beside those that the kept table gives.
+    """Comparison of kept claims with the claims that the kept table gives.
 
     Attributes:
-        again: claims that were computed again.
-        claims: claims that are written down.
-        differing: numbers and words that the table does not give, a line each.
+        again: number of claims that were recomputed.
+        claims: number of claims in the file.
+        differing: differences in numbers and words between file and table, one line each.
     """
 
     again: int
@@ -97,28 +100,28 @@ class TableCheck:
     differing: Sequence[str]
 
 
-def check_table(found: KeptResult, claims_of: ClaimsOf) -> TableCheck:
-    """Compute claims again from the kept table, and compare every number and word of them.
+def check_table(outcome: KeptResult, claims_of: ClaimsOf) -> TableCheck:
+    """Recompute claims from a kept table, and compare all their numbers and words.
 
     Args:
-        found: a kept outcome.
-        claims_of: computes the claims, see `analysis.reproduction.contract.Reproduction`.
+        outcome: a kept result.
+        claims_of: the reproduction's `claims_of`, see `analysis.reproduction.contract.Reproduction`.
 
     Returns:
-        How many claims were computed again, and where the file differs.
+        The number of recomputed claims, and the differences.
     """
-    claims = found.result.claims
+    claims = outcome.result.claims
     try:
-        computed = claims_of(found.result.table, max((claim.seeds for claim in claims), default=0))
+        computed = claims_of(outcome.result.table, max((claim.seeds for claim in claims), default=0))
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        line = f"{found.name}: no claim follows from its table ({type(error).__name__}: {error})"
+        line = f"{outcome.name}: its claims cannot be computed from its table ({type(error).__name__}: {error})"
         return TableCheck(0, len(claims), [line])
     if len(claims) != len(computed):
-        line = f"{found.name}: {len(claims)} claims are written down, and its table gives {len(computed)}"
+        line = f"{outcome.name}: the file has {len(claims)} claims, but its table gives {len(computed)}"
         return TableCheck(0, len(claims), [line])
     pairs = [(claim, again) for claim, again in zip(claims, computed, strict=True) if again is not None]
     differing = [
-        f"{found.name}: {claim.claim!r}: {place} is written down as {written!r}, and its table gives {here!r}"
+        f"{outcome.name}: {claim.claim!r}: {place} is {written!r} in the file, but its table gives {here!r}"
         for claim, again in pairs
         for place, written, here in _unequal(claim.as_data(), again.as_data())
     ]
@@ -126,13 +129,15 @@ def check_table(found: KeptResult, claims_of: ClaimsOf) -> TableCheck:
 
 
 def _unequal(written: Any, computed: Any, place: str = "") -> list[tuple[str, Any, Any]]:
-    """List the places where two pieces of plain data differ; numbers may differ in their last digits."""
+    """List the places at which two pieces of plain data differ; numbers may differ in their last digits."""
     if isinstance(written, dict) and isinstance(computed, dict) and written.keys() == computed.keys():
         inner = [(f"{place}.{key}" if place else str(key), written[key], computed[key]) for key in written]
     elif isinstance(written, list) and isinstance(computed, list) and len(written) == len(computed):
-        inner = [(f"{place}[{at}]", one, other) for at, (one, other) in enumerate(zip(written, computed, strict=True))]
+        inner = [
+            (f"{place}[{at}]", left, right) for at, (left, right) in enumerate(zip(written, computed, strict=True))
+        ]
     else:
         numbers = isinstance(written, int | float) and isinstance(computed, int | float)
         close = numbers and math.isclose(written, computed, rel_tol=1e-9, abs_tol=1e-12)
         return [] if close or written == computed else [(place, written, computed)]
-    return [line for at, one, other in inner for line in _unequal(one, other, at)]
+    return [line for at, left, right in inner for line in _unequal(left, right, at)]

@@ -1,11 +1,16 @@
-"""The tables of docs/papers, generated from kept results.
+"""Tables of docs/papers, generated from kept results.
 
-A page has blocks between ``<!-- result: NAME -->`` and ``<!-- end -->``; what is between is the table, the claims and
-the remarks of the kept outcome. ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->`` is, of
-its table, the rows that have these values, and these columns. ``<!-- results: all -->`` is the table of all outcomes,
-``<!-- results: lotto -->`` of those whose names begin so, ``<!-- results: papers -->`` the sums by how names begin,
-``<!-- results: tables -->`` a sentence that counts the claims which ``--verify`` computes again from kept tables.
-`make papers` writes the blocks anew; `testbed reproduce --verify` says where a page differs.
+A page has blocks that end with ``<!-- end -->``. The comment before a block defines its content:
+
+- ``<!-- result: NAME -->``: table, claims and remarks of a kept result;
+- ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->``: the rows of its table that have these
+  values, and these columns;
+- ``<!-- results: all -->``: the verdicts of all results;
+- ``<!-- results: lotto -->``: the verdicts of all results with names that begin with ``lotto-``;
+- ``<!-- results: papers -->``: the sums of verdicts by the first word of the names;
+- ``<!-- results: tables -->``: a sentence that counts the claims that ``--verify`` recomputes from kept tables.
+
+`make papers` writes all blocks. `testbed reproduce --verify` lists the pages with outdated blocks.
 """
 
 import re
@@ -30,31 +35,33 @@ _PART = re.compile(r" \| ([^|]+) \| ([^|]+)")
 
 
 def page(text: str, where: str) -> str:
-    """The page with its blocks as kept results have them.
+    """Return a page with the blocks that the kept results give.
 
     Args:
         text: Markdown.
         where: the page's name, for errors.
 
     Raises:
-        ExperimentError: a block names a reproduction that there is not, or of which nothing is kept, or a part of its
-            table that there is not.
+        ExperimentError: a block names an unknown reproduction, a reproduction without a kept result, or a part that its
+            table does not have.
     """
     every = catalogue()
 
-    def block(found: re.Match[str]) -> str:
-        kind, name, which = found[1], found[2], found[3]
+    def block(match: re.Match[str]) -> str:
+        kind, name, which = match[1], match[2], match[3]
         if kind == "results":
             chosen = [
-                one for one in every.values() if name in ("all", "papers", "tables") or one.name.startswith(f"{name}-")
+                reproduction
+                for reproduction in every.values()
+                if name in ("all", "papers", "tables") or reproduction.name.startswith(f"{name}-")
             ]
             if not chosen:
-                raise ExperimentError(f"{where}: results: {name}: no reproduction's name begins so")
+                raise ExperimentError(f"{where}: results: {name}: no reproduction has a name that begins with {name}-")
             text = {"papers": by_paper, "tables": recomputed}.get(name, overview)(chosen)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
         elif (of_it := kept(every[name])) is None:
-            raise ExperimentError(f"{where}: {name}: no result of it is kept")
+            raise ExperimentError(f"{where}: {name}: this reproduction has no kept result")
         elif kind == "part":
             text = f"\n{as_markdown(_part(of_it.result.table, which, f'{where}: part: {name}'))}\n"
         else:
@@ -65,52 +72,59 @@ def page(text: str, where: str) -> str:
 
 
 def _part(table: pd.DataFrame, which: str, where: str) -> pd.DataFrame:
-    """The rows and columns that a page asks for; raises `ExperimentError` where there are none."""
-    given = _PART.fullmatch(which)
-    if given is None:
-        raise ExperimentError(f"{where}: write ' | KEY=VALUE, ... | COLUMN, ...' behind the name")
-    chosen = dict(one.strip().partition("=")[::2] for one in given[1].split(","))
-    columns = [one.strip() for one in given[2].split(",")]
+    """Return the rows and columns that a page selects; raise `ExperimentError` if there are none."""
+    selector = _PART.fullmatch(which)
+    if selector is None:
+        raise ExperimentError(f"{where}: expected ' | KEY=VALUE, ... | COLUMN, ...' after the name")
+    chosen = dict(item.strip().partition("=")[::2] for item in selector[1].split(","))
+    columns = [item.strip() for item in selector[2].split(",")]
     if missing := [name for name in (*chosen, *columns) if name not in table.columns]:
         raise ExperimentError(
-            f"{where}: no column {', '.join(missing)}; there are {', '.join(map(str, table.columns))}"
+            f"{where}: no column {', '.join(missing)}; the table has {', '.join(map(str, table.columns))}"
         )
     rows = table.loc[(table[list(chosen)].astype(str) == pd.Series(chosen)).all(axis=1), columns]
     if rows.empty:
-        raise ExperimentError(f"{where}: no row has {given[1]}")
+        raise ExperimentError(f"{where}: no row with {selector[1]}")
     return rows
 
 
-def _block(found: KeptResult) -> str:
-    origin = found.origin
+def _block(outcome_kept: KeptResult) -> str:
+    origin = outcome_kept.origin
     commit = (origin.git_commit or "")[:10] or "no checkout"
     took = f"{rounded_duration(origin.seconds)} on {origin.cpus} processors"
-    said = f"Scale {found.scale}; {took}; version {origin.version}, {commit}."
-    return f"\n{outcome(found.result)}\n{said}\n\n"
+    provenance = f"Scale {outcome_kept.scale}; {took}; version {origin.version}, {commit}."
+    return f"\n{outcome(outcome_kept.result)}\n{provenance}\n\n"
 
 
 def overview(every: Sequence[Reproduction]) -> str:
-    """How many claims of each verdict every reproduction has, and all together."""
+    """Return the number of claims by verdict for each reproduction, and the sums, as a Markdown table."""
     rows, each = [], []
-    for one in every:
-        found = kept(one)
-        if found is None:
-            rows.append([f"`{one.name}`", "–", *([""] * len(VERDICTS))])
+    for reproduction in every:
+        result = kept(reproduction)
+        if result is None:
+            rows.append([f"`{reproduction.name}`", "–", *([""] * len(VERDICTS))])
             continue
-        each.append(counts(found.result.claims))
-        rows.append([f"`{one.name}`", found.scale, *_cells(each[-1])])
+        each.append(counts(result.result.claims))
+        rows.append([f"`{reproduction.name}`", result.scale, *_cells(each[-1])])
     rows.append(["all", "", *map(str, total(each).values())])
     return _rendered(["reproduction", "scale"], rows)
 
 
 def by_paper(every: Sequence[Reproduction]) -> str:
-    """How many claims of each verdict the reproductions have whose names begin alike, and all together."""
+    """Return the number of claims by verdict for each paper, and the sums, as a Markdown table.
+
+    Reproductions belong to the same paper if their names have the same first word.
+    """
     sums, rows = [], []
-    for _, group in groupby(every, lambda one: one.name.partition("-")[0]):
+    for _, group in groupby(every, lambda reproduction: reproduction.name.partition("-")[0]):
         of_paper = list(group)
-        words = zip(*(one.name.split("-") for one in of_paper), strict=False)
+        words = zip(*(reproduction.name.split("-") for reproduction in of_paper), strict=False)
         begin = "-".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, words))
-        sums.append(total(counts(found.result.claims) for one in of_paper if (found := kept(one)) is not None))
+        sums.append(
+            total(
+                counts(result.result.claims) for reproduction in of_paper if (result := kept(reproduction)) is not None
+            )
+        )
         rows.append([f"`{begin}-`...", str(sum(sums[-1].values())), *_cells(sums[-1])])
     together = total(sums)
     rows.append(["all", str(sum(together.values())), *map(str, together.values())])
@@ -118,16 +132,20 @@ def by_paper(every: Sequence[Reproduction]) -> str:
 
 
 def recomputed(every: Sequence[Reproduction]) -> str:
-    """Count the claims that follow from their kept tables, and the results that have some, in a sentence."""
-    results = [(one, found) for one in every if (found := kept(one)) is not None]
-    again = [check_table(found, one.claims_of).again for one, found in results if one.claims_of is not None]
-    claims = sum(len(found.result.claims) for _, found in results)
+    """Return a sentence that counts the claims that follow from kept tables, and the results that have such claims."""
+    results = [(reproduction, result) for reproduction in every if (result := kept(reproduction)) is not None]
+    again = [
+        check_table(result, reproduction.claims_of).again
+        for reproduction, result in results
+        if reproduction.claims_of is not None
+    ]
+    claims = sum(len(result.result.claims) for _, result in results)
     some = sum(count > 0 for count in again)
     return f"\nThese are {sum(again)} of {claims} claims, in {some} of {len(results)} results.\n\n"
 
 
-def _cells(found: Mapping[Verdict, int]) -> list[str]:
-    return [str(count or "") for count in found.values()]
+def _cells(verdicts: Mapping[Verdict, int]) -> list[str]:
+    return [str(count or "") for count in verdicts.values()]
 
 
 def _rendered(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -136,13 +154,13 @@ def _rendered(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def differing(pages: Path) -> list[str]:
-    """Pages below a folder whose blocks are not what kept results give, a line each."""
-    found = []
+    """List the pages below a folder with blocks that differ from the kept results, one line each."""
+    lines = []
     for path in sorted(pages.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if page(text, path.name) != text:
-            found.append(f"{path.name}: not what the kept results give; `make papers` writes it anew")
-    return found
+            lines.append(f"{path.name}: its blocks differ from the kept results; `make papers` writes them")
+    return lines
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""A reproduction's outcome as text, Markdown or JSON, and as files beside its figures.
+"""Results of reproductions as text, Markdown and JSON, and as files beside the figures.
 
-Numbers are rounded for people (text, Markdown) and whole for programs (JSON, CSV).
+Numbers are rounded in text and Markdown, and complete in JSON and CSV.
 """
 
 import json
@@ -30,90 +30,117 @@ _NOTHING = "–"
 
 
 def render(
-    one: Reproduction, result: ReproductionResult, scale: Scale, format: str = "text", origin: Origin = Origin()
+    reproduction: Reproduction,
+    result: ReproductionResult,
+    scale: Scale,
+    format: str = "text",
+    origin: Origin = Origin(),
 ) -> str:
-    """The outcome, ending in a line feed.
+    """Return a result as text, ending in a line feed.
 
     Args:
-        one: what was reproduced.
-        result: the outcome.
-        scale: at which it was run.
-        format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
-        origin: what JSON says of where it is from.
+        reproduction: the reproduction.
+        result: its result.
+        scale: scale at which it ran.
+        format: ``text`` (at most 118 columns wide where the table's cells allow it), ``markdown`` or ``json``.
+        origin: version, machine and duration, for JSON.
 
-    Raises `ExperimentError` for another format.
+    Raises:
+        ExperimentError: the format is unknown.
     """
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        return _json(one, result, scale, origin)
-    return (_text if format == "text" else _markdown)(one, result, scale)
+        return _json(reproduction, result, scale, origin)
+    return (_text if format == "text" else _markdown)(reproduction, result, scale)
 
 
 def listed(every: Sequence[Reproduction], format: str = "text") -> str:
-    """What can be reproduced: names, what it is, where it is from, the files that it can use, and how it went last.
+    """List reproductions with title, source, usable data files, and the verdicts and duration of the kept result.
 
-    That is what a kept result says: at which scale, how long it took, and how many claims have which verdict.
+    Args:
+        every: the reproductions.
+        format: ``text``, ``markdown`` or ``json``.
+
+    Raises:
+        ExperimentError: the format is unknown.
     """
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        return to_json([_listing(one) for one in every])
+        return to_json([_listing(reproduction) for reproduction in every])
     if format == "markdown":
         cells = [
-            (", ".join(f"`{name}`" for name in _names(one)), one.title, one.source, _last(one) or "not run")
-            for one in every
+            (
+                ", ".join(f"`{name}`" for name in _names(reproduction)),
+                reproduction.title,
+                reproduction.source,
+                _last(reproduction) or "not run",
+            )
+            for reproduction in every
         ]
         return render_table(Table(["Name", "What", "Source", "Last"], cells, is_markup=True), format)
-    rows = [row for one in every for row in zip_longest(_names(one), _about(one), fillvalue="")]
+    rows = [
+        row for reproduction in every for row in zip_longest(_names(reproduction), _about(reproduction), fillvalue="")
+    ]
     return render_table(Table((), rows, ruled=False), format)
 
 
-def _listing(one: Reproduction) -> dict[str, Any]:
-    last = kept(one)
+def _listing(reproduction: Reproduction) -> dict[str, Any]:
+    last = kept(reproduction)
     return {
-        "name": one.name, "also": one.aliases, "title": one.title, "source": one.source, "reads": one.data_files,
+        "name": reproduction.name, "also": reproduction.aliases, "title": reproduction.title,
+        "source": reproduction.source, "reads": reproduction.data_files,
         "last": None if last is None else {
             "scale": last.scale, "seconds": last.origin.seconds, "verdicts": counts(last.result.claims)
         },
     }  # fmt: skip
 
 
-def _last(one: Reproduction) -> str:
-    """How the kept result came out, in a few words; nothing where none is kept."""
-    last = kept(one)
+def _last(reproduction: Reproduction) -> str:
+    """Return scale, duration and verdicts of the kept result in one line; empty without a kept result."""
+    last = kept(reproduction)
     if last is None:
         return ""
-    found = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
-    return f"{last.scale}, {rounded_duration(last.origin.seconds)}: {found or 'no claims'}"
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
+    return f"{last.scale}, {rounded_duration(last.origin.seconds)}: {verdicts or 'no claims'}"
 
 
-def expected_length(one: Reproduction, scale: Scale) -> str:
-    """How long a reproduction takes, as its kept result measured it: a line to show before it begins.
+def expected_length(reproduction: Reproduction, scale: Scale) -> str:
+    """Return the duration of a reproduction, as measured by its kept result: a line to show before it starts.
 
     Args:
-        one: which.
-        scale: at which it will be run; a kept result of another scale is named as such.
+        reproduction: the reproduction.
+        scale: scale at which it will run; the line names the scale of a kept result of another scale.
     """
-    last = kept(one)
+    last = kept(reproduction)
     if last is None or not last.origin.seconds:
-        return f"how long --scale {scale} takes is not measured"
+        return f"duration of --scale {scale}: not measured"
     measured = f"{rounded_duration(last.origin.seconds)} on {last.origin.cpus} cores"
     if last.scale != scale:
-        return f"how long --scale {scale} takes is not measured; --scale {last.scale} took {measured}"
+        return f"duration of --scale {scale}: not measured; --scale {last.scale} took {measured}"
     return f"about {measured} (measured with {last.origin.version}, {last.origin.processor})"
 
 
-def _names(one: Reproduction) -> list[str]:
-    return [one.name, *one.aliases]
+def _names(reproduction: Reproduction) -> list[str]:
+    return [reproduction.name, *reproduction.aliases]
 
 
-def _about(one: Reproduction) -> list[str]:
-    files = [f"--data: {one.data_files}"] if one.data_files else []
-    last = _last(one)
-    return [one.title, one.source, *files, *([f"last: {last}"] if last else [])]
+def _about(reproduction: Reproduction) -> list[str]:
+    files = [f"--data: {reproduction.data_files}"] if reproduction.data_files else []
+    last = _last(reproduction)
+    return [reproduction.title, reproduction.source, *files, *([f"last: {last}"] if last else [])]
 
 
-def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
-    """Raise `ExperimentError` when `write` would overwrite what is not an earlier outcome of the same at this scale."""
+def refuse_foreign(reproduction: Reproduction, scale: Scale, directory: Path) -> None:
+    """Refuse a directory in which `write` would overwrite files other than an earlier result of the same scale.
+
+    Args:
+        reproduction: the reproduction.
+        scale: scale at which it will run.
+        directory: directory for `FILES`.
+
+    Raises:
+        ExperimentError: the directory has such a file.
+    """
     there = [name for name in FILES if (directory / name).exists()]
     if not there:
         return
@@ -121,20 +148,29 @@ def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
         before = json.loads((directory / "result.json").read_bytes())
     except (OSError, ValueError, RecursionError):
         before = None
-    if not isinstance(before, dict) or (before.get("name"), before.get("scale")) != (one.name, scale):
+    if not isinstance(before, dict) or (before.get("name"), before.get("scale")) != (reproduction.name, scale):
         raise ExperimentError(
-            f"--out: {directory / there[0]} is not of {one.name} at scale {scale}; give another --out, or move the file"
+            f"--out: {directory / there[0]} is not a result of {reproduction.name} at scale {scale}; "
+            "choose another --out, or move the file"
         )
 
 
 def write(
-    one: Reproduction, result: ReproductionResult, scale: Scale, directory: Path, origin: Origin = Origin()
+    reproduction: Reproduction, result: ReproductionResult, scale: Scale, directory: Path, origin: Origin = Origin()
 ) -> list[Path]:
-    """Write `FILES` into `directory`, each completely or not at all; returns what was written.
+    """Write `FILES` into a directory, each completely or not at all, and return their paths.
 
-    ``table.csv`` is left out when there is no table. Raises `RunError` when a file cannot be written.
+    Args:
+        reproduction: the reproduction.
+        result: its result; ``table.csv`` is left out if the result has no table.
+        scale: scale at which it ran.
+        directory: directory for the files; it is created if necessary.
+        origin: version, machine and duration.
+
+    Raises:
+        RunError: a file cannot be written.
     """
-    contents = [render(one, result, scale, "markdown"), render(one, result, scale, "json", origin)]
+    contents = [render(reproduction, result, scale, "markdown"), render(reproduction, result, scale, "json", origin)]
     if not result.table.empty:
         contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
     paths = [directory / name for name in FILES[: len(contents)]]
@@ -142,7 +178,7 @@ def write(
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
+            raise RunError(f"{path.parent}: cannot be created: {error.strerror}") from None
         with atomic_write(path, partial(_not_written, path)) as file:
             file.write(text.encode())
     return paths
@@ -155,8 +191,8 @@ def _not_written(path: Path, why: str) -> RunError:
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    parts = [f"{one.title}\n{one.source}; scale {scale}\n"]
+def _text(reproduction: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    parts = [f"{reproduction.title}\n{reproduction.source}; scale {scale}\n"]
     if not result.table.empty:
         parts += [render_table(grid, "text") for grid in _grids(result.table)]
     if result.claims:
@@ -171,7 +207,7 @@ def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
 
 
 def _grids(table: pd.DataFrame) -> list[Table]:
-    """The table in as many grids, one below the other, as its width needs; the names of the rows in each."""
+    """Split a table into grids that fit the width, one below the other, each with the columns that name the rows."""
     columns = _columns(table)
     keys = _keys(table)
     widths = {heading: max(map(len, [heading, *cells])) for heading, cells in columns.items()}
@@ -188,22 +224,22 @@ def _grids(table: pd.DataFrame) -> list[Table]:
 
 
 def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> Table:
-    """Keys to the left, all else to the right; a gap between rows that differ in more than the last key."""
+    """Return a grid with keys to the left and values to the right; a gap separates rows with different leading keys."""
     groups = list(zip(*(columns[key] for key in keys[:-1]), strict=True))
     gaps = {row: "" for row in range(1, len(groups)) if groups[row] != groups[row - 1]}
     rows = list(zip(*columns.values(), strict=True))
     return Table(list(columns), rows, left=range(len(keys)), sections=gaps)
 
 
-def _markdown(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    parts = [f"## {one.name}: {one.title}\n", f"{one.source}. Scale: {scale}.\n"]
+def _markdown(reproduction: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    parts = [f"## {reproduction.name}: {reproduction.title}\n", f"{reproduction.source}. Scale: {scale}.\n"]
     if result.figures:
         parts.append("".join(f"![{path.stem}]({path.name})\n" for path in result.figures if path.suffix == ".png"))
     return "\n".join([*parts, outcome(result)])
 
 
 def outcome(result: ReproductionResult) -> str:
-    """Table, claims and remarks as Markdown, without a heading and without the figures; ends in a line feed."""
+    """Return table, claims and remarks as Markdown, without heading and figures, ending in a line feed."""
     parts = []
     if not result.table.empty:
         parts.append(as_markdown(result.table))
@@ -216,7 +252,7 @@ def outcome(result: ReproductionResult) -> str:
 
 
 def as_markdown(table: pd.DataFrame) -> str:
-    """A table with numbers rounded for people; what names its rows is to the left."""
+    """Return a table as Markdown, with rounded numbers and the columns that name the rows to the left."""
     columns = _columns(table)
     rows = list(zip(*columns.values(), strict=True))
     return render_table(Table(list(columns), rows, left=range(len(_keys(table))), is_markup=True), "markdown")
@@ -234,7 +270,7 @@ def _verdict(claim: PaperClaim) -> str:
 
 
 def _keys(table: pd.DataFrame) -> list[str]:
-    """The columns that name the rows: those before the first measure, which is a column of floats or a paper's."""
+    """Return the columns that name the rows: all before the first column of floats or of a paper's values."""
     names = [str(name) for name in table.columns]
     ends = [
         place
@@ -249,7 +285,7 @@ def _columns(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _cell(value: Any) -> str:
-    """Four figures, for a person."""
+    """Return a value as text, numbers with four significant figures."""
     if value is None or (not isinstance(value, str) and pd.isna(value)):
         return _NOTHING
     if isinstance(value, float):
@@ -263,12 +299,12 @@ def _cell(value: Any) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _json(one: Reproduction, result: ReproductionResult, scale: Scale, origin: Origin) -> str:
+def _json(reproduction: Reproduction, result: ReproductionResult, scale: Scale, origin: Origin) -> str:
     return to_json(
         {
-            "name": one.name,
-            "title": one.title,
-            "source": one.source,
+            "name": reproduction.name,
+            "title": reproduction.title,
+            "source": reproduction.source,
             "scale": scale,
             "origin": asdict(origin),
             "table": result.table,

@@ -1,4 +1,4 @@
-"""Training runs of reproductions: the data in words, accuracies over the rounds, and the best learning rate."""
+"""Training runs of reproductions: their data, accuracy over the rounds, and choice of the learning rate."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,28 +18,31 @@ from testbed.workload.section import WorkloadSection
 
 
 def describe_data(workload: Mapping[str, Any], population: int) -> str:
-    """One line about the data of a built-in workload; raises `ExperimentError` as an experiment with it does.
+    """Return one line about the data of a built-in workload.
 
     Args:
         workload: keys of an experiment's workload.
-        population: clients who share the data.
+        population: number of clients that share the data.
+
+    Raises:
+        ExperimentError: the workload is not valid, as for an experiment.
     """
     built: Any = workloads.build(WorkloadSection.model_validate(workload), population, 1)
-    return str(built.description)  # of built-in workloads; a federation needs no description of a user's own
+    return str(built.description)  # built-in workloads have a description; a user's workload need not
 
 
 _LATE = 0.1
-"""Share of the rounds, the last ones, over whose evaluations an accuracy is the mean."""
+"""Share of the rounds at the end of a run; a late accuracy is the mean of their evaluations."""
 
 
 @dataclass(frozen=True)
 class AccuracyCurves:
-    """The runs of one scheme, which differ in their seeds.
+    """Runs of one scheme that differ in their seeds.
 
     Attributes:
-        rounds: `(e,)` int64, after which the model was evaluated.
+        rounds: `(e,)` int64, numbers of the rounds with an evaluation.
         accuracy: `(seeds, e)` float64, in percent.
-        total: rounds of each run.
+        total: number of rounds of each run.
     """
 
     rounds: Ids
@@ -48,7 +51,7 @@ class AccuracyCurves:
 
     @classmethod
     def of(cls, runs: Sequence[RunRecords]) -> "AccuracyCurves":
-        """The evaluations of runs of different seeds."""
+        """Return the evaluations of runs with different seeds."""
         evaluated = [run.rounds.dropna(subset=["accuracy"]) for run in runs]
         return AccuracyCurves(
             rounds=evaluated[0]["round"].to_numpy(np.int64),
@@ -58,18 +61,17 @@ class AccuracyCurves:
 
     @property
     def late(self) -> Floats:
-        """`(seeds,)` in percent: the mean over the evaluations of the last tenth of the rounds, as one round's is
-        noisy.
-        """
+        """Late accuracy, `(seeds,)` in percent: the mean over the evaluations in the last tenth of the rounds."""
+        # A mean, since a single round's accuracy is noisy.
         return np.asarray(self.accuracy[:, self.rounds > (1 - _LATE) * self.total].mean(axis=1), np.float64)
 
     @property
     def last(self) -> Floats:
-        """`(seeds,)` in percent: at the last evaluation."""
+        """Accuracy of the last evaluation, `(seeds,)` in percent."""
         return np.asarray(self.accuracy[:, -1], np.float64)
 
     def plot(self, axes: Axes, *, color: str, linestyle: str, label: str) -> Floats:
-        """Draw the mean over the seeds with a band of its 95% intervals; returns the mean, `(e,)`."""
+        """Draw the mean over the seeds with a band of 95% intervals, and return the mean, `(e,)`."""
         intervals = [mean_interval(values) for values in self.accuracy.T]
         mean = np.array([interval.mean for interval in intervals], np.float64)
         half = np.array([interval.half_width or 0.0 for interval in intervals])
@@ -79,17 +81,19 @@ class AccuracyCurves:
 
 
 def late_recalls(runs: Sequence[RunRecords]) -> Floats:
-    """`(seeds, labels)` in percent: each label's recall, the mean over the evaluations of a run's last tenth of rounds.
+    """Return the recall of each label, averaged over the evaluations in the last tenth of a run's rounds.
 
-    NaN, one label, where the records of a run (of an earlier version, or of words) do not say.
+    Returns:
+        `(seeds, labels)` float64, in percent. One column of NaN if a run's records have no recalls (records of an
+        earlier version, or of a language model).
     """
-    found = []
+    recalls_of_runs = []
     for run in runs:
         late = run.rounds[run.rounds["round"] > (1 - _LATE) * len(run.rounds)]
-        found.append([recalls for recalls in late["recalls"] if recalls is not None])
-    if not all(found):
+        recalls_of_runs.append([recalls for recalls in late["recalls"] if recalls is not None])
+    if not all(recalls_of_runs):
         return np.full((len(runs), 1), np.nan)
-    return np.array([100 * np.mean([list(recalls) for recalls in of_run], axis=0) for of_run in found])
+    return np.array([100 * np.mean([list(recalls) for recalls in of_run], axis=0) for of_run in recalls_of_runs])
 
 
 def runs_by_scheme(
@@ -101,16 +105,16 @@ def runs_by_scheme(
     setting: str = "",
     folder: str = "runs",
 ) -> dict[str, list[RunRecords]]:
-    """Run one sweep over the schemes for each seed from 1 on; the runs of each scheme, by seed.
+    """Run one sweep over the schemes for each seed from 1 on, and return the runs by scheme, in the order of the seeds.
 
     Args:
         context: where and how to run.
-        schemes: their names, in the order of the sweep's points.
-        rounds: of each run.
-        seeds: repetitions.
-        swept: a seed's experiment.
-        setting: what the schemes are compared in, where there are several.
-        folder: of the runs, below the context's.
+        schemes: names of the schemes, in the order of the sweep's points.
+        rounds: number of rounds of each run.
+        seeds: number of repetitions.
+        swept: function from a seed to its experiment.
+        setting: name of the setting in which the schemes are compared, if there are several.
+        folder: folder of the runs, below the context's directory.
     """
     runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in schemes}
     for seed in range(1, seeds + 1):
@@ -123,11 +127,17 @@ def runs_by_scheme(
 
 
 def best_of(rates: Sequence[float], reached: Sequence[float]) -> float:
-    """The learning rate that reached the most, the larger of equal ones; one that reached no number is none of them.
+    """Return the learning rate with the highest accuracy, the larger of equals.
 
     Args:
-        rates: that were tried.
-        reached: the accuracy at each; NaN where the model was lost.
+        rates: learning rates.
+        reached: accuracy at each learning rate; NaN, which ranks last, where the model was lost.
+
+    Example:
+        >>> best_of([0.1, 0.01], [64.0, 64.0])
+        0.1
+        >>> best_of([0.1, 0.01], [math.nan, 10.0])
+        0.01
     """
     return max(
         (-math.inf if math.isnan(accuracy) else accuracy, rate) for accuracy, rate in zip(reached, rates, strict=True)

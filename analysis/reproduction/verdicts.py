@@ -1,8 +1,8 @@
-"""Verdicts: what a paper says against what was measured, decided by arithmetic on kept numbers.
+"""Verdicts on a paper's claims, decided by arithmetic on kept numbers.
 
-A claim is a list of checks. A check is a number of ours, with its interval where it is an estimate, and the band that
-the statement allows, with the margin that the reproduction states. The verdict follows from them and is never written
-down by hand; `testbed reproduce --verify` computes it again from kept results.
+A claim is a list of checks. A check compares one of our numbers, with its interval where the number is an estimate,
+with the band that the paper's statement allows, including the margin of the reproduction. The verdict follows from the
+checks. Nobody writes a verdict by hand: `testbed reproduce --verify` recomputes all of them from kept results.
 """
 
 import math
@@ -18,14 +18,16 @@ VERDICTS: tuple[Verdict, ...] = ("agrees", "partly", "disagrees", "undetermined"
 
 @dataclass(frozen=True)
 class Check:
-    """One number against its band.
+    """One number and the band that it is compared with.
 
     Attributes:
-        what: which number, with its unit.
-        value: ours; None: it was not measured at this scale.
-        low, high: ends of its 95% interval; the value itself where it is no estimate.
-        least, most: the band, ends included unless `strict`; infinite where the statement has no such end.
-        strict: the ends of the band do not belong to it.
+        what: name of the number, with its unit.
+        value: our number; None if the number was not measured at this scale.
+        low: lower end of the 95% interval; the value itself if the value is not an estimate.
+        high: upper end of the 95% interval.
+        least: lower end of the band; minus infinity if the statement has no lower limit.
+        most: upper end of the band; infinity if the statement has no upper limit.
+        strict: whether the band excludes its own ends.
     """
 
     what: str
@@ -38,7 +40,11 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        """Agrees: the whole interval is in the band; disagrees: none of it is; else partly, as chance may decide."""
+        """Verdict by interval and band.
+
+        "agrees": the whole interval is in the band. "disagrees": no part of the interval is in the band. "partly": a
+        part is, so that chance may decide.
+        """
         if self.value is None:
             return "not run"
         if self._holds(self.low) and self._holds(self.high):
@@ -51,7 +57,7 @@ class Check:
 
     @property
     def band(self) -> str:
-        """The band, for a person."""
+        """Band as text."""
         if self.least == self.most:
             return f"= {_short(self.least)}"
         if math.isinf(self.least):
@@ -61,7 +67,7 @@ class Check:
         return f"{_short(self.least)} to {_short(self.most)}"
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data for JSON: an infinite end is null."""
+        """Return plain data for JSON, with null for an infinite end."""
         return {
             "what": self.what, "value": self.value, "low": _finite(self.low), "high": _finite(self.high),
             "least": _finite(self.least), "most": _finite(self.most), "strict": self.strict,
@@ -69,10 +75,10 @@ class Check:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "Check":
-        """What `as_data` wrote.
+        """Return the check that `as_data` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: the data are not those of a check.
         """
         value = None if data["value"] is None else float(data["value"])
         low, high = _or(data["low"], -math.inf), _or(data["high"], math.inf)
@@ -83,55 +89,103 @@ class Check:
 
 
 Number = float | Interval | None
-"""What is checked: an exact number, an estimate with its half-width, or nothing that was measured."""
+"""Number of a check: exact, an estimate with its half-width, or None for a number that was not measured."""
 
 
-def within(what: str, number: Number, paper: float, margin: float) -> Check:
-    """The paper's number, give or take `margin`: the two-sided check of a published value."""
-    return between(what, number, paper - margin, paper + margin)
+def within(quantity: str, number: Number, paper: float, margin: float) -> Check:
+    """Check that a number is the paper's, give or take a margin: the two-sided check of a published value.
+
+    Args:
+        quantity: name of the number, with its unit.
+        number: our number.
+        paper: the paper's number.
+        margin: distance from the paper's number that still agrees, in the number's unit.
+
+    Example:
+        >>> within("accuracy [%]", 64.1, 65.0, 2.0).verdict
+        'agrees'
+    """
+    return between(quantity, number, paper - margin, paper + margin)
 
 
-def within_factor(what: str, number: Number, paper: float, factor: float) -> Check:
-    """The paper's positive number, at most `factor` times smaller or larger."""
-    return between(what, number, paper / factor, paper * factor)
+def within_factor(quantity: str, number: Number, paper: float, factor: float) -> Check:
+    """Check that a number is at most `factor` times smaller or larger than the paper's.
+
+    Args:
+        quantity: name of the number, with its unit.
+        number: our number.
+        paper: the paper's number, positive.
+        factor: 1 or more.
+    """
+    return between(quantity, number, paper / factor, paper * factor)
 
 
-def between(what: str, number: Number, least: float = -math.inf, most: float = math.inf) -> Check:
-    """From `least` to `most`, both included."""
-    return Check(what, *_ends(number), least, most)
+def between(quantity: str, number: Number, least: float = -math.inf, most: float = math.inf) -> Check:
+    """Check that a number is between two limits, limits included.
+
+    Args:
+        quantity: name of the number, with its unit.
+        number: our number.
+        least: lower limit.
+        most: upper limit.
+    """
+    return Check(quantity, *_ends(number), least, most)
 
 
-def equal(what: str, number: Number, paper: float) -> Check:
-    """Exactly the paper's number: for counts and bounds that are computed."""
-    return between(what, number, paper, paper)
+def equal(quantity: str, number: Number, paper: float) -> Check:
+    """Check that a number is exactly the paper's, for counts and for bounds that are computed.
+
+    Args:
+        quantity: name of the number, with its unit.
+        number: our number.
+        paper: the paper's number.
+    """
+    return between(quantity, number, paper, paper)
 
 
-def above(what: str, number: Number, bound: float = 0.0) -> Check:
-    """More than `bound`: for orders (who is better)."""
-    return Check(what, *_ends(number), bound, math.inf, strict=True)
+def above(quantity: str, number: Number, bound: float = 0.0) -> Check:
+    """Check that a number is above a bound, for orderings such as "A has a higher accuracy than B".
+
+    Args:
+        quantity: name of the number, with its unit.
+        number: our number.
+        bound: lower limit, excluded.
+    """
+    return Check(quantity, *_ends(number), bound, math.inf, strict=True)
 
 
-def below(what: str, number: Number, bound: float) -> Check:
-    """Less than `bound`."""
-    return Check(what, *_ends(number), -math.inf, bound, strict=True)
+def below(quantity: str, number: Number, bound: float) -> Check:
+    """Check that a number is below a bound.
+
+    Args:
+        quantity: name of the number, with its unit.
+        number: our number.
+        bound: upper limit, excluded.
+    """
+    return Check(quantity, *_ends(number), -math.inf, bound, strict=True)
 
 
-def true(what: str, holds: object) -> Check:
-    """A statement that is a yes or a no by itself, as 1 or 0."""
-    return equal(what, float(bool(holds)), 1.0)
+def true(quantity: str, holds: object) -> Check:
+    """Check a statement that is true or false by itself, as 1 or 0.
+
+    Args:
+        quantity: the statement.
+        holds: any value; its truth decides.
+    """
+    return equal(quantity, float(bool(holds)), 1.0)
 
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """One statement of the paper, compared with what was measured.
+    """One statement of a paper, compared with our measurements.
 
     Attributes:
-        claim: what the paper says, with its number.
-        measured: what we found, in words and numbers.
-        checks: from which the verdict follows.
-        undetermined: the input that the paper leaves open and that would decide; there are no checks then.
-        seeds: of how many runs that differ in nothing else the intervals are; 0: nothing is drawn, or by itself.
-        counted_in: the reproduction of the same runs under which this claim counts; it is shown here and not counted.
+        claim: the paper's statement, with its number.
+        measured: our result, in words and numbers.
+        checks: checks from which the verdict follows.
+        undetermined: input that the paper does not state and that would decide the claim; the claim then has no checks.
+        seeds: number of runs behind the intervals, which differ in their seeds alone; 0 without random numbers.
+        counted_in: reproduction of the same runs under which this claim counts; here it is shown and not counted.
     """
 
     claim: str
@@ -142,31 +196,31 @@ class PaperClaim:
     counted_in: str = ""
 
     def __post_init__(self) -> None:
-        """A claim that cannot be decided must not have checks: they would decide it.
+        """Refuse checks in an undetermined claim, since they would decide it.
 
         Raises:
-            ValueError: it has both.
+            ValueError: the claim is undetermined and has checks.
         """
         if self.undetermined and self.checks:
-            raise ValueError(f"{self.claim}: undetermined, and yet checked")
+            raise ValueError(f"{self.claim}: an undetermined claim must not have checks")
 
     @property
     def verdict(self) -> Verdict:
-        """All checks agree, or all disagree, or partly; not run: none could be checked at this scale."""
+        """Verdict of all checks together: "partly" if they differ, "not run" if none was measured at this scale."""
         if self.undetermined:
             return "undetermined"
-        found = {check.verdict for check in self.checks} or {"not run"}
-        return found.pop() if len(found) == 1 else "partly"
+        verdicts = {check.verdict for check in self.checks} or {"not run"}
+        return verdicts.pop() if len(verdicts) == 1 else "partly"
 
     @property
     def judged(self) -> str:
-        """How it was decided, for a person: the bands of its checks, each once; or what is left open."""
+        """Basis of the verdict as text: the bands of the checks, each once, or the input that is missing."""
         if self.undetermined:
             return f"open: {self.undetermined}"
         return "; ".join(dict.fromkeys(f"{check.what} {check.band}" for check in self.checks))
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data for JSON, the verdict included."""
+        """Return plain data for JSON, with the verdict."""
         return {
             "claim": self.claim, "measured": self.measured, "verdict": self.verdict,
             "checks": [check.as_data() for check in self.checks], "undetermined": self.undetermined,
@@ -175,10 +229,10 @@ class PaperClaim:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "PaperClaim":
-        """What `as_data` wrote; its verdict is not read, but computed.
+        """Return the claim that `as_data` wrote; its verdict is computed, not read.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: the data are not those of a claim.
         """
         checks = tuple(Check.of_data(check) for check in data["checks"])
         return cls(
@@ -188,30 +242,34 @@ class PaperClaim:
 
 
 def plus_minus(interval: Interval, form: str) -> str:
-    """Return an interval as "mean ± half-width"; of a single run the half-width is infinite.
+    """Return an interval as "mean ± half-width"; the half-width of a single run is infinite.
 
     Args:
-        interval: of values that are there.
-        form: how both numbers are written, as in an f-string, such as ``.2f``; a sign is for the mean alone.
+        interval: interval with a mean.
+        form: format of both numbers, as in an f-string, such as ``.2f``; a sign applies to the mean alone.
+
+    Example:
+        >>> plus_minus(Interval(1.5, 0.25), "+.1f")
+        '+1.5 ± 0.2'
     """
     half = math.inf if interval.half_width is None else interval.half_width
     return f"{interval.mean:{form}} ± {half:{form.lstrip('+')}}"
 
 
 def counts(claims: Sequence[PaperClaim]) -> dict[Verdict, int]:
-    """How many of each verdict, in the order of `VERDICTS`; a claim that counts elsewhere is left out."""
-    found = [claim.verdict for claim in claims if not claim.counted_in]
-    return {verdict: found.count(verdict) for verdict in VERDICTS}
+    """Count the claims of each verdict, in the order of `VERDICTS`, without claims that count elsewhere."""
+    verdicts = [claim.verdict for claim in claims if not claim.counted_in]
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
 def total(each: Iterable[Mapping[Verdict, int]]) -> dict[Verdict, int]:
-    """The sum of several `counts`."""
+    """Return the sum of several `counts`."""
     counted = list(each)
-    return {verdict: sum(one[verdict] for one in counted) for verdict in VERDICTS}
+    return {verdict: sum(counts_of_result[verdict] for counts_of_result in counted) for verdict in VERDICTS}
 
 
 def _ends(number: Number) -> tuple[float | None, float, float]:
-    """Value, low and high; the interval of a single run has no ends, and reaches everywhere."""
+    """Return value, low and high; the interval of a single run reaches from minus infinity to infinity."""
     if isinstance(number, Interval):
         if number.mean is None:
             return None, -math.inf, math.inf
@@ -220,7 +278,7 @@ def _ends(number: Number) -> tuple[float | None, float, float]:
     if number is None or math.isnan(number):
         return None, -math.inf, math.inf
     if math.isinf(number):
-        raise ValueError("an infinite number is not checked against a band; say what it stands for with `true`")
+        raise ValueError("an infinite number cannot be checked against a band; check its meaning with `true`")
     return float(number), float(number), float(number)
 
 
@@ -233,5 +291,5 @@ def _or(number: Any, otherwise: float) -> float:
 
 
 def _short(number: float) -> str:
-    """Four figures; counts in full, where the last figure decides."""
+    """Return four significant figures; whole numbers below a million in full, since their last digit may decide."""
     return f"{number:.0f}" if number == round(number) and abs(number) < 1e6 else f"{number:.4g}"

@@ -1,4 +1,4 @@
-"""`testbed reproduce --verify`: every verdict computed again from kept numbers, and the pages that show them."""
+"""Verification for `testbed reproduce --verify`: recompute verdicts from kept numbers, and compare generated pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from analysis.tables import Table, render, to_json
 from testbed.errors import ExperimentError
 
 PAGES = Path(analysis.__file__).parents[1] / "docs" / "papers"
-"""Of the checkout; an installed testbed has none."""
+"""Pages of the checkout; an installed testbed has none."""
 
 
 @dataclass
 class Verification:
-    """What was looked at.
+    """Result of a verification.
 
     Attributes:
-        outcomes: the results whose verdicts were computed again.
-        missing: reproductions of which no result was there.
-        from_tables: by name, the results of which claims were computed again from the kept table, number by number;
-            of all other claims only the verdicts were.
-        differing: what differs, a line each.
+        outcomes: results whose verdicts were recomputed.
+        missing: names of reproductions without a result.
+        from_tables: by name, results whose claims were recomputed from the kept table, number by number; for all other
+            claims only the verdicts were recomputed.
+        differing: differences, one line each.
     """
 
     outcomes: list[KeptResult] = field(default_factory=list)
@@ -35,78 +35,85 @@ class Verification:
 
 
 def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Verification:
-    """Compute the verdicts of kept results again, or of those below a directory; claims, too, where a table gives them.
+    """Recompute the verdicts of results, and recompute the claims that follow from a table.
 
     Args:
-        every: of which reproductions.
-        directory: where `testbed reproduce` wrote: a ``result.json``, or a folder for each; None: the kept ones, and
-            the pages that are generated from them.
+        every: the reproductions to verify.
+        directory: directory that `testbed reproduce` wrote: a ``result.json``, or a folder for each reproduction. None:
+            the kept results, and the pages that are generated from them.
 
     Raises:
-        ExperimentError: a file is not a result, or the directory has none.
+        ExperimentError: a file is not a result, or the directory has no result.
     """
-    found = Verification()
+    verification = Verification()
     if directory is None:
-        for one in every:
-            if (of_it := kept(one)) is None:
-                found.missing.append(one.name)
+        for reproduction in every:
+            if (of_it := kept(reproduction)) is None:
+                verification.missing.append(reproduction.name)
             else:
-                found.outcomes.append(of_it)
+                verification.outcomes.append(of_it)
         if PAGES.is_dir():
-            found.differing += differing(PAGES)
+            verification.differing += differing(PAGES)
     else:
-        names = {one.name for one in every}
+        names = {reproduction.name for reproduction in every}
         files = [directory / "result.json", *sorted(directory.glob("*/result.json"))]
         outcomes = [read(file) for file in files if file.exists()]
-        found.outcomes = [of_it for of_it in outcomes if of_it.name in names]
-        if not found.outcomes:
+        verification.outcomes = [of_it for of_it in outcomes if of_it.name in names]
+        if not verification.outcomes:
             raise ExperimentError(f"--out: {directory} has no result.json of {', '.join(sorted(names))}")
-    claims_of = {one.name: one.claims_of for one in every}
-    for of_it in found.outcomes:
-        found.differing += differences(of_it)
+    claims_of = {reproduction.name: reproduction.claims_of for reproduction in every}
+    for of_it in verification.outcomes:
+        verification.differing += differences(of_it)
         if (of_table := claims_of[of_it.name]) is not None:
-            found.from_tables[of_it.name] = check_table(of_it, of_table)
-            found.differing += found.from_tables[of_it.name].differing
-    return found
+            verification.from_tables[of_it.name] = check_table(of_it, of_table)
+            verification.differing += verification.from_tables[of_it.name].differing
+    return verification
 
 
-def shown(found: Verification, format: str) -> str:
-    """What was found as text, Markdown or JSON, ending in a line feed."""
-    of_each = [(one, counts(one.result.claims)) for one in found.outcomes]
+def shown(verification: Verification, format: str) -> str:
+    """Return a verification as text, Markdown or JSON, ending in a line feed.
+
+    Args:
+        verification: the result of `verify`.
+        format: ``text``, ``markdown`` or ``json``.
+    """
+    of_each = [(result, counts(result.result.claims)) for result in verification.outcomes]
     every = total(of_it for _, of_it in of_each)
     if format == "json":
         return to_json(
             {
-                "verdicts": {one.name: of_it for one, of_it in of_each},
+                "verdicts": {result.name: of_it for result, of_it in of_each},
                 "all": every,
-                "not_run": found.missing,
+                "not_run": verification.missing,
                 "from_tables": {
-                    name: {"claims": one.claims, "computed_again": one.again} for name, one in found.from_tables.items()
+                    name: {"claims": check.claims, "computed_again": check.again}
+                    for name, check in verification.from_tables.items()
                 },
-                "differing": found.differing,
+                "differing": verification.differing,
             }
         )
-    again = {one.name: _again(found, one) for one in found.outcomes}
+    again = {result.name: _again(verification, result) for result in verification.outcomes}
     rows = [
-        [one.name, one.scale, *(str(count or "") for count in of_it.values()), again[one.name]]
-        for one, of_it in of_each
+        [result.name, result.scale, *(str(count or "") for count in of_it.values()), again[result.name]]
+        for result, of_it in of_each
     ]
-    claims = sum(len(one.result.claims) for one in found.outcomes)
-    recomputed = sum(one.again for one in found.from_tables.values())
+    claims = sum(len(result.result.claims) for result in verification.outcomes)
+    recomputed = sum(check.again for check in verification.from_tables.values())
     last = ["all", "", *map(str, every.values()), f"{recomputed} of {claims}"]
     table = render(Table(["reproduction", "scale", *VERDICTS, "computed again"], [*rows, last], left=range(2)), format)
-    said = ", ".join(f"{count} {verdict}" for verdict, count in every.items())
-    lines = [f"{sum(every.values())} claims: {said}"]
-    lines += [f"no result is kept of {', '.join(found.missing)}"] if found.missing else []
+    sums = ", ".join(f"{count} {verdict}" for verdict, count in every.items())
+    lines = [f"{sum(every.values())} claims: {sums}"]
+    lines += [f"without a kept result: {', '.join(verification.missing)}"] if verification.missing else []
+    with_claims = sum(check.again > 0 for check in verification.from_tables.values())
     lines += [
-        f"{recomputed} of {claims} claims, in {sum(one.again > 0 for one in found.from_tables.values())} of "
-        f"{len(found.outcomes)} results: every number computed again from the kept table; of the others, the verdict"
+        f"{recomputed} of {claims} claims, in {with_claims} of {len(verification.outcomes)} results: every number "
+        "recomputed from the kept table; for the others, the verdict"
     ]
-    lines += found.differing or ["every verdict is what its numbers say"]
+    lines += verification.differing or ["every verdict agrees with its numbers"]
     return table + "\n" + "".join(f"{line}\n" for line in lines)
 
 
-def _again(found: Verification, outcome: KeptResult) -> str:
-    """How many of a result's claims were computed again from its table, for a cell."""
-    check = found.from_tables.get(outcome.name)
+def _again(verification: Verification, outcome: KeptResult) -> str:
+    """Return how many of a result's claims were recomputed from its table, for a cell."""
+    check = verification.from_tables.get(outcome.name)
     return f"{check.again if check else 0} of {len(outcome.result.claims)}"

@@ -108,10 +108,9 @@ def test_a_run_without_sums_is_told_so(call: Callable[..., Any], ran: Callable[.
     path = ran(code=4, availability={"model": "bernoulli", "unavailable": 1.0})
     ended = call("metrics", path)
     assert ended.code == 2
-    assert ended.errors == [
-        f"error: {path}: no round of this run has given a sum, so there is nothing to measure; `testbed status` tells "
-        "what became of its rounds"
-    ]
+    (error,) = ended.errors
+    assert error.startswith(f"error: {path}: no round of this run gave a sum")
+    assert "`testbed status`" in error
 
 
 def test_a_run_without_sums_does_not_hide_the_others(call: Callable[..., Any], ran: Callable[..., Path]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
 from testbed.cli import main
 from testbed.durations import rounded_duration
 from testbed.running.observers import Serialised
+from tests.messages_named import naming
 
 TINY = OverheadScale(
     ("FEMNIST",), {12: 4}, {"FEMNIST": 2}, workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20}
@@ -169,7 +171,7 @@ def test_what_another_has_written_is_not_overwritten(call: Call, tmp_path: Path,
     ended = _reproduce(call, tmp_path)
     assert ended.code == 2
     assert len(ended.errors) == 1
-    assert f"{tmp_path / 'result.md'} is not of lotto-table2 at scale small; give another --out" in ended.errors[0]
+    assert re.search(naming("--out", tmp_path / "result.md", "lotto-table2", "scale small"), ended.errors[0])
     assert (tmp_path / "result.md").read_text() == "my notes"
     assert not (tmp_path / "runs").exists()
 

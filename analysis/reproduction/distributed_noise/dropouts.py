@@ -1,7 +1,7 @@
-"""Whether a sum has the planned noise when participants drop out, with and without enforcement, measured in sums.
+"""Noise of sums when participants drop out, with and without enforcement, measured in sums.
 
 Jiang, Wang, Chen, Dordis: Efficient Federated Learning with Dropout-Resilient Differential Privacy, EuroSys 2024, arXiv
-2209.12528. The server's mean less the survivors' updates, trained once more, is the noise of a round.
+2209.12528. The noise of a round is the server's mean minus the survivors' updates, which are trained once more.
 """
 
 from dataclasses import dataclass
@@ -19,22 +19,23 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 TOLERATED = (None, 4, 8)
-"""T; None: no enforcement."""
+"""Tolerated dropouts T; None: no enforcement."""
 PARTICIPANTS, THRESHOLD, CLIP, MULTIPLIER = 20, 0.6, 0.5, 2.0
 DROPOUT_RATE = 0.15
 ROUNDS, SEEDS = 20, {"small": 5, "paper": 20}
 MARGIN = 0.03
-"""Of the noise's variance: the least that a drop-out costs is one part in twenty."""
+"""Share of the noise's variance that may be missing or exceed the plan; one dropout costs at least one part in twenty.
+"""
 
 
 @dataclass(frozen=True)
 class Enforced:
-    """The rounds of one T.
+    """Rounds with one T.
 
     Attributes:
-        rounds: columns dropped (out before the sum), share (of the planned variance, as the ledger has it), measured
-            (of the planned variance).
-        excess: `(seeds,)` the largest epsilon of a client over what it would be with all of the planned noise.
+        rounds: columns dropped (participants that dropped out before the sum), share (of the planned variance, by the
+            privacy ledger) and measured (share of the planned variance, measured).
+        excess: `(seeds,)` a client's largest epsilon over its epsilon with all of the planned noise.
     """
 
     rounds: pd.DataFrame
@@ -42,7 +43,12 @@ class Enforced:
 
 
 def experiment(tolerated: int | None, seeds: int) -> Experiment:
-    """Small models under real SecAgg; some of the participants leave in the middle of a round."""
+    """Return small models under real SecAgg; some of the participants drop out in the middle of a round.
+
+    Args:
+        tolerated: T; None: no enforcement.
+        seeds: number of seeds.
+    """
     noise: dict[str, Any] = {"mechanism": "skellam", "clip": CLIP, "noise_multiplier": MULTIPLIER}
     if tolerated is not None:
         noise["enforcement"] = {"tolerated_dropouts": tolerated}
@@ -69,18 +75,18 @@ def experiment(tolerated: int | None, seeds: int) -> Experiment:
 
 
 def measured(run: RunRecords) -> pd.DataFrame:
-    """One row per completed round: columns as in `Enforced.rounds`."""
+    """Return one row per completed round, with the columns of `Enforced.rounds`."""
     victims, rows = Victims(run), []
     ledger = run.frame("privacy").dropna(subset=["noise"])
     summed_up = run.participation[run.participation["survived"]]
     completed = run.rounds[run.rounds["outcome"] == "completed"]
     for number, participants in zip(completed["round"].tolist(), completed["participants"].tolist(), strict=True):
-        seen = run.aggregate(number)
-        assert seen is not None  # records.aggregates: all
+        aggregate = run.aggregate(number)
+        assert aggregate is not None  # records.aggregates: all
         clients = summed_up.loc[summed_up["round"] == number, "client"].tolist()
-        updates = [victims.workload.train(client, seen.model, number).delta for client in clients]
+        updates = [victims.workload.train(client, aggregate.model, number).delta for client in clients]
         summed = sum(delta * min(1.0, CLIP / float(np.linalg.norm(delta))) for delta in updates)
-        noise = seen.mean * len(updates) - summed
+        noise = aggregate.mean * len(updates) - summed
         rows.append(
             {
                 "dropped": participants - len(updates),
@@ -92,59 +98,63 @@ def measured(run: RunRecords) -> pd.DataFrame:
 
 
 def run_dropouts(context: ReproductionContext) -> ReproductionResult:
-    """Rounds without enforcement, and with two tolerances."""
+    """Run rounds without enforcement, and with two tolerances."""
     seeds = context.seeds or SEEDS["small" if context.scale == "small" else "paper"]
-    found: dict[int | None, Enforced] = {}
+    by_tolerance: dict[int | None, Enforced] = {}
     for tolerated in TOLERATED:
         context.progress(f"T = {tolerated}: {seeds} seeds, {ROUNDS} rounds")
         runs = context.run_experiment(experiment(tolerated, seeds), context.out / "runs" / f"tolerated-{tolerated}")
         ledgers = [run.frame("privacy") for run in runs]
-        excess = [float(one["epsilon"].max() / one["planned_epsilon"].max()) for one in ledgers]
-        found[tolerated] = Enforced(pd.concat([measured(run) for run in runs], ignore_index=True), excess)
-    table = pd.DataFrame([row for tolerated, one in found.items() for row in _rows(tolerated, one.rounds)])
+        excess = [float(ledger["epsilon"].max() / ledger["planned_epsilon"].max()) for ledger in ledgers]
+        by_tolerance[tolerated] = Enforced(pd.concat([measured(run) for run in runs], ignore_index=True), excess)
+    table = pd.DataFrame(
+        [row for tolerated, enforced in by_tolerance.items() for row in _rows(tolerated, enforced.rounds)]
+    )
     return ReproductionResult(
         table,
-        claims=claims(found),
+        claims=claims(by_tolerance),
         remarks=[
-            f"{PARTICIPANTS} of 100 clients in a round, t = {THRESHOLD:g} s, {DROPOUT_RATE:.0%} drop out in a stage "
-            f"drawn at random; {seeds} seeds of {ROUNDS} rounds each. Digits, logistic regression, real SecAgg.",
-            "measured: the mean square of what the server's sum differs by from the survivors' clipped updates, over "
-            "the planned variance; ±: 95% interval over the rounds. ledger: the share that the privacy ledger charges.",
-            "Those who leave after their input is in the sum are no drop-outs here: their noise is in it.",
-            "T = 8 is s - t: more drop-outs end the round. With T = 4 rounds of more drop-outs lack some noise, and "
-            "the ledger charges it.",
-            "What XNoise costs in time and traffic depends on how seeds are recovered, which is done otherwise here: "
-            "it is not judged.",
+            f"{PARTICIPANTS} of 100 clients in a round, t = {THRESHOLD:g} s, {DROPOUT_RATE:.0%} drop out in a random "
+            f"stage; {seeds} seeds of {ROUNDS} rounds each. Digits, logistic regression, real SecAgg.",
+            "measured: the mean square of the difference between the server's sum and the survivors' clipped "
+            "updates, over the planned variance; ±: 95% interval over the rounds. ledger: the share that the privacy "
+            "ledger charges.",
+            "Participants that drop out after their input is in the sum do not count as dropouts here: the sum has "
+            "their noise.",
+            "T = 8 is s - t: more dropouts end the round. With T = 4, rounds with more dropouts lack some noise, and "
+            "the ledger charges for it.",
+            "The time and traffic of XNoise depend on the recovery of seeds, which differs here, so they are not "
+            "judged.",
         ],
     )
 
 
-def claims(found: dict[int | None, Enforced]) -> list[PaperClaim]:
-    """What the paper says of noise with and without XNoise."""
-    without = found[None].rounds.query("dropped > 0")
-    kept = {T: one.rounds.query("dropped <= @T") for T, one in found.items() if T is not None}
-    most = found[max(T for T in found if T is not None)]
+def claims(by_tolerance: dict[int | None, Enforced]) -> list[PaperClaim]:
+    """Return the paper's claims on noise with and without XNoise."""
+    without = by_tolerance[None].rounds.query("dropped > 0")
+    tolerable = {T: enforced.rounds.query("dropped <= @T") for T, enforced in by_tolerance.items() if T is not None}
+    most = by_tolerance[max(T for T in by_tolerance if T is not None)]
     lost = mean_interval(without["measured"])
-    over = mean_interval(found[None].excess)
-    seeds = len(found[None].excess)
+    over = mean_interval(by_tolerance[None].excess)
+    seeds = len(by_tolerance[None].excess)
     return [
         PaperClaim(
-            "drop-outs leave less noise than planned, and cost more privacy, where nothing is done about it",
-            f"{plus_minus(lost, '.3f')} of the planned variance in {len(without)} rounds with drop-outs; the largest "
+            "dropouts leave less noise than planned, and cost more privacy, if no countermeasure is taken",
+            f"{plus_minus(lost, '.3f')} of the planned variance in {len(without)} rounds with dropouts; the largest "
             f"epsilon is {plus_minus(over, '.3f')} times the planned one",
             [below("share of the planned variance", lost, 1.0), above("times the planned epsilon", over, 1.0)],
             seeds=seeds,
         ),
         PaperClaim(
-            "XNoise keeps the planned noise level, whoever drops out up to the tolerance",
+            "XNoise keeps the planned noise level with any dropouts up to the tolerance",
             "; ".join(
                 f"T = {T}: {plus_minus(mean_interval(rounds['measured']), '.3f')} of the planned variance in "
-                f"{len(rounds)} rounds with up to {rounds['dropped'].max()} drop-outs"
-                for T, rounds in kept.items()
+                f"{len(rounds)} rounds with up to {rounds['dropped'].max()} dropouts"
+                for T, rounds in tolerable.items()
             ),
             [
                 check
-                for T, rounds in kept.items()
+                for T, rounds in tolerable.items()
                 for check in (
                     between(
                         f"share of the planned variance, T = {T}",

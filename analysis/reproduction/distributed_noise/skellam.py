@@ -1,7 +1,7 @@
-"""Skellam noise beside the continuous Gaussian, and sums of it: the abstract of Agarwal et al.
+"""Skellam noise compared with the continuous Gaussian, and sums of Skellam noise: the abstract of Agarwal et al.
 
 Agarwal, Kairouz, Liu, The Skellam Mechanism for Differentially Private Federated Learning, NeurIPS 2021, arXiv
-2110.04995. Noise of the same variance costs the same accuracy, so that epsilons at the same variance are the trade-off.
+2110.04995. Noise of equal variance costs equal accuracy, so that the epsilons at equal variance are the trade-off.
 """
 
 from math import inf
@@ -19,17 +19,22 @@ from testbed.privacy.sampling import Mechanism, table_of
 DIMENSION, PARTICIPANTS, ROUNDS, DELTA = 2**20, 100, 10, 1e-5
 MULTIPLIERS = (0.5, 1.0, 2.0, 4.0)
 STEPS = (256, 1024, 2048, 4096, 8192, 16384)
-"""To the clip."""
+"""Quantisation steps from 0 to the clip."""
 FINE = 8192
 MARGIN = 1.01
-"""Of epsilon, with `FINE` steps: beyond it accuracy would show the noise that makes up for it."""
+"""Largest ratio of the epsilons with `FINE` steps; a larger ratio would need noise that accuracy shows."""
 SUMS = ((1.0, 20), (4.0, 10), (16.0, 100))
-"""Variance of the sum, in squared steps, and participants: where shares are small, as in a federation."""
+"""Variance of the sum, in squared steps, and participants: small shares, as in a federation."""
 FLOATING = 1e-12
 
 
 def trade_off(multiplier: float, steps: int) -> dict[str, float]:
-    """Epsilon of both mechanisms at one variance, and the ring that holds the sum."""
+    """Return the epsilons of both mechanisms at one variance, and the ring that holds the sum.
+
+    Args:
+        multiplier: noise multiplier.
+        steps: quantisation steps from 0 to the clip.
+    """
     encoding = Encoding(DIMENSION, 1.0, steps, 32)
     ours = Skellam(multiplier, DIMENSION, steps).epsilon(ROUNDS, DELTA)
     gaussian = epsilon(np.array(ORDERS) / (2 * multiplier**2), ROUNDS, DELTA)
@@ -44,25 +49,31 @@ def trade_off(multiplier: float, steps: int) -> dict[str, float]:
 
 
 def apart_from_a_sum(mechanism: Mechanism, variance: float, participants: int) -> float:
-    """Total variation between noise of `variance`, and as many shares of it, added up; as they are drawn."""
+    """Return the total variation between noise of a variance, and the sum of as many shares of it as participants.
+
+    Args:
+        mechanism: noise that the clients draw.
+        variance: variance of the sum, in squared steps.
+        participants: number of shares.
+    """
     share, whole = (_masses(mechanism, part) for part in (variance / participants, variance))
     summed = share
     for _ in range(participants - 1):
         summed = np.convolve(summed, share)
     wide = max(len(summed), len(whole))
-    of_sum, of_whole = (np.pad(one, (wide - len(one)) // 2) for one in (summed, whole))
+    of_sum, of_whole = (np.pad(masses, (wide - len(masses)) // 2) for masses in (summed, whole))
     return float(np.abs(of_sum - of_whole).sum() / 2)
 
 
 def _masses(mechanism: Mechanism, variance: float) -> Floats:
-    """`(2K+1,)` probabilities of -K to K."""
-    found = np.array([float(mass) for mass in table_of(mechanism, variance).masses])
-    found[1:] /= 2
-    return np.concatenate((found[:0:-1], found))
+    """Return the probabilities of -K to K, `(2K+1,)`."""
+    masses = np.array([float(mass) for mass in table_of(mechanism, variance).masses])
+    masses[1:] /= 2
+    return np.concatenate((masses[:0:-1], masses))
 
 
 def run_skellam(context: ReproductionContext) -> ReproductionResult:
-    """Accounting and exact distributions; nothing is trained."""
+    """Compute epsilons and exact distributions; nothing is trained."""
     context.progress("epsilons at equal variance")
     table = pd.DataFrame.from_records([trade_off(z, steps) for z in MULTIPLIERS for steps in STEPS])
     context.progress("sums of shares")
@@ -74,21 +85,26 @@ def run_skellam(context: ReproductionContext) -> ReproductionResult:
             *_epsilon_claims(table),
             PaperClaim(
                 "Skellam noise is closed under summation",
-                f"total variation {_said(sums)}",
-                [between(f"total variation, {n} shares", found, most=FLOATING) for (_, n), found in sums.items()],
+                f"total variation {_format_variations(sums)}",
+                [
+                    between(f"total variation, {n} shares", variation, most=FLOATING)
+                    for (_, n), variation in sums.items()
+                ],
             ),
             PaperClaim(
                 "sums of discrete Gaussians are not discrete Gaussians",
-                f"total variation {_said(others)}",
-                [above(f"total variation, {n} shares", found, FLOATING) for (_, n), found in others.items()],
+                f"total variation {_format_variations(others)}",
+                [above(f"total variation, {n} shares", variation, FLOATING) for (_, n), variation in others.items()],
             ),
         ],
         remarks=[
             f"{DIMENSION:,} coordinates, {PARTICIPANTS} participants, {ROUNDS} rounds, delta {DELTA:g}; both by Rényi "
-            "divergences of the same orders. bits: of the ring that the sum leaves with at most 2^-40.",
-            "What few steps cost is rounding: a rounded update is longer, and any integer noise has to hide that.",
-            "Total variation is between a sum of shares and one draw, of the tables that clients draw from, convolved "
-            f"in floating point; up to {FLOATING:g} is its rounding.",
+            "divergences of the same orders. bits: of the ring; the sum exceeds the ring with probability 2^-40 at "
+            "most.",
+            "The cost of few steps is rounding: a rounded update is longer, and any integer noise has to hide the "
+            "longer update.",
+            "Total variation is between a sum of shares and one draw, with the tables that clients draw from, "
+            f"convolved in floating point; rounding explains up to {FLOATING:g}.",
         ],
     )
 
@@ -116,8 +132,8 @@ def _first_fine(table: pd.DataFrame) -> str:
     return ", ".join(map(str, bits))
 
 
-def _said(found: dict[tuple[float, int], float]) -> str:
-    return ", ".join(f"{apart:.2g} ({n} shares of variance {v / n:.2g})" for (v, n), apart in found.items())
+def _format_variations(variations: dict[tuple[float, int], float]) -> str:
+    return ", ".join(f"{apart:.2g} ({n} shares of variance {v / n:.2g})" for (v, n), apart in variations.items())
 
 
 REPRODUCTIONS = (

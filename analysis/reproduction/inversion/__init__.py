@@ -1,1 +1,1 @@
-"""Attacks that turn updates into data: Pasquini et al. (CCS 2022), Fowl et al. (ICLR 2022)."""
+"""Attacks that recover data from updates: Pasquini et al. (CCS 2022), Fowl et al. (ICLR 2022)."""

@@ -1,8 +1,9 @@
-"""What a server has of sums that sends other models than the one to be trained, by how many clients are summed.
+"""Recovery of updates and samples from sums by a server that sends other models, by the number of summed clients.
 
 Pasquini, Francati, Ateniese, Eluding Secure Aggregation in Federated Learning via Model Inconsistency, CCS 2022, arXiv
-2111.07380: all but a victim are sent a model that does not move. Fowl, Geiping, Czaja, Goldblum, Goldstein, Robbing the
-Fed, ICLR 2022, arXiv 2110.13057: all are sent one crafted model. Both with real SecAgg and unmodified clients.
+2111.07380: all clients but a victim receive a model that does not move. Fowl, Geiping, Czaja, Goldblum, Goldstein,
+Robbing the Fed, ICLR 2022, arXiv 2110.13057: all clients receive one crafted model. Both run with real SecAgg and
+unmodified clients.
 """
 
 from collections.abc import Sequence
@@ -21,14 +22,21 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 SIZES = (2, 5, 10, 50)
-"""Clients in a sum."""
+"""Numbers of clients in a sum."""
 ROUNDS = {"small": 10, "paper": 100}
 VERBATIM_DB = 60.0
-"""Peak signal-to-noise ratio of what counts as a copy: off by a thousandth of the range."""
+"""Peak signal-to-noise ratio [dB] from which a sample counts as a copy: an error of a thousandth of the range."""
 
 
 def experiment(attack: str, participants: Sequence[int], rounds: int, aggregation: dict[str, Any]) -> Experiment:
-    """Digits and two hidden layers, one step on all samples of a client, no accomplices."""
+    """Return digits and two hidden layers, one step on all samples of a client, without accomplices.
+
+    Args:
+        attack: misbehaviour of the server.
+        participants: numbers of clients in a sum.
+        rounds: number of rounds.
+        aggregation: section `aggregation`.
+    """
     return declared(
         f"{attack}, {aggregation['protocol']}",
         """
@@ -61,39 +69,39 @@ def _runs(
 
 
 def run_different_models(context: ReproductionContext) -> ReproductionResult:
-    """The victim's update out of sums over more and more clients."""
+    """Recover the victim's update from sums over more and more clients."""
     unsigned = _runs(context, SendDifferentModels.name, SIZES, "unsigned", model_binding="none")
     signed = _runs(context, SendDifferentModels.name, SIZES, "signed", model_binding="signed")
-    found = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
+    updates_by_size = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
     refused = {size: int((run.rounds["outcome"] != "completed").sum()) for size, run in signed.items()}
     frame = pd.DataFrame.from_records(
         [
             {
                 "clients in the sum": size,
                 "rounds": len(updates),
-                "coordinates had": f"{min(one.recovered or 0 for one in updates)} of {updates[0].dimension}",
-                "relative error": mean_interval([one.relative_error for one in updates]).mean,
-                "largest error, steps": max(one.largest_error or 0.0 for one in updates),
+                "coordinates had": f"{min(update.recovered or 0 for update in updates)} of {updates[0].dimension}",
+                "relative error": mean_interval([update.relative_error for update in updates]).mean,
+                "largest error, steps": max(update.largest_error or 0.0 for update in updates),
                 "refused where models are signed": f"{refused[size]} of {len(signed[size].rounds)}",
             }
-            for size, updates in found.items()
+            for size, updates in updates_by_size.items()
         ]
     )
     return ReproductionResult(
         frame,
         claims=claims_of_different_models(frame),
         remarks=[
-            "A coordinate counts as had if the rounding of all summands explains what it is off by. relative error: "
-            "|d - d'|^2 / |d|^2, mean of the rounds.",
-            "Digits, two hidden layers, SecAgg with levels of 16 bits, no accomplices. Clients train as asked, and one "
-            "victim a round is sent the model that all should have.",
-            "Signed models are not in the paper: a client signs, with its keys, what it was asked to train.",
+            "A coordinate counts as had if the rounding of all summands explains its error. relative error: |d - "
+            "d'|^2 / |d|^2, mean of the rounds.",
+            "Digits, two hidden layers, SecAgg with levels of 16 bits, no accomplices. Clients train as asked, and "
+            "one victim per round receives the model that all should have.",
+            "Signed models are not in the paper: a client signs, with its keys, the model that it was asked to train.",
         ],
     )
 
 
 def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
-    """Whether the victim's update was had, by the number of clients in the sum.
+    """Return the claim that the victim's update was recovered, by the number of clients in the sum.
 
     Args:
         frame: as `run_different_models` makes it.
@@ -113,13 +121,15 @@ def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
-    """Training samples out of single updates, and out of sums."""
+    """Recover training samples from single updates and from sums."""
     alone = _runs(context, SendCraftedModel.name, (1,), "alone", protocol="plain")
     summed = _runs(context, SendCraftedModel.name, SIZES, "summed")
-    found = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}
-    had = {size: mean_interval([one.recovered for one in rounds]) for size, rounds in found.items()}
-    copied = {size: mean_interval([_copies(one) for one in rounds]) for size, rounds in found.items()}
-    of_all = {size: mean_interval([one.samples for one in rounds]).mean or 0.0 for size, rounds in found.items()}
+    by_size = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}
+    had = {size: mean_interval([samples.recovered for samples in rounds]) for size, rounds in by_size.items()}
+    copied = {size: mean_interval([_copies(samples) for samples in rounds]) for size, rounds in by_size.items()}
+    of_all = {
+        size: mean_interval([samples.samples for samples in rounds]).mean or 0.0 for size, rounds in by_size.items()
+    }
     frame = pd.DataFrame.from_records(
         [
             {
@@ -131,19 +141,19 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
                 "± copies": copied[size].half_width,
                 "share had %": 100 * (had[size].mean or 0.0) / of_all[size],
             }
-            for size in found
+            for size in by_size
         ]
     )
     return ReproductionResult(
         frame,
         claims=claims_of_crafted_model(frame),
         remarks=[
-            f"A sample is had if some bin shows it with {RECOVERED_DB:g} dB peak signal-to-noise ratio, copied with "
-            f"{VERBATIM_DB:g}. ±: 95% intervals over the rounds.",
-            "Digits; the crafted layer is the first of two hidden ones, with 64 units and so 63 bins (the paper puts a "
-            "module of its own before the network, with as many bins as wanted); one step on all samples of a client.",
-            "Bins are made narrower where more samples are summed, so that about one is expected in each: that is why "
-            "the number stays and the share falls.",
+            f"A sample counts as had if a bin shows it with {RECOVERED_DB:g} dB peak signal-to-noise ratio, copied "
+            f"with {VERBATIM_DB:g}. ±: 95% intervals over the rounds.",
+            "Digits; the crafted layer is the first of two hidden ones, with 64 units and so 63 bins (the paper puts "
+            "a module of its own before the network, with any number of bins); one step on all samples of a client.",
+            "Larger sums have narrower bins, so that each bin has about one sample in expectation. So the number of "
+            "recovered samples stays constant and their share falls.",
             "Copies become fewer in larger sums, as the updates of all summands are rounded, to levels of 16 bits.",
             "A single update (one client) is summed in the clear: SecAgg refuses a sum over one.",
         ],
@@ -154,7 +164,7 @@ _HAD, _COPIES = f"had ({RECOVERED_DB:g} dB)", f"copies ({VERBATIM_DB:g} dB)"
 
 
 def claims_of_crafted_model(frame: pd.DataFrame) -> list[PaperClaim]:
-    """Copies out of a single update, and samples out of sums.
+    """Return the claims on copies from a single update, and on samples from sums.
 
     Args:
         frame: as `run_crafted_model` makes it: one client in the first row, the largest sum in the last.

@@ -1,5 +1,6 @@
-"""Lotto's Figure 1a carried out: what x dishonest participants do to secure aggregation, and how often there are so
-many of them (Jiang et al., arXiv 2401.02880, section 2.3 and Corollary 1).
+"""Lotto's Figure 1a: attack on secure aggregation by x dishonest participants, and the frequency of so large an x.
+
+Jiang et al., arXiv 2401.02880, section 2.3 and Corollary 1.
 """
 
 import re
@@ -39,12 +40,12 @@ _NAMES = {"random": "random, of the server's choice"}
 
 
 class ReconstructionScale(NamedTuple):
-    """How much is run."""
+    """Number of settings and rounds."""
 
-    thresholds: Sequence[int]  # t of the 20 participants in the first figure: each signed; above 13 unsigned, too
+    thresholds: Sequence[int]  # t of the first figure's 20 participants: signed survivors; above 13 also unsigned
     settings: Sequence[tuple[int, int]]  # (c, t) of the second, of 100 clients and 10 participants
     rounds: int  # of each setting under Lotto
-    random_rounds: int  # of each setting where the server chooses, which leaves nothing to chance
+    random_rounds: int  # of each setting with a server that chooses freely, which is deterministic
 
 
 _SETTINGS = ((20, 6), (20, 7), (20, 8), (10, 7), (10, 9))
@@ -64,7 +65,18 @@ def experiment(
     rounds: int,
     seed: int,
 ) -> Experiment:
-    """One point: the cheapest training there is, under a malicious server."""
+    """Return one point: the cheapest training, under a malicious server.
+
+    Args:
+        population: n.
+        participants: s.
+        selection: selection protocol.
+        attacks: misbehaviours of the server.
+        aggregation: keys of the section `aggregation`, with the threshold.
+        dishonest: number of dishonest clients.
+        rounds: number of rounds.
+        seed: seed of the experiment.
+    """
     return declared(
         f"{selection}, {dishonest} dishonest, t = {aggregation['threshold']}",
         """
@@ -85,23 +97,31 @@ def experiment(
 
 
 def sums_had(run: RunRecords) -> list[int]:
-    """For each attacked round how many honest updates are in the smallest sum that the server had; 1 is a victim's."""
+    """Return the number of honest updates in the server's smallest sum for each attacked round; 1 is a victim's."""
     attacks = run.events.loc[run.events["kind"] == "attack", "detail"]
-    found = []
+    smallest = []
     for detail in attacks[attacks.str.startswith(("contradict-dropouts: ", "shrink-the-sum: ", "split-the-sharing: "))]:
         if "; reconstructed, " in detail:
             over = re.search(r": sum over (\d+) of ", detail)
-            found.append(1 if over is None else int(over[1]))
+            smallest.append(1 if over is None else int(over[1]))
         else:
-            found.append(0)
-    return found
+            smallest.append(0)
+    return smallest
 
 
 # -- at which x ------------------------------------------------------------------------------------------------------
 
 
 def steps(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFrame:
-    """One row per (consistency, attack, t, x): honest updates in the smallest sum, when everybody takes part."""
+    """Return the honest updates in the smallest sum when everybody takes part.
+
+    Args:
+        context: where and how to run.
+        scale: thresholds to run.
+
+    Returns:
+        One row for each consistency, attack, t and x.
+    """
     s, rows = STEP_PARTICIPANTS, []
     for t in scale.thresholds:
         for consistency, attack in (SIGNED, UNSIGNED, SHRUNK, SPLIT):
@@ -120,7 +140,7 @@ def steps(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFr
 
 
 def _first(frame: pd.DataFrame, kind: tuple[str, str], t: int) -> tuple[int, bool]:
-    """From which x on a victim's update was had, and whether at every greater one, too, and at no smaller one."""
+    """Return the least x with a victim's update, and whether every greater x has one, too."""
     chosen = frame[(frame["consistency"] == kind[0]) & (frame["attack"] == kind[1]) & (frame["t"] == t)]
     alone = chosen.sort_values("x")["had"].to_numpy() == 1
     first = int(np.argmax(alone)) if alone.any() else STEP_PARTICIPANTS
@@ -154,11 +174,16 @@ def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
     return files
 
 
-# -- how often there are so many -----------------------------------------------------------------------------------
+# -- how often x is large enough -----------------------------------------------------------------------------------
 
 
 def chance(dishonest: int, threshold: int) -> float:
-    """Pr[|C| >= s and x >= 2t - s] exactly, when the server keeps every dishonest candidate and n is what it is."""
+    """Return Pr[|C| >= s and x >= 2t - s] exactly, for a server that keeps all dishonest candidates and the true n.
+
+    Args:
+        dishonest: number of dishonest clients.
+        threshold: t.
+    """
     p = OVER_SELECTION * PARTICIPANTS / POPULATION
     honest = POPULATION - dishonest
     x = np.arange(2 * threshold - PARTICIPANTS, min(dishonest, PARTICIPANTS - 1) + 1)
@@ -166,7 +191,15 @@ def chance(dishonest: int, threshold: int) -> float:
 
 
 def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFrame:
-    """One row per (selection, c, t): how often a victim's update was reconstructed, beside Corollary 1."""
+    """Return how often a victim's update was reconstructed, beside Corollary 1.
+
+    Args:
+        context: where and how to run.
+        scale: settings and rounds.
+
+    Returns:
+        One row for each selection, c and t.
+    """
     rows = []
     for seed, (dishonest, t) in enumerate(scale.settings, 1):
         for selection, chooses in _CHOOSES.items():
@@ -229,7 +262,7 @@ def _draw_rates(frame: pd.DataFrame, path: Path) -> list[Path]:
 
 
 def _point(axes: Axes, x: float, row: Any, colour: str, marker: str, label: str | None) -> None:
-    """A rate and its interval; where nothing was reconstructed, the interval's end with an arrow down."""
+    """Draw a rate and its interval; without any reconstruction, draw the interval's end with an arrow down."""
     look: dict[str, Any] = {"color": colour, "markersize": 3.5, "linewidth": 0.9, "label": label}
     if row["reconstructed"]:
         reach = [[row["rate"] - row["95% low"]], [row["95% high"] - row["rate"]]]
@@ -255,16 +288,21 @@ def run_fig1a(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[PaperClaim]:
-    """Sections 2.3 and 3.4, statement by statement."""
+    """Return the claims of sections 2.3 and 3.4.
+
+    Args:
+        reached: as `steps` makes it.
+        table: as `rates` makes it.
+    """
     s, thresholds = STEP_PARTICIPANTS, sorted(set(reached["t"]))
     signed = {t: _first(reached, SIGNED, t) for t in thresholds}
     return [
         PaperClaim(
             "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
-            f"s = {s}: from x = {', '.join(f'{found[0]} at t = {t}' for t, found in signed.items())} on the update was "
+            f"s = {s}: from x = {', '.join(f'{first[0]} at t = {t}' for t, first in signed.items())} on the update was "
             "reconstructed, at no smaller x",
             [
-                *(equal(f"t = {t}: least x", found[0], 2 * t - s) for t, found in signed.items()),
+                *(equal(f"t = {t}: least x", first[0], 2 * t - s) for t, first in signed.items()),
                 true("at every greater x, too", all(onwards for _, onwards in signed.values())),
             ],
         ),
@@ -297,34 +335,35 @@ def _rate_claims(table: pd.DataFrame) -> list[PaperClaim]:
 
 
 def _beyond(row: pd.Series, rates: int) -> bool:
-    """Whether a rate's interval, so wide that those of all rates hold together with 95%, lies above the bound."""
+    """Check whether a rate's interval lies above the bound; the intervals of all rates hold together with 95%."""
     wide = Proportion.of(int(row["reconstructed"]), int(row["rounds"]), 1 - 0.05 / rates)
     return wide.low > float(row["Corollary 1 (paper)"])
 
 
 def remarks(reached: pd.DataFrame) -> list[str]:
-    """What the paper does not have, and what limits this."""
-    found = []
+    """Return the differences from the paper, and the limits of this reproduction."""
+    thresholds = []
     for t in sorted(set(reached.loc[reached["consistency"] == "none", "t"])):
         firsts = [f"{attack} from x = {_first(reached, ('none', attack), t)[0]}" for _, attack in list(_LOOKS)[1:]]
-        found.append(f"t = {t}: {', '.join(firsts)}")
+        thresholds.append(f"t = {t}: {', '.join(firsts)}")
     noticed = reached[(reached["had"] == 1) & (reached["refused"] > 0)]
     return [
-        f"Without signed survivors (not in the paper) one victim's update was had with fewer: {'; '.join(found)}.",
-        f"Honest clients refused something in {len(noticed)} of the {int((reached['had'] == 1).sum())} runs in which a "
-        "victim's update was reconstructed.",
-        "Reconstructed: masks removed, and the result is what one update can be (weight, highest level, multiples of "
-        "the weight). The tests compare it with what the victim has quantised, bit for bit.",
-        "The server keeps every dishonest candidate under Lotto, and takes dishonest clients for all places but one "
-        "where it may choose. The workload is logistic regression on the digits: the attack does not depend on it. "
-        "exact: the chance that enough candidates, and 2t - s dishonest ones, come up.",
+        "Without signed survivors (not in the paper) one victim's update was reconstructed with fewer dishonest "
+        f"participants: {'; '.join(thresholds)}.",
+        f"Honest clients refused a message in {len(noticed)} of the {int((reached['had'] == 1).sum())} runs in which "
+        "a victim's update was reconstructed.",
+        "Reconstructed: masks removed, with a result that one update can have (weight, highest level, multiples of "
+        "the weight). The tests compare the result with the victim's quantised update, bit for bit.",
+        "The server keeps every dishonest candidate under Lotto, and fills all places but one with dishonest clients "
+        "if it may choose. The workload is logistic regression on the digits: the attack does not depend on it. "
+        "exact: the chance that enough candidates, and 2t - s dishonest ones, occur.",
     ]
 
 
 REPRODUCTIONS = (
     Reproduction(
         "lotto-fig1a",
-        "A victim's update under SecAgg with x dishonest participants, and how often Lotto lets there be so many",
+        "A victim's update under SecAgg with x dishonest participants, and how often that many occur under Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 1a and Corollary 1",
         run_fig1a,
         claims_of=lambda table, seeds: [None, *_rate_claims(table)],  # the first is about other runs

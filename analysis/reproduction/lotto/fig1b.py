@@ -1,4 +1,4 @@
-"""Lotto's Figure 1b: what dishonest participants that add no noise cost in privacy."""
+"""Lotto's Figure 1b: privacy cost of dishonest participants that add no noise."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _COLOURS = ("#56B4E9", "#D55E00", "#009E73")
 
 
 def run_fig1b(context: ReproductionContext) -> ReproductionResult:
-    """Calibrate the noise for each budget, take away the dishonest participants' shares, account again."""
+    """Calibrate the noise for each budget, remove the dishonest participants' shares, and account again."""
     context.progress("lotto-fig1b: epsilon of 50 rounds of the Skellam mechanism with shares of the noise missing")
     table = deficits(1 / POPULATION)
     at = _example(table)
@@ -37,26 +37,26 @@ def run_fig1b(context: ReproductionContext) -> ReproductionResult:
         figures=_draw(table, context.out / "lotto-fig1b"),
         claims=[
             PaperClaim(
-                "the deficit grows with the fraction of dishonest participants, whatever the budget",
+                "the deficit grows with the fraction of dishonest participants, for every budget",
                 "with 34 of 70 dishonest, budgets of 3, 6 and 9 grow {:.2f}, {:.2f} and {:.2f} times".format(*grown),
                 [above("least step of epsilon, 0 to 34 dishonest", step) for step in steps],
             ),
             _example_claim(table),
         ],
         remarks=[
-            "The paper states neither delta nor the accounting; here delta = 1/700, Skellam noise, dimension 2^20, no "
-            "amplification (under Lotto the server sees who takes part).",
+            "The paper states neither delta nor the accounting; here delta = 1/700, Skellam noise, dimension 2^20, "
+            "no amplification (under Lotto the server sees the participants).",
             "Noise adds up in variance: 60% of the shares leave 60% of the variance. If the standard deviation fell to "
             f"60% instead, epsilon would be {narrow:.1f}, and {narrow_too:.1f} at delta = 1/100.",
             f"With amplification epsilon depends on delta: {hidden:.1f} at 1/700, {hidden_too:.1f} at 1/100. So "
-            "several readings come close to 11.8, and the paper's text does not tell which is meant.",
-            "40% of 70 participants are 28 = 2t - s at t = 0.7 s: at that threshold SecAgg does not hold any more.",
+            "several readings come close to 11.8, and the paper's text does not say which it means.",
+            "40% of 70 participants are 28 = 2t - s at t = 0.7 s: at that threshold SecAgg is no longer secure.",
         ],
     )
 
 
 def _example(table: pd.DataFrame) -> "pd.Series[float]":
-    """The paper's example: 40% of the participants dishonest, a budget of 6."""
+    """Return the paper's example: 40% of the participants dishonest, a budget of 6."""
     return table[(table["budget"] == 6) & (table["dishonest"] == 28)].iloc[0]
 
 
@@ -71,8 +71,12 @@ def _example_claim(table: pd.DataFrame) -> PaperClaim:
 
 
 def deficits(delta: float) -> pd.DataFrame:
-    """Columns: budget, dishonest (of 70), dishonest_percent, epsilon, epsilon_amplified, epsilon_deviation, and the
-    paper's. `epsilon_deviation` takes the share as one of the standard deviation."""
+    """Return epsilon by budget and number of dishonest participants, beside the paper's.
+
+    Returns:
+        Columns budget, dishonest (of 70), dishonest_percent, epsilon, epsilon_amplified, epsilon_deviation, and the
+        paper's epsilon. `epsilon_deviation` takes the share as a share of the standard deviation.
+    """
     rows = []
     for budget in BUDGETS:
         plain, hidden = (_calibrated(budget, delta, sampling) for sampling in (1.0, _SAMPLING))
@@ -93,7 +97,7 @@ def deficits(delta: float) -> pd.DataFrame:
 
 
 def _calibrated(budget: float, delta: float, sampling: float) -> Skellam:
-    """The mechanism whose 50 rounds cost the budget when everybody adds noise."""
+    """Return the mechanism with which 50 rounds cost the budget if all participants add noise."""
 
     def excess(multiplier: float) -> float:
         return Skellam(multiplier, DIMENSION).epsilon(ROUNDS, delta, 1.0, sampling) - budget

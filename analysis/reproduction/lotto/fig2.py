@@ -1,4 +1,4 @@
-"""Lotto's Figure 2: how much over-selection finds enough candidates, by Theorem 1 and by real VRFs."""
+"""Lotto's Figure 2: over-selection that yields enough candidates, by Theorem 1 and by real VRFs."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -25,11 +25,12 @@ _EMULATED_FACTORS = [Fraction(step, 10) for step in range(10, 20)]
 _COLOURS = dict(zip(FEDERATIONS, ("#0072B2", "#D55E00", "#009E73"), strict=True))
 _EXPERIMENT = b"lotto-fig2"
 CLOSE_TO_1 = 0.95
-"""What counts as "a probability close to 1", which the paper leaves open: at most one round in twenty is lost."""
+"""Least probability that counts as "a probability close to 1", which the paper leaves open: at most one round in twenty
+is lost."""
 
 
 def run_fig2(context: ReproductionContext) -> ReproductionResult:
-    """Theorem 1 for the paper's three sizes, and rounds in which every client evaluates its VRF."""
+    """Evaluate Theorem 1 for the paper's three sizes, and emulate rounds in which every client evaluates its VRF."""
     rows = []
     for size in FEDERATIONS:
         rounds = EMULATED[context.scale].get(size, 0)
@@ -63,7 +64,7 @@ def run_fig2(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
-    """Claims on over-selection, from the table's emulated points and Theorem 1 at 1.3."""
+    """Return the claims on over-selection, from the table's emulated points and Theorem 1 at 1.3."""
     measured = table[table["emulated"].notna()]
     theorem = measured["candidates_suffice"]
     inside = int(((measured["low"] <= theorem) & (theorem <= measured["high"])).sum())
@@ -78,16 +79,21 @@ def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
         PaperClaim(
             "Theorem 1 is the distribution of the candidates' number",
             f"{inside} of {len(measured)} emulated points have it in their 95% interval",
-            [equal("points whose interval (95% for all together) excludes it", float(contradicted), 0)],
+            [equal("points with an interval (95% for all together) that excludes it", float(contradicted), 0)],
             seeds=int(measured["rounds"].min()),
         ),
     ]
 
 
 def successes(population: int, participants: int, rounds: int) -> dict[Fraction, int]:
-    """In how many rounds at least s clients of n fall under the threshold, by over-selection factor.
+    """Count the rounds in which at least s of n clients fall under the threshold, by over-selection factor.
 
-    Every client has a key of its own and evaluates the VRF as in the protocol.
+    Every client has its own key and evaluates the VRF as in the protocol.
+
+    Args:
+        population: n.
+        participants: s.
+        rounds: number of rounds.
     """
     randomness = Randomness(2024)
     keys = [SecretKey.from_seed(randomness.secret(client, 0, "vrf")) for client in range(population)]
@@ -101,7 +107,12 @@ def successes(population: int, participants: int, rounds: int) -> dict[Fraction,
 
 
 def excludes(row: pd.Series, points: int) -> bool:
-    """Whether a point's interval, so wide that all points' hold together with 95%, excludes Theorem 1."""
+    """Check whether a point's interval excludes Theorem 1; the intervals of all points hold together with 95%.
+
+    Args:
+        row: a row of the table with an emulated point.
+        points: number of points.
+    """
     rounds = int(row["rounds"])
     wide = Proportion.of(round(row["emulated"] * rounds), rounds, 1 - 0.05 / points)
     return not wide.low <= row["candidates_suffice"] <= wide.high

@@ -1,4 +1,4 @@
-"""Lotto's Figure 4: what population refinement gains for the worst client."""
+"""Lotto's Figure 4: improvement of the worst client by population refinement."""
 
 from pathlib import Path
 
@@ -16,22 +16,32 @@ POPULATION = 700
 EXPONENTS = (0.5, 1.0, 1.2, 2.0)
 EXCLUDED = (0.1, 0.2, 0.4, 0.6, 0.8)
 SAME = 1.01
-"""The factor within which a formula gives what the distribution gives: whole clients are left out, of 700."""
+"""Factor within which formula and distribution count as equal, since whole clients, of 700, are left out."""
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
 def zipf(population: int, exponent: float) -> np.ndarray:
-    """The metric of each client, worst first: i**-p for the i-th worst (smaller is better); `(n,)` float64."""
+    """Return the metric of each client, worst first: i**-p for the i-th worst, where smaller is better; `(n,)` float64.
+
+    Args:
+        population: n.
+        exponent: p.
+    """
     return np.arange(1, population + 1, dtype=np.float64) ** -exponent
 
 
 def improvement(metric: np.ndarray, excluded: float) -> float:
-    """Worst value in the population over worst value after leaving out the worst fraction; `metric` worst first."""
+    """Return the worst value in the population over the worst value after leaving out the worst fraction.
+
+    Args:
+        metric: `(n,)` worst first.
+        excluded: fraction of the clients to leave out.
+    """
     return float(metric[0] / metric[round(excluded * len(metric))])
 
 
 def run_fig4(context: ReproductionContext) -> ReproductionResult:
-    """The formula that the paper prints, and what refinement does to the distribution that it states."""
+    """Compare the formula that the paper prints with refinement on the distribution that the paper states."""
     rows = [
         {
             "exponent": p,
@@ -59,7 +69,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
-    """Claims on refinement, against the table's ratios and the distribution that the paper states."""
+    """Return the claims on refinement, from the table's ratios and the stated distribution."""
     printed, stated = (1 - 0.2) ** -1.2, improvement(zipf(POPULATION, 1.2), 0.2)
     ratios = table["improvement"] / table["(1-d)^-p (paper)"]
     long_tail, short_tail = (improvement(zipf(POPULATION, p), 0.2) for p in (2.0, 0.5))
@@ -109,7 +119,7 @@ def _draw(path: Path) -> list[Path]:
 REPRODUCTIONS = (
     Reproduction(
         "lotto-fig4",
-        "What population refinement does for the worst client",
+        "Effect of population refinement on the worst client",
         f"{PAPER}, Figure 4",
         run_fig4,
         claims_of=lambda table, seeds: claims_of(table),

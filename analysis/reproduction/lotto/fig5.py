@@ -1,4 +1,4 @@
-"""Lotto's Figure 5: how many clients population refinement may leave out."""
+"""Lotto's Figure 5: largest share of clients that population refinement may leave out."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
 def run_fig5(context: ReproductionContext) -> ReproductionResult:
-    """The largest exclusion for four target base rates, in whole clients."""
+    """Compute the largest exclusion for four target base rates, in whole clients."""
     rows = []
     for target in TARGETS:
         for percent in range(1, round(100 * target) + 1):
@@ -41,7 +41,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
-    """The paper's example, from the table."""
+    """Return the claim about the paper's example, from the table."""
     at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
     return [
         PaperClaim(

@@ -29,7 +29,7 @@ from testbed.records import RunRecords
 
 
 class HeterogeneityScale(NamedTuple):
-    """How much is run."""
+    """Number of snapshots and seeds."""
 
     snapshots: tuple[int, ...]  # rounds after which every client's data quality is measured, ascending
     seeds: int  # repetitions; the figure shows the first
@@ -43,7 +43,12 @@ SCALES: dict[Application, dict[str, HeterogeneityScale]] = {
 
 
 def run_fig8(application: Application, context: ReproductionContext) -> ReproductionResult:
-    """Train with random selection up to each snapshot, and ask every client there."""
+    """Train with random selection up to each snapshot, and measure every client's data quality there.
+
+    Args:
+        application: application of the panel.
+        context: where and how to run.
+    """
     scale, setting = SCALES[application][context.scale], clients.SETTINGS[application][context.scale]
     every = [_look(context, setting, scale, seed) for seed in range(1, scale.seeds + 1)]
     return ReproductionResult(
@@ -54,16 +59,18 @@ def run_fig8(application: Application, context: ReproductionContext) -> Reproduc
             *clients.remarks(setting),
             "The paper draws the distributions and states no numbers for them, other than that at most 5% of clients "
             "are among the worst 20% by both measures.",
-            f"Table and figure are of the first of {scale.seeds} seeds, claims of all of them.",
+            f"Table and figure show the first of {scale.seeds} seeds; claims are over all of them.",
         ],
     )
 
 
-Seen = tuple[dict[int, Floats], Floats]
-"""Of one seed: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
+Heterogeneity = tuple[dict[int, Floats], Floats]
+"""Traits of one seed's clients: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
 
 
-def _look(context: ReproductionContext, setting: clients.ClientSetting, scale: HeterogeneityScale, seed: int) -> Seen:
+def _look(
+    context: ReproductionContext, setting: clients.ClientSetting, scale: HeterogeneityScale, seed: int
+) -> Heterogeneity:
     snapshots = scale.snapshots
     swept = clients.experiment(setting, "fig8", snapshots[-1], {"protocol": "random"}, {"rounds": snapshots})
     swept = swept.model_copy(update={"seed": seed})
@@ -78,7 +85,7 @@ def _experiment(run: RunRecords) -> Experiment:
 
 
 def qualities(run: RunRecords) -> Floats:
-    """`(n,)` |B_i| sqrt(mean Loss^2) of every client for the run's last model, as it would report it next."""
+    """Return |B_i| sqrt(mean Loss^2) of every client for the run's last model, as in its next report; `(n,)`."""
     import workloads
 
     done = _experiment(run)
@@ -86,12 +93,12 @@ def qualities(run: RunRecords) -> Floats:
     if model is None:
         raise RunError(f"{run.path}: no round was finished; delete the directory and start again")
     workload = workloads.build(done.workload, done.population, done.seed or 0)
-    found = np.empty(done.population)
+    quality = np.empty(done.population)
     for client in range(done.population):
         update = workload.train(client, model, done.rounds + 1)
         squared = update.loss**2 if update.squared_loss is None else update.squared_loss
-        found[client] = update.samples * np.sqrt(squared)
-    return found
+        quality[client] = update.samples * np.sqrt(squared)
+    return quality
 
 
 def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
@@ -115,21 +122,33 @@ def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
 
 
 def worst_by_both(quality: Floats, factors: Floats) -> float:
-    """Share of clients that are among the worst 20% both by data quality and by speed; 0.04 if these are unrelated."""
+    """Return the share of clients that are among the worst 20% by data quality and by speed.
+
+    Unrelated measures have a share of 0.04.
+
+    Args:
+        quality: `(n,)` data quality.
+        factors: `(n,)` compute times.
+    """
     count = int(clients.EXCLUDE * len(quality))
     poor, slow = np.argsort(quality, kind="stable")[:count], np.argsort(-factors, kind="stable")[:count]
     return len(np.intersect1d(poor, slow)) / len(quality)
 
 
 MOST_BY_BOTH = 5.0
-"""Percent of the clients: the paper's figure, "observed to be at most 5%"; unrelated measures have 4% in common."""
+"""Percent of the clients: "observed to be at most 5%" in the paper; unrelated measures have 4% in common."""
 
 DIFFERENT = 1.5
-"""From which ratio of the 90% to the 10% quantile on clients' data are said to differ; the paper states no number."""
+"""Ratio of the 90% quantile to the 10% quantile above which clients' data count as different; the paper states no
+number."""
 
 
-def claims(every: Sequence[Seen]) -> list[PaperClaim]:
-    """What section 5.3 says about the figure, of each seed's data qualities and compute times."""
+def claims(every: Sequence[Heterogeneity]) -> list[PaperClaim]:
+    """Return the claims of section 5.3 about the figure.
+
+    Args:
+        every: data qualities and compute times of each seed.
+    """
     snapshots = list(every[0][0])
     shares = {
         at: mean_interval([100 * worst_by_both(quality[at], factors) for quality, factors in every]) for at in snapshots
@@ -156,7 +175,13 @@ def claims(every: Sequence[Seen]) -> list[PaperClaim]:
 
 
 def draw(quality: Mapping[int, Floats], factors: Floats, path: Path) -> list[Path]:
-    """Cumulative distributions: data quality by snapshot, and the speed of devices."""
+    """Draw cumulative distributions: data quality by snapshot, and the speed of devices.
+
+    Args:
+        quality: `(n,)` data quality by snapshot.
+        factors: `(n,)` compute times.
+        path: path of the files, without extension.
+    """
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.0), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)

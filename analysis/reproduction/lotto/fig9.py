@@ -1,5 +1,6 @@
-"""Lotto's Figure 9: time to accuracy, or perplexity, of informed selection (Jiang et al., arXiv 2401.02880, section
-5.3).
+"""Lotto's Figure 9: time to accuracy, or perplexity, of informed selection.
+
+Jiang et al., arXiv 2401.02880, section 5.3.
 """
 
 import math
@@ -24,7 +25,7 @@ from testbed.records import RunRecords
 
 
 class TimeToAccuracyScale(NamedTuple):
-    """How much is run."""
+    """Number of rounds and seeds, and the target."""
 
     rounds: int  # of each run
     seeds: int  # repetitions
@@ -36,7 +37,8 @@ SCALES: dict[Application, dict[str, TimeToAccuracyScale]] = {
     "OpenImage": {"small": TimeToAccuracyScale(30, 3, 0.2), "paper": TimeToAccuracyScale(100, 3, 0.276)},
     "Reddit": {"small": TimeToAccuracyScale(20, 6, 22.0), "paper": TimeToAccuracyScale(50, 3, 1010.0)},
 }
-"""At scale small the target is one that the generated task reaches well before the last round under every strategy."""
+"""Scales by application. At scale small, every strategy reaches the target on the generated task well before the last
+round."""
 
 
 def _lotto(combine: str) -> dict[str, Any]:
@@ -59,13 +61,13 @@ _COLOURS = {
     "Lotto, joint": "#009E73",
 }
 SPREAD = 1.2
-"""The factor to either side of a published speed-up that counts as the same: the paper's own ratio of Lotto (or) to
-Oort is 1.1 on two data sets and "nearly identical" on the third, and ours are of generated data."""
+"""Factor to either side of a published speed-up that counts as the same: the paper's own ratio of Lotto (or) to Oort is
+1.1 on two data sets and "nearly identical" on the third, and our data are generated."""
 
 OVER_RAND: dict[Application, float] = {"FEMNIST": 2.1, "OpenImage": 3.0, "Reddit": 1.6}
-"""How many times as fast as Rand Lotto (or) reaches the target (section 5.3)."""
+"""Speed-up of Lotto (or) over Rand in time to the target (section 5.3)."""
 OVER_OORT: dict[Application, float] = {"FEMNIST": 1.1, "OpenImage": 1.0, "Reddit": 1.1}
-"""The same beside Oort; of OpenImage the text says "nearly identical"."""
+"""Speed-up of Lotto (or) over Oort; for OpenImage the text says "nearly identical"."""
 TARGETS: dict[Application, str] = {
     "FEMNIST": "69.8%",
     "OpenImage": "27.6%",
@@ -74,7 +76,12 @@ TARGETS: dict[Application, str] = {
 
 
 def run_fig9(application: Application, context: ReproductionContext) -> ReproductionResult:
-    """Train with every strategy and every seed; time to the target, and its ratios."""
+    """Train with every strategy and every seed, and compare the times to the target.
+
+    Args:
+        application: application of the panel.
+        context: where and how to run.
+    """
     scale, setting = SCALES[application][context.scale], clients.SETTINGS[application][context.scale]
     seeds = list(range(1, scale.seeds + 1))
     runs: dict[str, list[RunRecords]] = {}
@@ -91,24 +98,25 @@ def run_fig9(application: Application, context: ReproductionContext) -> Reproduc
         claims=claims(application, times),
         remarks=[
             *clients.remarks(setting),
-            f"Target: {measure.said(scale.target)} on held-out samples of the generated task; the paper's "
+            f"Target: {measure.format_target(scale.target)} on held-out samples of the generated task; the paper's "
             f"{TARGETS[application]} is of {application}. Times are the first evaluation that meets it, of "
             f"{scale.seeds} seeds, with 95% intervals; speed-ups are of pairs of equal seeds (equal data, devices and "
             "first model), as geometric means.",
-            "Rounds that Lotto aborts for want of candidates count with the time that they took.",
+            "Rounds that Lotto aborts for lack of candidates count with their time.",
         ],
     )
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What says how good a model is.
+    """Measure of a model's quality.
 
     Attributes:
-        name: for people.
-        of: `(rounds,)` its values, NaN where the model was not evaluated.
-        least: whether it is the better, the smaller it is.
-        factor, unit: from a value to what people read.
+        name: name for people.
+        of: function from a run to `(rounds,)` values, NaN where the model was not evaluated.
+        least: whether smaller values are better.
+        factor: factor from a value to its text.
+        unit: unit in the text.
     """
 
     name: str
@@ -117,8 +125,8 @@ class Measure:
     factor: float = 1.0
     unit: str = ""
 
-    def said(self, value: float) -> str:
-        """A target, for people."""
+    def format_target(self, value: float) -> str:
+        """Return a target as text."""
         return f"{self.name} {self.factor * value:g}{self.unit}"
 
 
@@ -127,23 +135,36 @@ PERPLEXITY = Measure("perplexity", lambda run: np.exp(run.rounds["loss"].to_nump
 
 
 def time_to(run: RunRecords, target: float, measure: Measure = ACCURACY) -> float:
-    """Seconds of the run's clock until the first evaluation of a changed model that meets `target`; NaN: none does."""
-    found = measure.of(run)
-    meets = (found <= target if measure.least else found >= target) & model_changed(run.rounds)
+    """Return the seconds of the run's clock until the first evaluation of a changed model that meets the target.
+
+    Args:
+        run: records of the run.
+        target: value to reach.
+        measure: measure of the target.
+
+    Returns:
+        NaN if no evaluation meets the target.
+    """
+    values = measure.of(run)
+    meets = (values <= target if measure.least else values >= target) & model_changed(run.rounds)
     reached = run.rounds.loc[meets, "ended_s"]
     return float(reached.iloc[0]) if len(reached) else float("nan")
 
 
 def minutes_to(times: Floats) -> Interval:
-    """Mean of `(seeds,)` seconds, in minutes; nothing where a seed has no time: the others would be the fast ones."""
+    """Return the mean of `(seeds,)` seconds, in minutes; nothing if a seed has no time.
+
+    The mean of the other seeds would be a mean of the fast ones.
+    """
     return Interval(None, None) if np.isnan(times).any() else mean_interval(times / 60)
 
 
 def speed_up(slower: Floats, faster: Floats) -> tuple[float, float, float]:
-    """Geometric mean of the paired ratios slower/faster and its 95% interval; NaN where a pair has no time.
+    """Return the geometric mean of the paired ratios slower/faster, and its 95% interval; NaN if a pair has no time.
 
     Args:
-        slower, faster: `(seeds,)` seconds.
+        slower: `(seeds,)` seconds.
+        faster: `(seeds,)` seconds.
     """
     if not len(slower) or np.isnan(slower).any() or np.isnan(faster).any():
         return (float("nan"),) * 3
@@ -182,25 +203,25 @@ def _table(
 
 
 def claims(application: Application, times: Mapping[str, Floats]) -> list[PaperClaim]:
-    """Section 5.3, of the times of each seed.
+    """Return the claims of section 5.3, from the times of each seed.
 
     Args:
-        application: whose published numbers are compared.
+        application: application with published numbers.
         times: `(seeds,)` seconds to the target by strategy.
     """
-    found = _claims(application, lambda slower, faster: speed_up(times[slower], times[faster]), len(times["Rand"]))
-    return [claim for claim in found if claim is not None]
+    stated = _claims(application, lambda slower, faster: speed_up(times[slower], times[faster]), len(times["Rand"]))
+    return [claim for claim in stated if claim is not None]
 
 
 def claims_of(application: Application, table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
-    """Claims that compare with Rand, and those of a strategy that did not always reach the target.
+    """Return the claims that compare with Rand, and those of strategies that did not always reach the target.
 
-    The others need ratios by seed, of which the table has those over Rand.
+    The other claims need ratios by seed, and the table has only the ratios over Rand.
 
     Args:
-        application: of the table.
-        table: a row for each strategy.
-        seeds: of each strategy.
+        application: application of the table.
+        table: one row per strategy.
+        seeds: number of seeds of each strategy.
     """
     rows = table.set_index("strategy")
     reached = {str(name): cell.split(" of ") for name, cell in rows["reached"].items()}
@@ -218,25 +239,25 @@ def claims_of(application: Application, table: pd.DataFrame, seeds: int) -> list
 
 
 Ratio = tuple[float, float, float]
-"""A speed-up and its 95% interval."""
+"""Speed-up and its 95% interval."""
 
 
 def _claims(
     application: Application, speed_up_of: Callable[[str, str], Ratio | None], seeds: int
 ) -> list[PaperClaim | None]:
-    """That `and` fails to surpass Rand in certain cases names FEMNIST alone."""
+    """Return all claims; None for a claim without an available speed-up."""
 
     def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> PaperClaim | None:
-        found = speed_up_of(slower, faster)
-        if found is None:
+        measured = speed_up_of(slower, faster)
+        if measured is None:
             return None
-        ratio, low, high = found
-        what = f"time of {slower} over that of {faster}"
+        ratio, low, high = measured
+        quantity = f"time of {slower} over that of {faster}"
         if np.isnan(ratio):
-            check = Check(what, None, -math.inf, math.inf, least, most)
+            check = Check(quantity, None, -math.inf, math.inf, least, most)
             return PaperClaim(claim, "not every run reached the target", [check], seeds=seeds)
-        check = Check(what, ratio, low, high, least, most, strict=math.isinf(most) or math.isinf(least))
-        return PaperClaim(claim, f"{ratio:.2f} ({low:.2f} to {high:.2f}): {what}", [check], seeds=seeds)
+        check = Check(quantity, ratio, low, high, least, most, strict=math.isinf(most) or math.isinf(least))
+        return PaperClaim(claim, f"{ratio:.2f} ({low:.2f} to {high:.2f}): {quantity}", [check], seeds=seeds)
 
     def published(claim: str, slower: str, ratio: float) -> PaperClaim | None:
         return compare(claim, slower, "Lotto, or", ratio / SPREAD, ratio * SPREAD)
@@ -256,7 +277,14 @@ def _claims(
 
 
 def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, measure: Measure, path: Path) -> list[Path]:
-    """Accuracy or perplexity over time, mean of the seeds as long as all of them still run."""
+    """Draw accuracy or perplexity over time, the mean of the seeds as long as all of them still run.
+
+    Args:
+        runs: runs by strategy.
+        target: value to reach.
+        measure: measure of the target.
+        path: path of the files, without extension.
+    """
     with one_panel(2.2) as (figure, axes):
         for name, of_name in runs.items():
             end = min(float(run.rounds["ended_s"].iloc[-1]) for run in of_name)
@@ -273,11 +301,17 @@ def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, measure: Measu
 
 
 def measured_at(run: RunRecords, grid: Floats, measure: Measure) -> Floats:
-    """The last value measured at each moment of `grid`; before the first one 0, or of perplexities NaN."""
-    found, ended = measure.of(run), run.rounds["ended_s"].to_numpy(np.float64)
-    found, ended = found[np.isfinite(found)], ended[np.isfinite(found)]
+    """Return the last value measured before each moment; before the first evaluation 0, or NaN for perplexity.
+
+    Args:
+        run: records of the run.
+        grid: `(g,)` moments in seconds.
+        measure: the measure.
+    """
+    values, ended = measure.of(run), run.rounds["ended_s"].to_numpy(np.float64)
+    values, ended = values[np.isfinite(values)], ended[np.isfinite(values)]
     place = np.searchsorted(ended, grid, side="right") - 1
-    return np.where(place >= 0, found[np.maximum(place, 0)], np.nan if measure.least else 0.0)
+    return np.where(place >= 0, values[np.maximum(place, 0)], np.nan if measure.least else 0.0)
 
 
 REPRODUCTIONS = clients.panels(

@@ -1,7 +1,7 @@
-"""The clients of Lotto's Figures 8 and 9, which differ in data and in speed (Jiang et al., arXiv 2401.02880, section
-5.3).
+"""Clients of Lotto's Figures 8 and 9, which differ in data and in speed.
 
-Figure 8 looks at them, Figure 9 trains them, on generated data of the three applications' shapes.
+Jiang et al., arXiv 2401.02880, section 5.3. Figure 8 measures the clients and Figure 9 trains them, on generated data
+of the three applications' shapes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ class ClientSetting:
 
     Attributes:
         population: n.
-        participants: s of a round.
-        model: of `workloads`.
-        samples_per_client: None: varying as the application's do.
-        test_samples: for the accuracy.
-        application: whose data are generated.
-        secagg: whether updates are summed by secure aggregation; else in the clear.
-        workload: further keys of it, and others than the paper's.
-        notes: what differs from the paper by these, for people.
+        participants: s.
+        model: model of `workloads`.
+        samples_per_client: number of samples; None: as varied as in the application.
+        test_samples: number of samples of an evaluation.
+        application: application that the generated data imitate.
+        secagg: whether updates are summed by secure aggregation instead of in the clear.
+        workload: further keys of the workload, which replace the paper's.
+        notes: resulting differences from the paper, as text.
     """
 
     population: int = 700
@@ -54,7 +54,7 @@ class ClientSetting:
 
     @property
     def slowest(self) -> float:
-        """Device factor of the slowest client, where the fastest has 1: section 3.5 has i**-a for the i-th slowest."""
+        """Device factor of the slowest client, relative to the fastest: section 3.5 has i**-a for the i-th slowest."""
         return float(self.population**ZIPF)
 
 
@@ -79,20 +79,20 @@ SETTINGS: dict[Application, dict[str, ClientSetting]] = {
         "paper": ClientSetting(700, 70, "albert", None, 500, "Reddit", secagg=True, workload={"optimizer": "adamw"}),
     },
 }  # fmt: skip
-"""By application and scale."""
+"""Clients by application and scale."""
 
 
 def experiment(
     setting: ClientSetting, name: str, rounds: int, selection: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]
 ) -> Experiment:
-    """The application's training with Zipf's devices.
+    """Return the application's training with devices that follow Zipf's law.
 
     Args:
         setting: the clients.
-        name: of the experiment.
-        rounds: how many.
-        selection: its section, without the participants.
-        sweep: keys and their values.
+        name: name of the experiment.
+        rounds: number of rounds.
+        selection: keys of the section `selection`, without the participants.
+        sweep: values by key.
     """
     application = setting.application
     up_bytes = RING_BITS / 8 if setting.secagg else 4.0
@@ -141,10 +141,11 @@ _SHAPES = {
 
 
 def remarks(setting: ClientSetting) -> list[str]:
-    """What differs from the paper in both figures."""
+    """Return the differences from the paper in both figures."""
     application = setting.application
     summed = (
-        "SecAgg sums the updates, and slow devices are slow at masks, too. What its elements cost is implied as well."
+        "SecAgg sums the updates, and slow devices are slow at masks, too. The cost of an element follows from Table "
+        "2 as well."
     )
     if not setting.secagg:
         summed = "Updates are summed in the clear: SecAgg would add the same to every strategy's rounds."
@@ -154,15 +155,20 @@ def remarks(setting: ClientSetting) -> list[str]:
         f"Data are generated ({DATASETS[application]}, {_SHAPES[application]}): "
         f"accuracies, and how much clients' data differ, are this task's, not {application}'s.",
         *setting.notes,
-        "Devices follow Zipf's law with a = 1.2 as section 3.5 writes it, i**-a for the i-th slowest: that one takes "
-        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. A "
-        "training step costs what the paper's own Table 2 implies (see lotto-table2).",
+        "Devices follow Zipf's law with a = 1.2 as in section 3.5, i**-a for the i-th slowest: the slowest takes "
+        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. The "
+        "cost of a training step follows from the paper's own Table 2 (see lotto-table2).",
         summed,
     ]
 
 
 def panel_name(figure: str, application: Application) -> str:
-    """What a figure's panel is called: FEMNIST's, the first, has the figure's own name."""
+    """Return the name of a figure's panel; FEMNIST's, the first, has the figure's own name.
+
+    Args:
+        figure: such as ``fig8``.
+        application: application of the panel.
+    """
     return f"lotto-{figure}" + ("" if application == "FEMNIST" else f"-{application.lower()}")
 
 
@@ -173,14 +179,15 @@ def panels(
     run: Callable[[Application, ReproductionContext], ReproductionResult],
     claims_of: Callable[[Application, pd.DataFrame, int], Sequence[PaperClaim | None]] | None = None,
 ) -> tuple[Reproduction, ...]:
-    """The three panels of a figure, a reproduction each.
+    """Return one reproduction for each of a figure's three panels.
 
     Args:
-        figure: its number.
-        title: what it shows.
-        place: where else in the paper, behind the panel's letter.
-        run: makes one application's.
-        claims_of: computes claims of one application's kept table and number of seeds; None: each needs more.
+        figure: number of the figure.
+        title: content of the figure.
+        place: further place in the paper, after the panel's letter.
+        run: function that makes one application's result.
+        claims_of: function that computes claims from an application's kept table and number of seeds; None: every claim
+            needs more than the table.
     """
     return tuple(
         Reproduction(

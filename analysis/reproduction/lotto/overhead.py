@@ -1,16 +1,16 @@
-"""What Lotto costs per round beside a selection that trusts the server: what Tables 2 and 3 have in common.
+"""Cost of Lotto per round, compared with a selection that trusts the server: common code of Tables 2 and 3.
 
-Every cell runs twice, with different costs of compute and else the same:
+Every cell runs twice, with different costs of compute and otherwise identical:
 
-- ``testbed``: this testbed's own costs on a core of the reference machine, which is like a core of the paper's
-  c5.xlarge clients (both are Xeons with AVX-512), with what a training step of each model takes (`TRAINING`);
-- ``authors``: what the authors' Python takes. A proof takes 302 ms and its verification 226 ms (`VRF_PROVE_S`, quoted);
-  a mask and a training step take what `published.derived` reads off two of the paper's cells. All other cells are then
-  predictions.
+- ``testbed``: this testbed's own costs on a core of the reference machine, which resembles a core of the paper's
+  c5.xlarge clients (both are Xeons with AVX-512), and the measured cost of a training step of each model (`TRAINING`);
+- ``authors``: the cost of the authors' Python code. A proof takes 302 ms and its verification 226 ms (`VRF_PROVE_S`,
+  quoted). The costs of a mask and of a training step follow from two of the paper's cells (`published.derived`). All
+  other cells are then predictions.
 
-Client-centric Lotto runs as the paper writes it, where participants verify the proofs of their list and the server none
-(`server_verifies: none`; its Table 1 has the server compute O(1)), and once more with a server that verifies those of
-all candidates, as the testbed's does unless it is told otherwise.
+Client-centric Lotto runs as in the paper, where participants verify the proofs of their list and the server verifies
+none (`server_verifies: none`; the server computes O(1) in the paper's Table 1). It runs once more with a server that
+verifies the proofs of all candidates, which is the testbed's default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,21 +39,22 @@ SILENT = "Cli-Ctr, silent"
 VERIFIED = "Cli-Ctr, server verifies"
 
 TRAINING: dict[Application, float] = {"FEMNIST": 1.0, "OpenImage": 30.0, "Reddit": 60.0}
-"""What a parameter and example of training cost, FEMNIST's CNN = 1: medians of three local trainings of the same models
-on generated data with one thread of one machine, 0.41, 12 and 24 ns (CNN, MobileNetV2 x 0.25, ALBERT)."""
+"""Cost of training per parameter and example, relative to FEMNIST's CNN: medians of three local trainings of the same
+models on generated data with one thread of one machine, 0.41, 12 and 24 ns (CNN, MobileNetV2 x 0.25, ALBERT)."""
 
 DATASETS = {"FEMNIST": "synthetic-femnist", "OpenImage": "synthetic-openimage", "Reddit": "synthetic-reddit"}
 
 
 @dataclass(frozen=True)
 class OverheadScale:
-    """How much of the table is run.
+    """Part of the table that is run.
 
     Attributes:
-        applications: which of the three.
-        participants: by population.
-        rounds: of each run, by application.
-        least_rounds: of each run, by population: with few participants rounds are cheap, and some are aborted.
+        applications: applications to run.
+        participants: number of participants by population.
+        rounds: number of rounds of each run, by application.
+        least_rounds: least number of rounds by population: with few participants rounds are cheap, and some are
+            aborted.
         workload: keys of the experiments' workload that differ.
     """
 
@@ -64,11 +65,11 @@ class OverheadScale:
     workload: Mapping[str, Any] = field(default_factory=dict)
 
     def rounds_of(self, application: Application, population: int) -> int:
-        """Rounds of a run."""
+        """Return the number of rounds of a run."""
         return max(self.rounds[application], self.least_rounds.get(population, 0))
 
     def __str__(self) -> str:
-        """The rounds, for a person."""
+        """Return the rounds as text."""
         rounds = ", ".join(f"{name} {count}" for name, count in self.rounds.items() if name in self.applications)
         least = ", ".join(
             f"at least {count} at {population} clients" for population, count in self.least_rounds.items()
@@ -82,7 +83,7 @@ SCALES: dict[str, OverheadScale] = {
     ),
     "paper": OverheadScale(paper.APPLICATIONS, paper.PARTICIPANTS, paper.ROUNDS),
 }
-"""Of Table 2, by scale."""
+"""Scales of Table 2."""
 
 INFORMED_SCALES: dict[str, OverheadScale] = {
     "small": OverheadScale(
@@ -90,7 +91,7 @@ INFORMED_SCALES: dict[str, OverheadScale] = {
     ),
     "paper": SCALES["paper"],
 }
-"""Of Table 3: selection is informed from the second round on."""
+"""Scales of Table 3; selection is informed from the second round on."""
 
 
 def experiment(
@@ -101,10 +102,16 @@ def experiment(
     selections: Sequence[Mapping[str, Any]],
     training: Literal["real", "simulated"] | None = None,
 ) -> Experiment:
-    """One block of the table: an application, a table of costs and a population, swept over `selections`.
+    """Return one block of the table: an application, a table of costs and a population, swept over selections.
 
-    With `training` None it is real for FEMNIST with the testbed's costs, and simulated elsewhere: modelled compute
-    charges for it all the same, and no time or byte depends on it.
+    Args:
+        scale: rounds, participants and workload.
+        application: the application.
+        costs: table of costs.
+        population: n.
+        selections: sections `selection`, without the participants.
+        training: None: real for FEMNIST with the testbed's costs, otherwise simulated. Modelled compute charges for
+            simulated training, too, and no time or byte depends on it.
     """
     rounds = scale.rounds_of(application, population)
     if training is None:
@@ -144,18 +151,18 @@ def experiment(
 def _costs(costs: CostTable, application: Application) -> dict[str, float]:
     if costs == "testbed":
         return {"train.parameter_example": REFERENCE_COSTS["train.parameter_example"] * TRAINING[application]}
-    found = paper.derived(application, transfer_bytes=paper.PARAMETERS[application] * (4 + RING_BITS / 8))
+    derived = paper.derived(application, transfer_bytes=paper.PARAMETERS[application] * (4 + RING_BITS / 8))
     return {
         "vrf.prove": paper.VRF_PROVE_S,
         "vrf.output": paper.VRF_PROVE_S,  # their code knows the output only by making the proof
         "vrf.verify": paper.VRF_VERIFY_S,
-        "mask.element": found.mask_element_s,
-        "train.parameter_example": found.parameter_example_s,
+        "mask.element": derived.mask_element_s,
+        "train.parameter_example": derived.parameter_example_s,
     }
 
 
 def compute_share(run: RunRecords) -> float:
-    """The share of completed rounds' time that is modelled compute: the server's, and the slowest client's by stage."""
+    """Return the share of completed rounds' time that is modelled compute of the server and the slowest clients."""
     rounds = run.rounds[run.rounds["outcome"] == "completed"].set_index("round")
     slowest = run.exchanges.groupby(["round", "stage", "sent_s"], observed=True)["compute_s"].max()
     clients = slowest.groupby("round").sum().reindex(rounds.index)
@@ -163,7 +170,7 @@ def compute_share(run: RunRecords) -> float:
 
 
 def cost_of(run: RunRecords) -> tuple[Cost, float, str]:
-    """A run's mean round, its server's compute in seconds, and its rounds as completed/aborted."""
+    """Return a run's mean round, its server's compute in seconds, and its rounds as completed/aborted."""
     rounds = per_round(run)
     done = rounds[rounds["outcome"] == "completed"]
 
@@ -188,14 +195,14 @@ def table(
     published: Mapping[tuple[Application, int, str], Cost],
     shown: Mapping[Application, Sequence[str]] = {},
 ) -> pd.DataFrame:
-    """Run every cell and set it beside the paper's; the first of `selections` is what the others are compared with.
+    """Run every cell, and compare it with the paper's.
 
     Args:
         context: where and how to run.
-        scale: how much.
-        selections: by the paper's name of the protocol, the experiments' selection section.
+        scale: part of the table to run.
+        selections: section `selection` by the paper's name of the protocol; the others are compared with the first.
         published: the paper's cells.
-        shown: the protocols of an application's blocks, where these are not all.
+        shown: protocols in an application's blocks, if not all.
     """
     records = []
     for application in scale.applications:

@@ -1,7 +1,7 @@
-"""What Lotto publishes of its costs: Tables 2 and 3, and what follows from them (Jiang et al., arXiv 2401.02880).
+"""Lotto's published costs: Tables 2 and 3, and conclusions from them (Jiang et al., arXiv 2401.02880).
 
-The paper prints minutes, MB and GB. Its MB are 2**20 bytes and its GB 2**30: only so do 6.56 GB for 70 participants
-and 958.55 MB for 10 give the same bytes per parameter.
+The paper prints minutes, MB and GB. Its MB are 2**20 bytes and its GB 2**30 bytes: only then do 6.56 GB for 70
+participants and 958.55 MB for 10 give the same bytes per parameter.
 """
 
 import math
@@ -20,7 +20,8 @@ PARAMETERS = {"FEMNIST": 1_018_174, "OpenImage": 1_009_736, "Reddit": 15_091_680
 """Transmitted parameters of the CNN, MobileNetV2 (width 0.25) and ALBERT, from the authors' published code."""
 
 SAMPLES = {"FEMNIST": 225, "OpenImage": 100, "Reddit": 100}
-"""Training samples of every client here; FEMNIST's is the mean of its writers, the paper states none."""
+"""Training samples of every client in the experiments; FEMNIST's is the mean of its writers, since the paper states
+none."""
 
 EPOCHS = {"FEMNIST": 2, "OpenImage": 3, "Reddit": 2}
 ROUNDS: dict[Application, int] = {"FEMNIST": 50, "OpenImage": 100, "Reddit": 50}
@@ -37,9 +38,9 @@ LINKS = {
 """The links section of the experiments."""
 
 VRF_PROVE_S, VRF_VERIFY_S = 0.302, 0.226
-"""Quoted: seconds of a proof and of its verification in the pure-Python VRF of the authors' published code, from an
-earlier measurement of it whose machine and method are not recorded. They were not measured again here; the paper states
-neither. (An oracle of this testbed's tests, written from the RFC with affine points, verifies in 0.036 s.)"""
+"""Seconds of a proof and of its verification in the pure-Python VRF of the authors' published code. Both are quoted
+from an earlier measurement; its machine and method are not recorded. They were not measured again here, and the paper
+states neither. (An oracle of this testbed's tests, written from the RFC with affine points, verifies in 0.036 s.)"""
 
 MB = float(1 << 20)
 
@@ -88,15 +89,15 @@ Costs = dict[tuple[Application, int, str], Cost]
 
 
 def _costs(text: str) -> Costs:
-    found: Costs = {}
+    costs: Costs = {}
     for line in text.strip().splitlines():
         population, protocol, *cells = line.split()
         for place, application in enumerate(APPLICATIONS):
             server_min, client_min, server, client_mb = cells[4 * place : 4 * place + 4]
             server_mb = float(server[:-2]) * (1024 if server.endswith("GB") else 1)
             cost = Cost(float(server_min), float(client_min), server_mb, float(client_mb))
-            found[application, int(population), protocol] = cost
-    return found
+            costs[application, int(population), protocol] = cost
+    return costs
 
 
 TABLE_2, TABLE_3 = _costs(_TABLE_2), _costs(_TABLE_3)
@@ -104,7 +105,7 @@ TABLE_2, TABLE_3 = _costs(_TABLE_2), _costs(_TABLE_3)
 
 
 def overhead_spread(measure: str) -> float:
-    """What two of the paper's runs of the same work differ in a ratio of times: twice the root mean square, about 0.08.
+    """Return twice the root mean square of the difference between the paper's runs of the same work; about 0.08.
 
     Server-centric Lotto adds milliseconds to a round (an HMAC for each client, a signature for each participant), so
     its ratios to the baseline, 18 in both tables, would all be 1 if runs did not differ.
@@ -122,7 +123,7 @@ def overhead_spread(measure: str) -> float:
 
 
 def minutes_spread(measure: str) -> float:
-    """The factor by which the paper's two baselines, whose rounds do the same work, differ in the same cell at most.
+    """Return the largest factor between the paper's two baselines in a cell, although their rounds do the same work.
 
     Args:
         measure: ``server_min`` or ``client_min``.
@@ -137,7 +138,7 @@ def minutes_spread(measure: str) -> float:
 
 @dataclass(frozen=True)
 class Derived:
-    """What the paper's Rand clients must have spent, if a client's time is training, transfers and s masks.
+    """Costs implied by the paper's Rand clients, if a client's time is training, transfers and s masks.
 
     Attributes:
         mask_element_s: seconds for one element of one mask.
@@ -149,14 +150,14 @@ class Derived:
 
 
 def derived(application: Application, transfer_bytes: float) -> Derived:
-    """Two costs from two cells: the client times of Rand at 100 and at 700 clients; the one at 400 is left to check.
+    """Derive two costs from the client times of Rand at 100 and at 700 clients; the time at 400 is left as a test.
 
-    From 10 to 70 participants only the masks of a client become more (one for each peer and its own), so the
-    difference is that of 60 masks, and what remains at 10 is training and transfers.
+    From 10 to 70 participants only the number of a client's masks grows (one for each peer and its own), so the
+    difference is the cost of 60 masks. The rest at 10 participants is training and transfers.
 
     Args:
-        application: whose column.
-        transfer_bytes: what a participant sends and receives.
+        application: column of the table.
+        transfer_bytes: bytes that a participant sends and receives.
     """
     few, many = (60 * TABLE_2[application, population, "Rand"].client_min for population in (100, 700))
     parameters = PARAMETERS[application]

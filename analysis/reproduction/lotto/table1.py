@@ -1,7 +1,7 @@
-"""Lotto's Table 1 measured: how computation and communication grow with the population and with the participants.
+"""Lotto's Table 1 measured: growth of computation and communication with the population and with the participants.
 
-Jiang et al., arXiv 2401.02880, section 3.4. The paper derives orders; here rounds of doubling sizes are run, and the
-exponent is read off the increments, so that what does not grow (a round's constant part) does not count.
+Jiang et al., arXiv 2401.02880, section 3.4. The paper derives orders. Here rounds of doubling sizes are run, and the
+exponent follows from the increments, so that a round's constant part does not count.
 """
 
 import math
@@ -33,16 +33,18 @@ SIZES: dict[str, dict[str, Sequence[tuple[int, int]]]] = {
         "s": [(10_000, 20), (10_000, 40), (10_000, 80), (10_000, 160)],
     },
 }
-"""(n, s) by what is doubled."""
+"""Sizes (n, s) by scale and by the size that is doubled."""
 
 ROUNDS = 5
 MEASURES = ("server compute s", "server bytes", "participant compute s", "participant bytes")
 
 FLAT = 0.02
-"""A measure that differs by no more than this share over all sizes does not grow: numbers take a byte more or less."""
+"""Share of its value by which a measure may differ over all sizes and still count as constant: numbers take a byte more
+or less."""
 
 MARGIN = 0.25
-"""How far a measured exponent may be from the order's: at finite sizes lower powers and chance are part of it."""
+"""Distance of a measured exponent from the order's that still agrees: at finite sizes it includes lower powers and
+chance."""
 
 TABLE_1: dict[str, dict[str, tuple[int, int]]] = {
     "Client-Centric": {
@@ -58,13 +60,19 @@ TABLE_1: dict[str, dict[str, tuple[int, int]]] = {
         "participant bytes": (0, 1),
     },
 }
-"""Of random selection: exponents of n and of s."""
+"""Exponents of n and of s for random selection."""
 
 _ORDERS = {(0, 0): "O(1)", (1, 0): "O(n)", (0, 1): "O(s)", (0, 2): "O(s²)", (1, 2): "O(n + s²)"}
 
 
 def experiment(selection: Mapping[str, Any], population: int, participants: int) -> Experiment:
-    """Rounds in which hardly anything but selection happens."""
+    """Return rounds with hardly any work but selection.
+
+    Args:
+        selection: section `selection`, without the participants.
+        population: n.
+        participants: s.
+    """
     return declared(
         f"{selection['protocol']}, n = {population}, s = {participants}",
         """
@@ -84,7 +92,10 @@ def experiment(selection: Mapping[str, Any], population: int, participants: int)
 
 
 def measured(run: RunRecords) -> dict[str, float]:
-    """What selection cost in a completed round, mean, by `MEASURES`; a server's compute is the whole round's."""
+    """Return the mean cost of selection in a completed round, by `MEASURES`.
+
+    The server's compute is that of the whole round.
+    """
     rounds = run.rounds[run.rounds["outcome"] == "completed"]
     rows = run.exchanges[run.exchanges["round"].isin(rounds["round"])]
     chosen = rows[rows["stage"].astype(str).str.startswith(("lotto/", "check-in"))]
@@ -100,15 +111,15 @@ def measured(run: RunRecords) -> dict[str, float]:
 
 
 def exponent(values: Sequence[float]) -> float:
-    """p of c + b x**p from values at doubling x: the increments' mean logarithm of growth; 0 where nothing grows.
+    """Return p of c + b x**p from values at doubling x: the increments' mean logarithm of growth; 0 without growth.
 
     Args:
-        values: three or more, at x, 2x, 4x...
+        values: three or more values, at x, 2x, 4x, ...
     """
     if max(values) - min(values) <= FLAT * max(values):
         return 0.0
     increments = [later - earlier for earlier, later in pairwise(values)]
-    if min(increments) <= 0:  # it does not grow steadily: what growth there is, from end to end
+    if min(increments) <= 0:  # no steady growth: take the growth from end to end
         return math.log2(values[-1] / values[0]) / (len(values) - 1)
     return math.log2(increments[-1] / increments[0]) / (len(increments) - 1)
 
@@ -137,14 +148,14 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
             "messages.",
             "Every server here verifies the signatures of the s participants, which the paper's only passes on: its "
             "compute grows with s.",
-            "A participant's bytes hold what it looks up at the PKI. Informed selection, O(n) more for its server's "
+            "A participant's bytes include its look-ups at the PKI. Informed selection, O(n) more for its server's "
             "refinement, is not measured.",
         ],
     )
 
 
 def claims(frame: pd.DataFrame) -> list[PaperClaim]:
-    """Table 1's row of random selection, entry by entry.
+    """Return the claims of Table 1's row of random selection, entry by entry.
 
     Args:
         frame: columns variant, doubled and `MEASURES`; the sizes of each variant in ascending order.
@@ -153,10 +164,10 @@ def claims(frame: pd.DataFrame) -> list[PaperClaim]:
     for variant, orders in TABLE_1.items():
         for measure, (of_n, of_s) in orders.items():
             n, s = (exponent(_sizes(frame, variant, doubled)[measure].tolist()) for doubled in ("n", "s"))
-            what = measure.replace(" compute s", "'s computation").replace(" bytes", "'s communication")
+            quantity = measure.replace(" compute s", "'s computation").replace(" bytes", "'s communication")
             made.append(
                 PaperClaim(
-                    f"{variant}: the {what} is {_ORDERS[of_n, of_s]}",
+                    f"{variant}: the {quantity} is {_ORDERS[of_n, of_s]}",
                     f"grows with n to the power of {n:.2f}, with s to that of {s:.2f}",
                     [within("exponent of n", n, of_n, MARGIN), within("exponent of s", s, of_s, MARGIN)],
                 )

@@ -1,8 +1,8 @@
-"""What Lotto's Tables 2 and 3 say, judged cell by cell and in both directions (Jiang et al., arXiv 2401.02880).
+"""Claims of Lotto's Tables 2 and 3, judged cell by cell and in both directions (Jiang et al., arXiv 2401.02880).
 
-A cell is predicted with the authors' costs and held against the paper's, more or less what the paper's own runs of the
-same work differ (`published.overhead_spread`, `published.minutes_spread`). Statements of its text about all cells are
-held against those of both tables of costs.
+A cell is predicted with the authors' costs and compared with the paper's. The margin is the difference between the
+paper's own runs of the same work (`published.overhead_spread`, `published.minutes_spread`). Statements of the paper's
+text about all cells are compared with the cells of both tables of costs.
 """
 
 from collections.abc import Mapping
@@ -19,25 +19,25 @@ _TRAFFIC = {SERVER: "server MB ×", CLIENT: "client MB ×"}
 _MEASURE = {SERVER: "server_min", CLIENT: "client_min"}
 
 ADDED_FACTOR = 1.5
-"""The factor to either side of the megabytes that the paper says Lotto adds: it prints one digit after the point (0.3
-is 0.25 to 0.35), and its messages are encoded otherwise."""
+"""Factor to either side of the megabytes that Lotto adds according to the paper, which prints one digit after the point
+(0.3 is 0.25 to 0.35) and encodes its messages otherwise."""
 
 
 def claims_of_table2(frame: pd.DataFrame) -> list[PaperClaim]:
-    """Section 5.2, statement by statement, and then the table's cells."""
+    """Return the claims of section 5.2, statement by statement, and then of the table's cells."""
     return [
         at_most(frame, "Cli-Ctr", SERVER, {100: 6, 400: 8, 700: 10}, "less than 6, 8 and 10% more time"),
         at_most(frame, "Srv-Ctr", SERVER, _printed(1, 4, 3), "1, 4 and 3% more time"),
         _up_to_40(frame),
         at_most(frame, "Srv-Ctr", CLIENT, dict.fromkeys((100, 400, 700), 4), "less than 4% more time"),
-        *(traffic(frame, protocol, who) for protocol in ("Cli-Ctr", "Srv-Ctr") for who in (SERVER, CLIENT)),
+        *(traffic(frame, protocol, party) for protocol in ("Cli-Ctr", "Srv-Ctr") for party in (SERVER, CLIENT)),
         _added(frame),
         *cells(frame, "Rand"),
     ]
 
 
 def claims_of_table3(frame: pd.DataFrame) -> list[PaperClaim]:
-    """Appendix C, statement by statement, and then the table's cells."""
+    """Return the claims of appendix C, statement by statement, and then of the table's cells."""
     return [
         at_most(frame, "Cli-Ctr", SERVER, {100: 5, 400: 10, 700: 5}, "less than 5, 10 and 5% more time than Oort"),
         at_most(frame, "Srv-Ctr", SERVER, _printed(2, 0, 0), "2, 0 and 0% more time than Oort"),
@@ -47,69 +47,78 @@ def claims_of_table3(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def _printed(*percents: float) -> dict[int, float]:
-    """The most that whole percents stand for, at 100, 400 and 700 clients."""
+    """Return the upper ends of printed whole percents, at 100, 400 and 700 clients."""
     return {population: percent + 0.5 for population, percent in zip((100, 400, 700), percents, strict=True)}
 
 
-def at_most(frame: pd.DataFrame, protocol: str, who: str, limits: Mapping[int, float], claim: str) -> PaperClaim:
-    """Whether the largest overhead of all applications stays within a limit, by population and table of costs.
+def at_most(frame: pd.DataFrame, protocol: str, party: str, limits: Mapping[int, float], claim: str) -> PaperClaim:
+    """Claim that the largest overhead of all applications stays within a limit, by population and table of costs.
 
     Args:
         frame: from `overhead.table`.
         protocol: the paper's name.
-        who: `SERVER` or `CLIENT`.
+        party: `SERVER` or `CLIENT`.
         limits: percent by population.
-        claim: what the paper says of it.
+        claim: the paper's statement.
     """
-    checks, found = [], []
+    checks, texts = [], []
     for costs, title in COST_TABLES.items():
-        worst = {n: _percent_over(frame, protocol, who, costs, n) for n in limits}
+        worst = {n: _percent_over(frame, protocol, party, costs, n) for n in limits}
         checks += [between(f"most %, {n} clients", worst[n], most=limit) for n, limit in limits.items()]
-        found.append(f"{title}: {_said(worst)}")
+        texts.append(f"{title}: {_format_percents(worst)}")
     return PaperClaim(
-        f"{protocol} takes the {who} {claim}", "; ".join(found) + " at 100, 400 and 700 clients, most of any", checks
+        f"{protocol} takes the {party} {claim}", "; ".join(texts) + " at 100, 400 and 700 clients, most of any", checks
     )
 
 
-def traffic(frame: pd.DataFrame, protocol: str, who: str) -> PaperClaim:
-    """Less than 1% more bytes in every cell."""
-    rows = frame[(frame["protocol"] == protocol) & frame[_TRAFFIC[who]].notna()]
-    most = None if rows.empty else 100 * (float(rows[_TRAFFIC[who]].max()) - 1)
+def traffic(frame: pd.DataFrame, protocol: str, party: str) -> PaperClaim:
+    """Claim less than 1% more bytes in every cell.
+
+    Args:
+        frame: from `overhead.table`.
+        protocol: the paper's name.
+        party: `SERVER` or `CLIENT`.
+    """
+    rows = frame[(frame["protocol"] == protocol) & frame[_TRAFFIC[party]].notna()]
+    most = None if rows.empty else 100 * (float(rows[_TRAFFIC[party]].max()) - 1)
     return PaperClaim(
-        f"{protocol} adds less than 1% to the {who}'s traffic",
+        f"{protocol} adds less than 1% to the {party}'s traffic",
         "no round was completed" if most is None else f"{most:+.2f}% at most",
         [between("most % of any cell", most, most=1)],
     )
 
 
 def cells(frame: pd.DataFrame, baseline: str) -> list[PaperClaim]:
-    """Every cell of time that is predicted, against the paper's: overheads, then minutes.
+    """Return the claims of all predicted cells of time: overheads, then minutes.
 
     Args:
         frame: from `overhead.table`.
-        baseline: what overheads are over, Rand or Oort.
+        baseline: baseline of the overheads, Rand or Oort.
     """
     of_each = {str(name): rows for name, rows in frame[frame["costs"] == "authors"].groupby("application", sort=False)}
     overheads = [
-        _overheads(rows, name, protocol, who, baseline)
-        for who in (SERVER, CLIENT)
+        _overheads(rows, name, protocol, party, baseline)
+        for party in (SERVER, CLIENT)
         for protocol in ("Cli-Ctr", "Srv-Ctr")
         for name, rows in of_each.items()
     ]
-    return overheads + [_minutes(rows, name, who) for who in (SERVER, CLIENT) for name, rows in of_each.items()]
+    return overheads + [_minutes(rows, name, party) for party in (SERVER, CLIENT) for name, rows in of_each.items()]
 
 
-def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, baseline: str) -> PaperClaim:
-    margin = 100 * overhead_spread(_MEASURE[who])
-    ours = _by_population(rows, protocol, _RATIO[who])
+def _overheads(rows: pd.DataFrame, application: str, protocol: str, party: str, baseline: str) -> PaperClaim:
+    margin = 100 * overhead_spread(_MEASURE[party])
+    ours = _by_population(rows, protocol, _RATIO[party])
     papers = {
-        n: value for n, value in _by_population(rows, protocol, f"{_RATIO[who]} (paper)").items() if value is not None
+        n: value for n, value in _by_population(rows, protocol, f"{_RATIO[party]} (paper)").items() if value is not None
     }
-    measured = _said(ours)
-    if protocol == "Cli-Ctr" and who == SERVER:
-        measured += f" ({_said(_by_population(rows, VERIFIED, _RATIO[who]))} where the server verifies, too)"
+    measured = _format_percents(ours)
+    if protocol == "Cli-Ctr" and party == SERVER:
+        measured += (
+            f" ({_format_percents(_by_population(rows, VERIFIED, _RATIO[party]))} where the server verifies, too)"
+        )
     return PaperClaim(
-        f"{application}: {protocol} takes the {who} {_said(papers)} more than {baseline} at {_joined(papers)} clients",
+        f"{application}: {protocol} takes the {party} {_format_percents(papers)} more than {baseline} at "
+        f"{_joined(papers)} clients",
         measured,
         [
             within("points more than the paper", None if value is None else value - papers[n], 0, margin)
@@ -119,21 +128,21 @@ def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, ba
     )
 
 
-def _minutes(rows: pd.DataFrame, application: str, who: str) -> PaperClaim:
-    factor = minutes_spread(_MEASURE[who])
-    shown = rows[rows[f"{_MINUTES[who]} (paper)"].notna()]
-    if who == CLIENT:  # two of them were used to find the costs
+def _minutes(rows: pd.DataFrame, application: str, party: str) -> PaperClaim:
+    factor = minutes_spread(_MEASURE[party])
+    shown = rows[rows[f"{_MINUTES[party]} (paper)"].notna()]
+    if party == CLIENT:  # two of them were used to find the costs
         shown = shown[~((shown["protocol"] == "Rand") & shown["population"].isin((100, 700)))]
-    ratios = (shown[_MINUTES[who]] / shown[f"{_MINUTES[who]} (paper)"].astype(float)).dropna()
+    ratios = (shown[_MINUTES[party]] / shown[f"{_MINUTES[party]} (paper)"].astype(float)).dropna()
     return PaperClaim(
-        f"{application}: the {who}'s minutes in the table's {len(shown)} predicted cells",
+        f"{application}: the {party}'s minutes in the table's {len(shown)} predicted cells",
         f"{ratios.min():.2f} to {ratios.max():.2f} times the paper's" if len(ratios) else "no round was completed",
         [within_factor("times the paper's", float(ratio), 1, factor) for ratio in ratios],
     )
 
 
 def _up_to_40(frame: pd.DataFrame) -> PaperClaim:
-    """The largest of a participant's overheads, as large as the paper's."""
+    """Claim that the largest of a participant's overheads is as large as the paper's."""
     rows = frame[(frame["protocol"] == "Cli-Ctr") & frame[_RATIO[CLIENT]].notna()]
     most = {
         costs: None if of_it.empty else 100 * (float(of_it[_RATIO[CLIENT]].max()) - 1)
@@ -150,7 +159,7 @@ def _up_to_40(frame: pd.DataFrame) -> PaperClaim:
 
 
 def _added(frame: pd.DataFrame) -> PaperClaim:
-    """What Lotto adds to the server's traffic at the largest population."""
+    """Claim the bytes that Lotto adds to the server's traffic at the largest population."""
     claim = "at 700 clients (Reddit) Cli-Ctr adds 1.3 MB to the server's traffic, Srv-Ctr 0.3 MB"
     rows = frame[(frame["costs"] == "testbed") & (frame["population"] == frame["population"].max())]
     megabytes = rows[rows["application"] == rows["application"].iloc[-1]].set_index("protocol")["server MB"]
@@ -169,13 +178,13 @@ def _added(frame: pd.DataFrame) -> PaperClaim:
 # -- percentages ------------------------------------------------------------------------------------------------------
 
 Percents = Mapping[int, float | None]
-"""By population; None where no round was completed."""
+"""Percents by population; None if no round was completed."""
 
 
-def _percent_over(frame: pd.DataFrame, protocol: str, who: str, costs: str, population: int) -> float | None:
-    """The largest overhead of all applications, in percent."""
+def _percent_over(frame: pd.DataFrame, protocol: str, party: str, costs: str, population: int) -> float | None:
+    """Return the largest overhead of all applications, in percent."""
     chosen = (frame["protocol"] == protocol) & (frame["costs"] == costs) & (frame["population"] == population)
-    ratios = frame.loc[chosen, _RATIO[who]].dropna()
+    ratios = frame.loc[chosen, _RATIO[party]].dropna()
     return None if ratios.empty else 100 * (float(ratios.max()) - 1)
 
 
@@ -187,7 +196,7 @@ def _by_population(rows: pd.DataFrame, protocol: str, heading: str) -> Percents:
     }
 
 
-def _said(percents: Percents) -> str:
+def _format_percents(percents: Percents) -> str:
     return " / ".join(_percent(value) for value in percents.values())
 
 

@@ -1,4 +1,4 @@
-"""Lotto's Tables 2 and 3: time and traffic of a round, cell by cell beside the paper's, and what differs.
+"""Lotto's Tables 2 and 3: time and traffic of a round, cell by cell beside the paper's.
 
 Jiang et al., arXiv 2401.02880: section 5.2 with random selection, appendix C with informed selection.
 """
@@ -25,7 +25,7 @@ from analysis.reproduction.lotto.table_claims import claims_of_table2, claims_of
 
 
 def remarks_of(frame: pd.DataFrame) -> list[str]:
-    """What holds for Tables 2 and 3."""
+    """Return the remarks of both tables."""
     server = 64.88 * MB / 10 / PARAMETERS["FEMNIST"]
     client = 3.9 * MB / PARAMETERS["FEMNIST"]
     training = ", ".join(f"{name} {factor:g}" for name, factor in TRAINING.items())
@@ -35,16 +35,16 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
         "Costs of compute. testbed: this testbed's own, on a core like one of the paper's c5.xlarge clients (device "
         f"factor 1); training per parameter and example as measured on each model (FEMNIST's CNN = 1: {training}). "
         "authors: 302 ms for a proof and 226 ms to verify one, quoted from an earlier measurement of the published "
-        "pure-Python code and not measured again; a mask's element and a training step take what the paper's own Rand "
-        "clients at 100 and 700 need (two numbers per application; 1 to 2 us per element of a mask is what a loop in "
-        "Python takes that draws and adds one number at a time); everything else in those rows is predicted, Rand at "
-        "400 included.",
+        "pure-Python code and not measured again; the costs of a mask's element and of a training step follow from "
+        "the paper's own Rand clients at 100 and 700 (two numbers per application; 1 to 2 us per element of a mask "
+        "is the speed of a Python loop that draws and adds one number at a time); everything else in those rows is "
+        "predicted, Rand at 400 included.",
         "Every client has the same number of samples and the same device, so that rows differ in the protocol alone. "
         f"Links: 44 Mbit/s for clients, 25 Gbit/s for the server (the paper's), {LATENCY_MS:g} ms each way (not "
         "stated; its machines stood in one cloud region). Messages go over TCP, as they did there; "
         "--set links.transport=none leaves connections, windows and headers out.",
-        "Who answers the announcement of client-centric Lotto: everybody (unselected: acknowledge, as the authors' "
-        "code does).",
+        "All clients answer the announcement of client-centric Lotto (unselected: acknowledge, as in the authors' "
+        "code).",
         "Cli-Ctr is the paper's protocol, in which participants verify the proofs of their list and the server none. "
         f"In the rows '{VERIFIED}' our server also verifies those of all candidates before it draws, one after the "
         "other (the paper's has 32 cores), since one false claim would end everybody's round.",
@@ -63,35 +63,36 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
 
 
 def _predicted(frame: pd.DataFrame) -> str:
-    """How close the rows with the authors' costs come to the paper's minutes."""
+    """Return how close the rows with the authors' costs come to the paper's minutes."""
     rows = frame[frame["costs"] == "authors"]
-    said = []
-    for heading, who in (("server min", "server"), ("client min", "participant")):
+    ratios_of_party = []
+    for heading, party in (("server min", "server"), ("client min", "participant")):
         ratios = (rows[heading] / rows[f"{heading} (paper)"].astype(float)).dropna()
         if len(ratios):
             low, median, high = ratios.min(), ratios.median(), ratios.max()
-            said.append(f"the {who}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
-    return f"With the authors' costs, minutes come out as follows: {'; '.join(said) or 'no round was completed'}."
+            ratios_of_party.append(f"the {party}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
+    ratios_text = "; ".join(ratios_of_party) or "no round was completed"
+    return f"With the authors' costs, minutes come out as follows: {ratios_text}."
 
 
 def _modelled(frame: pd.DataFrame) -> str:
-    """How much of the rounds is modelled compute."""
+    """Return the share of the rounds' time that is modelled compute."""
     answering = frame[frame["protocol"] != SILENT]
     shares = {str(costs): rows["compute %"].dropna() for costs, rows in answering.groupby("costs")}
-    said = [
+    ranges = [
         f"{of.min():.0f} to {of.max():.0f}% with {COST_TABLES[costs]}"
         for costs in COST_TABLES
         if (of := shares.get(costs)) is not None and len(of)
     ]
     return (
-        f"compute %: the share of a round's time that is modelled compute, the server's and the slowest client's of "
-        f"each stage ({'; '.join(said) or 'no round was completed'}). What is left is transfers. Such a time follows "
-        "from the table of costs; nothing of it was measured on a clock."
+        "compute %: the share of a round's time that is modelled compute, the server's and the slowest client's of "
+        f"each stage ({'; '.join(ranges) or 'no round was completed'}). The rest is transfers. Modelled compute "
+        "follows from the table of costs; none of it was measured on a clock."
     )
 
 
 def _unexplained(frame: pd.DataFrame) -> str:
-    """What the paper's participants need more under client-centric Lotto, in seconds, beside what proofs take."""
+    """Return the excess seconds of the paper's participants under client-centric Lotto, and the part of the proofs."""
     excess = {
         application: ", ".join(
             f"{60 * (TABLE_2[application, n, 'Cli-Ctr'].client_min - TABLE_2[application, n, 'Rand'].client_min):.0f}"
@@ -105,8 +106,8 @@ def _unexplained(frame: pd.DataFrame) -> str:
         f"Participants under Cli-Ctr. Our overhead is less than the paper's in {less} of {len(rows)} cells. Table 2's "
         "participants need more seconds than under Rand, at 100, 400 and 700 clients: "
         + "; ".join(f"{application} {seconds}" for application, seconds in excess.items())
-        + ". A proof and the verification of s - 1 others take 2.3, 9.1 and 15.9 s at the authors' costs, whatever the "
-        "model. What is beyond grows with the model's size, and the paper does not say what a client's time spans."
+        + ". A proof and the verification of s - 1 others take 2.3, 9.1 and 15.9 s at the authors' costs, for every "
+        "model. The excess grows with the model's size, and the paper does not define a client's time."
     )
 
 
@@ -120,18 +121,18 @@ RANDOM_SELECTIONS: dict[str, dict[str, Any]] = {
 
 
 def run_table2(context: ReproductionContext) -> ReproductionResult:
-    """Run the table at the context's scale."""
+    """Run Table 2 at the context's scale."""
     scale = SCALES[context.scale]
-    shown = {  # silence costs the same in every application: one is enough
-        name: [one for one in RANDOM_SELECTIONS if one != SILENT or name == "FEMNIST"] for name in scale.applications
+    shown = {  # silence costs the same in every application, so one application is enough
+        name: [selection for selection in RANDOM_SELECTIONS if selection != SILENT or name == "FEMNIST"]
+        for name in scale.applications
     }
     frame = table(context, scale, RANDOM_SELECTIONS, TABLE_2, shown)
     remarks = [
         f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
         "found too few candidates is aborted, which the paper does not mention.",
-        f"In the rows '{SILENT}' those who are not selected say nothing, and the server waits for a deadline, as the "
-        f"paper writes: {ANNOUNCE_DEADLINE_S:g} s here, since it states none. That dwarfs everything else where rounds "
-        "are short.",
+        f"In the rows '{SILENT}' unselected clients do not answer, and the server waits for a deadline, as in the "
+        f"paper: {ANNOUNCE_DEADLINE_S:g} s here, since the paper states none. The wait dominates short rounds.",
         *remarks_of(frame),
     ]
     return ReproductionResult(frame, claims=claims_of_table2(frame), remarks=remarks)
@@ -149,15 +150,15 @@ INFORMED_SELECTIONS: dict[str, dict[str, Any]] = {
 
 
 def run_table3(context: ReproductionContext) -> ReproductionResult:
-    """Run the table at the context's scale."""
+    """Run Table 3 at the context's scale."""
     scale = INFORMED_SCALES[context.scale]
     frame = table(context, scale, INFORMED_SELECTIONS, TABLE_3)
     remarks = [
         f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
-        "nothing is known of anybody yet, and nobody is refined away.",
-        "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. All "
-        "devices are equally fast here, so that what differs is what selection costs, not whom it takes; for that see "
-        "lotto-fig9.",
+        "nothing is known about any client yet, and no client is refined away.",
+        "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. "
+        "All devices are equally fast here, so that rows differ in the cost of selection, not in the selected "
+        "clients; for those see lotto-fig9.",
         *remarks_of(frame),
     ]
     return ReproductionResult(frame, claims=claims_of_table3(frame), remarks=remarks)

@@ -1,9 +1,9 @@
-"""Theorem 2 of Lotto (arXiv 2401.02880, section 3.4) held against a server that really attacks.
+"""Theorem 2 of Lotto (arXiv 2401.02880, section 3.4) compared with a server that really attacks.
 
-The paper proves how unlikely it is that dishonest participants are more than eta times their due, and measures nothing.
-Here the server runs the protocol, with real verifiable random functions and proofs, and removes honest candidates
-first (`keep-dishonest-candidates`), which is the worst that the theorem allows for. Parameters are such that the bound
-is neither 0 nor 1, so that some hundred rounds tell.
+The paper proves a bound on the probability that dishonest participants exceed eta times their expected share, and
+measures nothing. Here the server runs the protocol, with real verifiable random functions and proofs, and removes
+honest candidates first (`keep-dishonest-candidates`), which is the worst attack under the theorem. The parameters make
+the bound neither 0 nor 1, so that some hundred rounds are enough.
 """
 
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class TheoremCondition:
 
     Attributes:
         selection: the protocol.
-        server: its misbehaviours; none: an honest server.
-        minimum: n_min, as far down as the server understates the population; None where nobody knows of one.
+        server: misbehaviours of the server; empty for an honest server.
+        minimum: n_min, down to which the server may understate the population; None for protocols without it.
     """
 
     selection: str
@@ -49,21 +49,21 @@ class TheoremCondition:
 
     @property
     def label(self) -> str:
-        """A directory's name, and the run's."""
+        """Name of the run and of its directory."""
         parts = (self.selection, *self.server, *(() if self.minimum is None else (f"n_min={self.minimum}",)))
         return ",".join(parts)
 
     @property
     def probability(self) -> Fraction | None:
-        """p, of a client to be a candidate; None without lots."""
+        """Probability p of a client to be a candidate; None for protocols without sortition."""
         return None if self.minimum is None else selection_probability(PARTICIPANTS, FACTOR, self.minimum)
 
     def bound(self, most: int) -> float | None:
-        """Theorem 2: Pr[x > most] is at most this; None where there is no such guarantee."""
+        """Return the bound of Theorem 2 on Pr[x > most]; None without such a guarantee."""
         return None if self.probability is None else survival(most, DISHONEST, self.probability)
 
     def exact(self, most: int) -> float | None:
-        """Pr[x > most] of a server that keeps all its candidates: also |C| >= s, or there is no round."""
+        """Return Pr[x > most] for a server that keeps all dishonest candidates; a round also needs |C| >= s."""
         if self.probability is None:
             return None
         p = float(self.probability)
@@ -85,7 +85,12 @@ CONDITIONS = (
 
 
 def experiment_of(condition: TheoremCondition, rounds: int) -> Experiment:
-    """A small model, no masks, no drop-outs: selection is all that matters."""
+    """Return rounds with a small model, no masks and no dropouts, in which only selection matters.
+
+    Args:
+        condition: protocol and server.
+        rounds: number of rounds.
+    """
     selection: dict[str, Any] = {"protocol": condition.selection, "participants": PARTICIPANTS}
     if condition.minimum is not None:
         selection |= {"over_selection": FACTOR, "min_population": condition.minimum}
@@ -108,17 +113,17 @@ def experiment_of(condition: TheoremCondition, rounds: int) -> Experiment:
 
 
 def run_theorem2(context: ReproductionContext) -> ReproductionResult:
-    """Run every condition, and hold how often x exceeds each number against the theorem."""
+    """Run every condition, and compare the frequencies of x with the theorem."""
     rounds = ROUNDS[context.scale]
-    found, shares = {}, {}
+    outcomes, shares = {}, {}
     for condition in CONDITIONS:
         context.progress(f"{condition.label}: {rounds} rounds")
         (run,) = context.run_experiment(experiment_of(condition, rounds), context.out / condition.label)
-        found[condition] = attained(run)
+        outcomes[condition] = attained(run)
         done = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
         dishonest = run.participation.groupby("round")["dishonest"].sum().reindex(done)
         shares[condition] = mean_interval(dishonest.to_numpy(np.float64) / PARTICIPANTS)
-    rows = [_row(condition, attacked) for condition, attacked in found.items()]
+    rows = [_row(condition, attacked) for condition, attacked in outcomes.items()]
     remarks = (
         f"{rounds} rounds each, n = {POPULATION}, c = {DISHONEST}, s = {PARTICIPANTS}, a = {FACTOR}; the paper's "
         "example (n = 2e5, c = 1e3, s = 200, eta = 10) has a bound of 1.3e-7, which no number of rounds tells from 0.",
@@ -127,7 +132,7 @@ def run_theorem2(context: ReproductionContext) -> ReproductionResult:
         "Intervals are Clopper and Pearson's, of 95% each where nothing else is said.",
     )
     table = pd.DataFrame(rows)
-    return ReproductionResult(table, draw(found, context.out), claims(table, found, shares), remarks)
+    return ReproductionResult(table, draw(outcomes, context.out), claims(table, outcomes, shares), remarks)
 
 
 def _row(condition: TheoremCondition, attacked: AttackOutcome) -> dict[str, Any]:
@@ -151,15 +156,15 @@ def _row(condition: TheoremCondition, attacked: AttackOutcome) -> dict[str, Any]
 
 
 APPROXIMATELY = 0.1
-"""What "approximately" allows, of lambda: here one round in seven has too few candidates, and is not run."""
+"""Share of lambda that "approximately" allows: here one round in seven has too few candidates, and is not run."""
 
 _TOGETHER = 1.28
-"""By how much four intervals of 95% each have to be widened to hold together with 95% (Bonferroni, normal)."""
+"""Factor that widens four intervals of 95% so that they hold together with 95% (Bonferroni, normal)."""
 
 
 def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
-    """Section 3.4: the expected share of dishonest participants, by its sum and as it was measured."""
-    checks, said, apart = [], [], 0
+    """Return the claim of section 3.4 on the expected share of dishonest participants, by its sum and as measured."""
+    checks, texts, apart = [], [], 0
     for condition, share in shares.items():
         if condition.minimum is None:
             continue
@@ -171,34 +176,34 @@ def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
         apart += abs(mean - exact) > _TOGETHER * half
         measured = mean * POPULATION / DISHONEST
         where = f"{condition.selection}, n = {condition.minimum}"
-        said.append(f"{where}: {measured:.2f} measured, {grown:.2f} by the sum, lambda {factor:.2g}")
-    checks.append(equal("measured shares whose interval excludes the sum", apart, 0))
+        texts.append(f"{where}: {measured:.2f} measured, {grown:.2f} by the sum, lambda {factor:.2g}")
+    checks.append(equal("measured shares with an interval that excludes the sum", apart, 0))
     return PaperClaim(
         "a server grows the share of dishonest participants about lambda = a n_true / n times, in expectation",
-        "; ".join(said),
+        "; ".join(texts),
         checks,
     )
 
 
 def claims(
-    table: pd.DataFrame, found: dict[TheoremCondition, AttackOutcome], shares: dict[TheoremCondition, Interval]
+    table: pd.DataFrame, outcomes: dict[TheoremCondition, AttackOutcome], shares: dict[TheoremCondition, Interval]
 ) -> list[PaperClaim]:
-    """The theorem, its tightness, the expectation, and what it is a protection from.
+    """Return the claims on the theorem, its tightness, the expectation, and a server without the theorem's protection.
 
     Args:
-        table: a row for each condition.
-        found: what each condition attained.
+        table: one row per condition.
+        outcomes: outcome of the attack by condition.
         shares: dishonest participants over s, mean of completed rounds, by condition.
     """
-    under_lotto = {condition: one for condition, one in found.items() if condition.minimum is not None}
-    compared = len(under_lotto) * DISHONEST  # so many intervals hold together with 95% (Bonferroni)
+    under_lotto = {condition: outcome for condition, outcome in outcomes.items() if condition.minimum is not None}
+    compared = len(under_lotto) * DISHONEST  # number of intervals that hold together with 95% (Bonferroni)
     above = [
         (condition, most)
-        for condition, one in under_lotto.items()
+        for condition, outcome in under_lotto.items()
         for most in range(DISHONEST)
-        if one.exceeding(most, 1 - 0.05 / compared).low > (condition.bound(most) or 0.0)
+        if outcome.exceeding(most, 1 - 0.05 / compared).low > (condition.bound(most) or 0.0)
     ]
-    trusted = found[CONDITIONS[1]].dishonest
+    trusted = outcomes[CONDITIONS[1]].dishonest
     return [
         PaperClaim(
             "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), for each announced round",
@@ -214,7 +219,7 @@ def claims(
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """The claims that need no number of rounds of every x; the last one where the mean of x is its maximum."""
+    """Return the claims that the table determines; the last only if the mean of x is its maximum."""
     free = table[table["server"] == "prefer-dishonest"].iloc[0]
     most = int(free["max x"])
     return [None, _attained(table), None, _chosen_freely(table, most, most) if free["mean x"] == most else None]
@@ -224,7 +229,7 @@ _RATE = f"Pr[x/s > {ETA:g} c/n]"
 
 
 def _attained(table: pd.DataFrame) -> PaperClaim:
-    """The bound is reached where the server understates n."""
+    """Claim that a server that understates n reaches the bound."""
     tightest = [
         (str(row["selection"]), Proportion.of(round(row[_RATE] * row["rounds"]), int(row["rounds"])), row["Theorem 2"])
         for _, row in table[table["n_min"] == str(POPULATION // 2)].iterrows()
@@ -247,8 +252,8 @@ def _chosen_freely(table: pd.DataFrame, fewest: int, most: int) -> PaperClaim:
 
 
 TIGHT = 0.25
-"""How far a rate's whole interval may be from the bound that it is said to attain, as a share of the bound: twice what
-300 rounds leave to chance."""
+"""Distance of a rate's whole interval from the bound, as a share of the bound, that counts as attained: twice the
+chance variation of 300 rounds."""
 
 
 def _attains(selection: str, share: Proportion, bound: float) -> Check:
@@ -260,28 +265,33 @@ def _percent(share: Proportion) -> str:
     return f"{100 * share.rate:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
-def draw(found: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
-    """Pr[x > k] for each k with its interval, beside the theorem, for both n_min; writes PNG and PDF."""
+def draw(outcomes: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
+    """Draw Pr[x > k] for each k with its interval, beside the theorem, for both n_min, and return the files.
+
+    Args:
+        outcomes: outcome of the attack by condition.
+        out: existing directory.
+    """
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.5), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         colours = protocol_colours(["random", *_LOTTO])
-        everywhere = [one for one in found if one.minimum is None]
+        everywhere = [condition for condition in outcomes if condition.minimum is None]
         for panel, minimum in zip(panels, (POPULATION, POPULATION // 2), strict=True):
-            shown = [*everywhere, *(one for one in found if one.minimum == minimum)]
+            shown = [*everywhere, *(condition for condition in outcomes if condition.minimum == minimum)]
             bound = [shown[-1].bound(most) or 0.0 for most in range(PARTICIPANTS)]
             panel.step(range(PARTICIPANTS), bound, where="mid", color="#888888", label="Theorem 2")
             for place, condition in enumerate(shown):
-                shares = [found[condition].exceeding(most) for most in range(PARTICIPANTS)]
-                drawn = [most for most, share in enumerate(shares) if share.count]
-                rates = [shares[most].rate for most in drawn]
+                shares = [outcomes[condition].exceeding(most) for most in range(PARTICIPANTS)]
+                counts = [most for most, share in enumerate(shares) if share.count]
+                rates = [shares[most].rate for most in counts]
                 ends = [
-                    [shares[most].rate - shares[most].low for most in drawn],
-                    [shares[most].high - shares[most].rate for most in drawn],
+                    [shares[most].rate - shares[most].low for most in counts],
+                    [shares[most].high - shares[most].rate for most in counts],
                 ]
                 honest = not condition.server
                 panel.errorbar(
-                    [most + 0.12 * (place - 1.5) for most in drawn],
+                    [most + 0.12 * (place - 1.5) for most in counts],
                     rates,
                     ends,
                     linestyle="none",
@@ -293,7 +303,7 @@ def draw(found: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
                     label=f"{condition.selection}, {'honest' if honest else 'malicious'} server",
                 )
             panel.set_yscale("log")
-            panel.set_ylim(0.5 / max(one.planned for one in found.values()), 1.6)
+            panel.set_ylim(0.5 / max(outcome.planned for outcome in outcomes.values()), 1.6)
             panel.set_xticks(range(PARTICIPANTS))
             panel.set_xlabel(f"k, of s = {PARTICIPANTS} participants")
             announced = "the true n" if minimum == POPULATION else f"n = {minimum} of {POPULATION}, as n_min allows"

@@ -1,9 +1,9 @@
-"""Client-centric selection of Lotto against server-centric: what a server gains that can predict who will be selected.
+"""Advantage of a server that can predict the selected clients: client-centric against server-centric Lotto.
 
-The paper (arXiv 2401.02880, section 3.4 and appendix B) argues that a server which evaluates the public function of the
-server-centric variant beforehand can reserve a place for the client that will stand most often, on whose
-participations the privacy of many rounds hangs; with verifiable random functions it cannot. Here both are attacked
-(`reserve-most-selected`): by prediction where there is one, else by guessing, from who has taken part most often.
+The server of the server-centric variant can evaluate the public function in advance (arXiv 2401.02880, section 3.4 and
+appendix B). So it can reserve a place for the client that will be selected most often; the privacy of many rounds
+depends on that client's participations. With verifiable random functions it cannot. Here both variants are attacked
+(`reserve-most-selected`): by prediction where possible, otherwise by guessing from past participations.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,14 @@ _SERVERS: dict[str, list[str]] = {"honest": [], "reserves a place": ["reserve-mo
 
 
 def experiment_of(variant: str, server: str, rounds: int, seeds: int) -> Experiment:
-    """Nobody is dishonest but the server."""
+    """Return rounds in which only the server is dishonest.
+
+    Args:
+        variant: selection protocol.
+        server: key of `_SERVERS`.
+        rounds: number of rounds.
+        seeds: number of seeds.
+    """
     return declared(
         f"{variant}, {server}",
         """
@@ -49,24 +56,29 @@ def experiment_of(variant: str, server: str, rounds: int, seeds: int) -> Experim
 
 
 def participations(run: RunRecords) -> npt.NDArray[np.int64]:
-    """`(n,)` rounds that each client took part in."""
+    """Return the number of rounds that each client took part in, `(n,)`."""
     return np.bincount(run.participation["client"], minlength=POPULATION)
 
 
 def reserved_first(run: RunRecords) -> int | None:
-    """The client for which a place was kept first; None when that never happened."""
-    kept = run.events.loc[run.events["kind"] == "attack", "detail"]
-    return int(kept.iloc[0].rpartition(" ")[2]) if len(kept) else None
+    """Return the first client with a reserved place; None if there was none."""
+    details = run.events.loc[run.events["kind"] == "attack", "detail"]
+    return int(details.iloc[0].rpartition(" ")[2]) if len(details) else None
 
 
 def most_of(rounds: int, probability: float) -> float:
-    """The expected maximum of n independent Binomial(rounds, probability)."""
+    """Return the expected maximum of n independent Binomial(rounds, probability) variables.
+
+    Args:
+        rounds: number of rounds.
+        probability: probability of each round.
+    """
     reached = np.arange(rounds)
     return float((1 - binom.cdf(reached, rounds, probability) ** POPULATION).sum())
 
 
 def run_unpredictability(context: ReproductionContext) -> ReproductionResult:
-    """Run both variants under both servers, and see how often the client with the most participations takes part."""
+    """Run both variants under both servers, and count the participations of the client with the most."""
     rounds, seeds = SCALES[context.scale]
     rows, runs_of = [], {}
     for variant in _VARIANTS:
@@ -106,10 +118,10 @@ def _row(variant: str, server: str, rounds: int, runs: list[RunRecords]) -> dict
 
 
 def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[PaperClaim]:
-    """What the prediction brings.
+    """Return the claims on the advantage of prediction.
 
     Args:
-        frame: a row for each variant and server.
+        frame: one row per variant and server.
         most: `(seeds,)` participations of the client with the most, by variant and server.
     """
     predicted, guessed, honest = _rows(frame)
@@ -127,7 +139,7 @@ def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[
 
 
 def _rows(frame: pd.DataFrame) -> "tuple[pd.Series[Any], pd.Series[Any], list[str]]":
-    """The rows of a server that predicts and of one that guesses; the most under honest ones, by variant."""
+    """Return the rows of the predicting and of the guessing server, and the most under honest servers, by variant."""
     rows = {(row["selection"], row["server"]): row for _, row in frame.iterrows()}
     predicted, guessed = (rows[variant, "reserves a place"] for variant in _VARIANTS)
     return predicted, guessed, [f"{rows[variant, 'honest']['most']:.1f}" for variant in _VARIANTS]
@@ -146,7 +158,7 @@ def _prediction_claims(frame: pd.DataFrame) -> list[PaperClaim]:
             seeds=seeds,
         ),
         PaperClaim(
-            "client-centric: the server cannot predict who is selected most often until training stops",
+            "client-centric: the server cannot predict the client selected most often until training stops",
             f"its first guess took part most often of all with {guessed['it is the most']} of {seeds} seeds",
             [Check("share of the seeds", hit.rate, hit.low, hit.high, most=1, strict=True)],
             seeds=seeds,
@@ -157,7 +169,7 @@ def _prediction_claims(frame: pd.DataFrame) -> list[PaperClaim]:
 REPRODUCTIONS = (
     Reproduction(
         "lotto-unpredictability",
-        "How often a server can make one client take part, with and without predicting who will be selected",
+        "How often a server can make one client take part, with and without predicting the selected clients",
         "Lotto (arXiv 2401.02880), section 3.4 and appendix B; the paper gives no measurement",
         run_unpredictability,
         claims_of=lambda table, seeds: [*_prediction_claims(table), None],  # the last needs each seed's

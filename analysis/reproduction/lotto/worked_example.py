@@ -1,7 +1,8 @@
-"""The worked example of Lotto's section 3.6 (arXiv 2401.02880): Figures 6 and 10.
+"""Worked example of Lotto's section 3.6 (arXiv 2401.02880): Figures 6 and 10.
 
 c = 1000 dishonest clients, s = n/1000 participants, a = 1.3, n_min = n. Figure 6 shows Theorem 2, Corollary 1 and the
-epsilon of Corollaries 2 and 3, Figure 10 what the client-centric and the server-centric variant cost in privacy.
+epsilon of Corollaries 2 and 3. Figure 10 compares the privacy cost of the client-centric and the server-centric
+variant.
 """
 
 from collections.abc import Callable
@@ -35,24 +36,40 @@ CLIENT_CENTRIC_COLOUR, SERVER_CENTRIC_COLOUR, INSECURE_COLOUR = protocol_colours
 
 
 def training(population: int, multiplier: float = MULTIPLIER) -> Training:
-    """The paper's example: t = 0.7 s, delta = 1/n, 50 rounds."""
+    """Return the paper's example: t = 0.7 s, delta = 1/n, 50 rounds.
+
+    Args:
+        population: n.
+        multiplier: noise multiplier.
+    """
     mechanism = Skellam(multiplier, DIMENSION)
     return Training(DISHONEST, population // 1000, OVER_SELECTION, population, 0.7, ROUNDS, 1 / population, mechanism)
 
 
 @cache
 def epsilons(population: int, multiplier: float = MULTIPLIER) -> dict[str, float]:
-    """The three epsilons of the example by name: client-centric, server-centric, insecure."""
-    one = training(population, multiplier)
+    """Return the three epsilons of the example by name: client-centric, server-centric, insecure.
+
+    Args:
+        population: n.
+        multiplier: noise multiplier.
+    """
+    example = training(population, multiplier)
     return {
-        "client-centric": cost_with_lotto(one, "client-centric").epsilon,
-        "server-centric": cost_with_lotto(one, "server-centric").epsilon,
-        "insecure": cost_without_lotto(one).epsilon,
+        "client-centric": cost_with_lotto(example, "client-centric").epsilon,
+        "server-centric": cost_with_lotto(example, "server-centric").epsilon,
+        "insecure": cost_without_lotto(example).epsilon,
     }
 
 
 def consistent(name: str, least: float, most: float) -> tuple[float, float]:
-    """The noise multipliers at which an epsilon of the example lies between `least` and `most`."""
+    """Return the range of noise multipliers at which an epsilon of the example lies between two values.
+
+    Args:
+        name: key of `epsilons`.
+        least: smallest epsilon.
+        most: largest epsilon.
+    """
 
     def excess(multiplier: float, edge: float) -> float:
         return epsilons(EXAMPLE_POPULATION, multiplier)[name] - edge
@@ -65,12 +82,12 @@ _FIXED = Fraction(1, 20)
 
 
 def _multiplier_of(budget: float, delta: float) -> float:
-    """The noise multiplier at which 50 rounds with everybody's noise cost the budget."""
+    """Return the noise multiplier at which 50 rounds cost the budget if all participants add noise."""
     return float(brentq(lambda z: Skellam(z, DIMENSION).epsilon(ROUNDS, delta) - budget, 1, 20, xtol=1e-5))
 
 
 def run_fig6(context: ReproductionContext) -> ReproductionResult:
-    """All three panels, and the statements of section 3.6."""
+    """Compute all three panels, and the statements of section 3.6."""
     context.progress("lotto-fig6: Theorem 2 and Corollaries 1 and 2 for populations of 10^5 to 10^6")
     p = selection_probability(200, OVER_SELECTION, EXAMPLE_POPULATION)
     theorem = dishonest_fraction_exceeds(EXAMPLE_POPULATION, DISHONEST, 200, OVER_SELECTION, 10)
@@ -97,8 +114,9 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
         remarks=[
             f"8.9e-6 is Pr[x > 8] = {eight:.3g}; t = 106 of 200 withstands 2t - s - 1 = 11 dishonest participants, and "
             f"Pr[x > 11] = {corollary:.3g}.",
-            "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at eta "
-            "= 10 is the same for every n. Held at 5% of the participants instead, it falls with n (both are drawn).",
+            "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at "
+            "eta = 10 is the same for every n. For a fixed 5% of the participants it falls with n (the figure shows "
+            "both).",
             f"(c) The paper states no noise multiplier. Its 265 fits {low:.3f} to {high:.3f} when Renyi orders are "
             f"whole numbers and the victim alone adds noise (share 1/s); 1.8 fits {fits[0]:.2f} to {fits[1]:.2f}. So "
             f"both are consistent with {MULTIPLIER}; they are not reproduced. (A budget of 6, that of Figure 1b, over "
@@ -109,7 +127,7 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of_fig6(table: pd.DataFrame) -> list[PaperClaim]:
-    """The statements of section 3.6 (`table`: as `run_fig6` makes it)."""
+    """Return the claims of section 3.6 (`table`: as `run_fig6` makes it)."""
     theorem, _, corollary, _, _, client_centric, insecure = map(float, table["value"])
     return [
         PaperClaim(
@@ -156,11 +174,11 @@ def _panel_a(axes: Axes) -> None:
 
 
 def _logarithms(eta_of: Callable[[int], Fraction]) -> list[float]:
-    found = []
+    logarithms = []
     for n in POPULATIONS:
         p = selection_probability(n // 1000, OVER_SELECTION, n)
-        found.append(log10_survival(int(eta_of(n) * DISHONEST * (n // 1000) / n), DISHONEST, p))
-    return found
+        logarithms.append(log10_survival(int(eta_of(n) * DISHONEST * (n // 1000) / n), DISHONEST, p))
+    return logarithms
 
 
 def _panel_b(axes: Axes) -> None:
@@ -186,7 +204,7 @@ def _panel_c(axes: Axes) -> None:
 
 
 def run_fig10(context: ReproductionContext) -> ReproductionResult:
-    """Client-centric against server-centric."""
+    """Compare the client-centric with the server-centric variant."""
     context.progress("lotto-fig10: Corollaries 2 and 3 for populations of 10^5 to 10^6")
     rows = []
     for population in POPULATIONS:
@@ -219,11 +237,12 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
             _claimed_dropouts(table),
         ],
         remarks=[
-            "Drop-outs claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum has "
-            "(s - k)/s of the noise; SecAgg needs t survivors, k of them dishonest, whose sum has (t - k)/s.",
-            f"2.3 server-centric takes a noise multiplier of {low:.2f} to {high:.2f}; client-centric is then "
-            f"{first['client-centric']:.2f} to {last['client-centric']:.2f} and insecure {first['insecure']:.0f} to "
-            f"{last['insecure']:.0f}: no single multiplier gives the paper's 1.8, 2.3 and 265.",
+            "Drop-outs claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum "
+            "has (s - k)/s of the noise. SecAgg needs t survivors, k of them dishonest; their sum has (t - k)/s of "
+            "the noise.",
+            f"An epsilon of 2.3 server-centric needs a noise multiplier of {low:.2f} to {high:.2f}; client-centric is "
+            f"then {first['client-centric']:.2f} to {last['client-centric']:.2f} and insecure {first['insecure']:.0f} "
+            f"to {last['insecure']:.0f}: no single multiplier gives the paper's 1.8, 2.3 and 265.",
             "n_max = 10^9 (the paper's), R = 50, t = 0.7 s, delta = 1/n, dimension 2^20.",
         ],
     )
@@ -252,7 +271,7 @@ def _claimed_dropouts(table: pd.DataFrame) -> PaperClaim:
             f"{example[f'{name}, drop-outs claimed']:.2f} instead of {example[name]:.2f} {name}" for name in ratios
         ),
         [
-            between("epsilon with claimed drop-outs over the corollary's", float(of_name.max()), most=1)
+            between("epsilon with claimed dropouts over the corollary's", float(of_name.max()), most=1)
             for of_name in ratios.values()
         ],
     )

@@ -1,8 +1,8 @@
 """Multi-RoundSecAgg's accuracies: Figures 5 (b, c), 7, 8 and 9, Tables 3, 4 and 5 (So et al., arXiv 2106.03328).
 
-A figure and the table of its last accuracies come from the same runs: they are one reproduction with two names. The
-accuracies of the six schemes stand beside the paper's; whether its orderings hold is judged by differences by
-seed, with 95% intervals.
+A figure and the table of its last accuracies come from the same runs, so they are one reproduction with two names. The
+accuracies of the six schemes stand beside the paper's. The paper's orderings are judged by differences by seed, with
+95% intervals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,19 @@ from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
 
 Late = Mapping[str, Floats]
-"""`(seeds,)` accuracy in percent, by scheme."""
+"""Accuracy by scheme, `(seeds,)` in percent."""
 
 
 def table(results: Results, published: Mapping[str, Accuracies], by_label: bool = False) -> pd.DataFrame:
-    """One row per scheme: accuracies (percent, mean and half-width of 95% over seeds) beside the paper's, then T, F, C.
+    """Return one row per scheme: accuracies beside the paper's, then T, F and C.
 
-    T is the smallest among the runs of a setting, F and C are means. Where dropouts depend on the label, there is the
-    recall of the label that is recognised least, too.
+    Accuracies are in percent, as mean and half-width of the 95% interval over seeds. T is the smallest among the runs
+    of a setting, F and C are means. If dropouts depend on the label, the row also has the recall of the worst label.
+
+    Args:
+        results: runs by setting and scheme.
+        published: the paper's accuracies by scheme; empty if the paper has none.
+        by_label: whether dropouts depend on the label in the non-IID setting.
     """
     rows = []
     for scheme in paper.SCHEMES:
@@ -66,33 +71,33 @@ def _metrics(setting: Setting, of_scheme: TrainedRun) -> dict[str, Any]:
 
 
 def claims(late: Mapping[Setting, Late]) -> list[PaperClaim]:
-    """What the paper says of its figures and tables, of each setting that was run."""
-    found: list[PaperClaim] = []
+    """Return the paper's claims about its figures and tables, for each setting that was run."""
+    stated: list[PaperClaim] = []
     if "IID" in late:
-        found += [
+        stated += [
             _worst("IID", late["IID"]),
             _comparable("IID", late["IID"], paper.WEIGHTED),
             _comparable("IID", late["IID"], paper.RANDOM),
         ]
     if "non-IID" in late:
-        found += [
+        stated += [
             _worst("non-IID", late["non-IID"]),
             _comparable("non-IID", late["non-IID"], paper.WEIGHTED),
             _better(late["non-IID"], [paper.T3, paper.T4], "T = 3 and T = 4 are better than random (non-IID)"),
             _better(late["non-IID"], [paper.WEIGHTED], "weighted random is better than random (non-IID)"),
         ]
-    return found
+    return stated
 
 
 def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int) -> PaperClaim:
-    """The accuracies themselves: no band of theirs can be held against ours, as the paper leaves the rounds open.
+    """Return the claim on the accuracies themselves, which is undetermined, as the paper leaves the rounds open.
 
     Args:
         frame: as `table` makes it.
         published: the paper's accuracies.
-        seeds: of each accuracy.
+        seeds: number of seeds of each accuracy.
     """
-    said = {
+    by_setting = {
         setting: [
             f"{row['scheme']} {row[f'{setting} %']:.1f} ({published[row['scheme']].of(setting):.1f})"
             for _, row in frame.iterrows()
@@ -102,45 +107,50 @@ def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int)
     }
     return PaperClaim(
         "the accuracies of the table, as numbers",
-        "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in said.items()),
+        "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in by_setting.items()),
         undetermined="after how many rounds they are, and whether of the last round or a mean",
         seeds=seeds,
     )
 
 
 def claims_of(published: Mapping[str, Accuracies], frame: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
-    """The last claim, of the accuracies themselves; the others need differences by seed.
+    """Return the last claim, on the accuracies themselves; the others need differences by seed.
 
     Args:
         published: the paper's accuracies.
         frame: as `table` makes it.
-        seeds: of each accuracy.
+        seeds: number of seeds of each accuracy.
     """
     differences = sum(_DIFFERENCES[setting] for setting in paper.SETTINGS if f"{setting} %" in frame)
     return [*[None] * differences, levels(frame, published, seeds)]
 
 
 _DIFFERENCES: Mapping[Setting, int] = {"IID": 3, "non-IID": 4}
-"""How many claims of `claims` each setting has."""
+"""Number of claims of `claims` for each setting."""
 
 
 NEVER = 0.05
-"""Of the rounds: with at most so many of them completed, a scheme fails to train."""
+"""Largest share of completed rounds at which a scheme counts as failing to train."""
 
 
 def ablation_claims(population: int, participants: int, schemes: Mapping[str, TrainedRun]) -> list[PaperClaim]:
-    """Appendix G, for one size; that partition fails to train is said of K = 24 only.
+    """Return the claims of appendix G for one size; "partition fails to train" is stated for K = 24 only.
 
-    A group is there when all of its K users are: that is rarer the larger K is, whatever the data.
+    A group takes part only if all of its K users are available, which is rarer for larger K, with any data.
+
+    Args:
+        population: N.
+        participants: K.
+        schemes: runs by scheme.
     """
-    late = {name: one.curves.late for name, one in schemes.items()}
+    late = {name: runs.curves.late for name, runs in schemes.items()}
     where = f"N = {population}, K = {participants}"
-    found = [_worst(where, late), _comparable(where, late, paper.RANDOM), _comparable(where, late, paper.WEIGHTED)]
+    stated = [_worst(where, late), _comparable(where, late, paper.RANDOM), _comparable(where, late, paper.WEIGHTED)]
     if participants > paper.PARTICIPANTS:
         curves = schemes[paper.PARTITION].curves
         done = 1 - schemes[paper.PARTITION].skipped / curves.total
         start, end = curves.accuracy[:, 0].mean(), curves.late.mean()
-        found.append(
+        stated.append(
             PaperClaim(
                 f"partition fails to train ({where})",
                 f"{100 * done.mean():.1f}% of the rounds; {start:.1f}% at the first evaluation, {end:.1f}% at the end",
@@ -148,21 +158,26 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
                 seeds=len(done),
             )
         )
-    return found
+    return stated
 
 
-def difference(one: Floats, other: Floats) -> Interval:
-    """Mean of one - other, seed by seed, in points of accuracy."""
-    return mean_interval(one - other)
+def difference(values: Floats, baseline: Floats) -> Interval:
+    """Return the mean of values - baseline, seed by seed, in points of accuracy.
+
+    Args:
+        values: `(seeds,)` in percent.
+        baseline: `(seeds,)` in percent.
+    """
+    return mean_interval(values - baseline)
 
 
-def _said(interval: Interval) -> str:
-    """Of one seed there is no interval."""
+def _format_difference(interval: Interval) -> str:
+    """Return a difference as text; a single seed has no interval."""
     return f"{interval.mean:+.2f} ± {'–' if interval.half_width is None else f'{interval.half_width:.2f}'}"
 
 
-def _points(found: Mapping[str, Interval]) -> str:
-    return "; ".join(f"{scheme}: {_said(interval)} points" for scheme, interval in found.items())
+def _points(intervals: Mapping[str, Interval]) -> str:
+    return "; ".join(f"{scheme}: {_format_difference(interval)} points" for scheme, interval in intervals.items())
 
 
 def _worst(where: str, late: Late) -> PaperClaim:
@@ -174,26 +189,32 @@ def _worst(where: str, late: Late) -> PaperClaim:
     nearest = min(others, key=lambda scheme: others[scheme].mean or 0.0)
     return PaperClaim(
         f"partition is worst ({where})",
-        f"the next, {nearest}, is {_said(others[nearest])} points from it",
+        f"the next, {nearest}, is {_format_difference(others[nearest])} points from it",
         [above("points of every other scheme over partition", interval) for interval in others.values()],
         seeds=_seeds(late),
     )
 
 
 def _comparable(where: str, late: Late, baseline: str) -> PaperClaim:
-    found = {scheme: difference(late[scheme], late[baseline]) for scheme in (paper.T4, paper.T3)}
+    intervals = {scheme: difference(late[scheme], late[baseline]) for scheme in (paper.T4, paper.T3)}
     return PaperClaim(
         f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where})",
-        _points(found),
-        [between("points of difference", interval, -paper.COMPARABLE, paper.COMPARABLE) for interval in found.values()],
+        _points(intervals),
+        [
+            between("points of difference", interval, -paper.COMPARABLE, paper.COMPARABLE)
+            for interval in intervals.values()
+        ],
         seeds=_seeds(late),
     )
 
 
 def _better(late: Late, schemes: Sequence[str], claim: str) -> PaperClaim:
-    found = {scheme: difference(late[scheme], late[paper.RANDOM]) for scheme in schemes}
+    intervals = {scheme: difference(late[scheme], late[paper.RANDOM]) for scheme in schemes}
     return PaperClaim(
-        claim, _points(found), [above("points over random", one) for one in found.values()], seeds=_seeds(late)
+        claim,
+        _points(intervals),
+        [above("points over random", interval) for interval in intervals.values()],
+        seeds=_seeds(late),
     )
 
 
@@ -215,18 +236,20 @@ _LOOKS = {
 """Colour (that of the protocol in other figures; T by shade) and line."""
 
 _START = 0.1
-"""Of the rounds: what the curves do before need not be seen."""
+"""Share of the rounds at the beginning that the panel need not show."""
 
 _ROOM = 3.0
-"""Points of accuracy below and above the curves."""
+"""Points of accuracy between the curves and the panel's edges."""
 
 
 def draw(panels: Mapping[str, Mapping[str, TrainedRun]], path: Path) -> list[Path]:
-    """Means over the seeds, and bands of their 95% intervals; the curves' first tenth may begin below the panel.
+    """Draw means over the seeds, with bands of 95% intervals, and return the files.
+
+    The first tenth of a curve may lie below the panel.
 
     Args:
-        panels: by title, the schemes' runs.
-        path: without ending; returns what was written.
+        panels: runs by scheme, by title of the panel.
+        path: path of the files, without extension.
     """
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.4), layout="constrained")
@@ -254,8 +277,8 @@ def run_training(
     """Train with every scheme, setting and seed.
 
     Args:
-        name: of the figure.
-        letters: of its panels.
+        name: name of the figure.
+        letters: letters of its panels.
         published: the table of its last accuracies.
         context: where and how to run.
     """
@@ -277,16 +300,16 @@ def _task(name: str, context: ReproductionContext) -> Task:
 
 
 def late_of(results: Results) -> dict[Setting, Late]:
-    """`(seeds,)` accuracies at the runs' ends, by setting and scheme."""
-    return {setting: {name: one.curves.late for name, one in schemes.items()} for setting, schemes in results.items()}
+    """Return the late accuracies by setting and scheme, `(seeds,)` each."""
+    return {setting: {name: runs.curves.late for name, runs in schemes.items()} for setting, schemes in results.items()}
 
 
 ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
-"""Figure 9's N and K, and their panels."""
+"""Panels by Figure 9's N and K."""
 
 
 def run_fig9(context: ReproductionContext) -> ReproductionResult:
-    """Figure 9: other numbers of users and of participants, IID."""
+    """Train for Figure 9: other numbers of users and of participants, IID."""
     task = _task("multiround-fig9", context)
     tables, verdicts, panels = [], list[PaperClaim](), {}
     for (population, participants), letter in ABLATION_PANELS.items():

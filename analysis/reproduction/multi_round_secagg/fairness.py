@@ -1,8 +1,8 @@
-"""Multi-RoundSecAgg's fairness gap under three rules of choosing among the available sets of batches.
+"""Multi-RoundSecAgg's fairness gap under three rules for choosing among the available sets of batches.
 
-So et al., Securing Secure Aggregation, arXiv 2106.03328, Theorem 1 (F = 0), Remark 4 (the second component is needed
-for it) and Figure 4 (b). The rules: uniformly; with the user of fewest participations, which is Algorithm 2 as
-printed; and the set with the least sum of participations, which is what the public code does
+So et al., Securing Secure Aggregation, arXiv 2106.03328, Theorem 1 (F = 0), Remark 4 (the second component is necessary
+for it) and Figure 4 (b). The rules choose uniformly; or the set with the user of fewest participations, as in Algorithm
+2 as printed; or the set with the least sum of participations, as in the public code
 (DGIST-Distributed-AI-Lab/multi-round-secagg).
 """
 
@@ -30,26 +30,26 @@ Mode = Literal["uniform", "fair", "least-total"]
 MODES: tuple[Mode, ...] = ("uniform", "fair", "least-total")
 PRIVACIES = (6, 4, 3)
 ROUNDS = (200, 1500, 12_000)
-"""After which F is measured."""
+"""Rounds after which F is measured."""
 
 EQUAL_DROPOUT = 0.3
-"""Of all users, where Theorem 1 applies; the mean of section 6's five."""
+"""Dropout probability of all users where Theorem 1 applies; the mean of section 6's five."""
 
 SCALES = {"small": 10, "paper": 20}
-"""Seeds."""
+"""Number of seeds."""
 
 CHANCE = 0.001
-"""Equal users are called unequal by a p-value below it: in one of a thousand tests by chance."""
+"""p-value below which users count as unequal; equal users fall below it in one of a thousand tests."""
 
 NOTHING = 0.01
-"""A gap of at most so much after 12,000 rounds is taken for one that goes to zero."""
+"""Largest gap after 12,000 rounds that counts as a gap that goes to zero."""
 
 Gaps = Mapping[tuple[str, int], Floats]
-"""`(seeds, len(ROUNDS))` F, by rule and T; that of random selection under ``("random", 1)``."""
+"""F by rule and T, `(seeds, len(ROUNDS))`; random selection has the key ``("random", 1)``."""
 
 
 def run_fairness(context: ReproductionContext) -> ReproductionResult:
-    """Simulate the rules at unequal and at equal drop-out probabilities."""
+    """Simulate the rules at unequal and at equal dropout probabilities."""
     seeds = SCALES[context.scale]
     unequal: dict[tuple[str, int], list[npt.NDArray[np.float64]]] = {}
     every: dict[tuple[str, int], list[npt.NDArray[np.float64]]] = {}
@@ -62,7 +62,7 @@ def run_fairness(context: ReproductionContext) -> ReproductionResult:
             unequal.setdefault(key, []).append(fairness_gaps(matrix, completed_only=True)[places])
             every.setdefault(key, []).append(fairness_gaps(matrix)[places])
     completed = {key: np.array(gaps) for key, gaps in unequal.items()}
-    context.progress(f"equal drop-out probabilities, {EQUAL_DROPOUT:g}")
+    context.progress(f"equal dropout probabilities, {EQUAL_DROPOUT:g}")
     p_values = {
         key: p_value(_pooled(parameters, seeds), key[1]) for key, parameters in _schemes().items() if key[1] > 1
     }
@@ -71,12 +71,12 @@ def run_fairness(context: ReproductionContext) -> ReproductionResult:
         table(completed, gaps, p_values),
         claims=claims(gaps, p_values, seeds),
         remarks=[
-            "Unequal: each user's drop-out probability is drawn from {0.1, 0.2, 0.3, 0.4, 0.5} for each seed, as in "
+            f"Unequal: each user's dropout probability is drawn from {0.1, 0.2, 0.3, 0.4, 0.5} for each seed, as in "
             f"Figure 4. Equal: {EQUAL_DROPOUT:g} for all. N = 120, K = 12; selection is the federation's own code, "
             "without training. ± are 95% intervals over the seeds.",
             "F is by all rounds, as in the paper; by completed ones, too, as skipped rounds, which are many at T = 6, "
             "make it smaller.",
-            "Theorem 1 is about users of equal drop-out probability; that batches are then chosen equally often is "
+            "Theorem 1 is about users of equal dropout probability; that batches are then chosen equally often is "
             "tested by chi-square over the batches' participations in all seeds together.",
             "A batch that is whole in fewer than K/N of the completed rounds cannot take part as often as the others "
             "under any rule: six users of probability 0.5 are all there in 1.6% of the rounds.",
@@ -85,15 +85,15 @@ def run_fairness(context: ReproductionContext) -> ReproductionResult:
 
 
 def _schemes() -> dict[tuple[str, int], SelectionParameters]:
-    found: dict[tuple[str, int], SelectionParameters] = {(RANDOM, 1): RandomParameters(participants=PARTICIPANTS)}
+    schemes: dict[tuple[str, int], SelectionParameters] = {(RANDOM, 1): RandomParameters(participants=PARTICIPANTS)}
     for privacy in PRIVACIES:
         for mode in MODES:
-            found[mode, privacy] = BatchPartitionParameters(participants=PARTICIPANTS, privacy=privacy, mode=mode)
-    return found
+            schemes[mode, privacy] = BatchPartitionParameters(participants=PARTICIPANTS, privacy=privacy, mode=mode)
+    return schemes
 
 
 def _pooled(parameters: SelectionParameters, seeds: int) -> npt.NDArray[np.int64]:
-    """`(n,)` participations with equal drop-out probabilities, and last how many rounds were completed."""
+    """Return participations with equal dropout probabilities, `(n + 1,)`: each user's, then the completed rounds."""
     matrices = [
         simulate(parameters, np.full(POPULATION, EQUAL_DROPOUT), ROUNDS[1], seed) for seed in range(1, seeds + 1)
     ]
@@ -102,11 +102,11 @@ def _pooled(parameters: SelectionParameters, seeds: int) -> npt.NDArray[np.int64
 
 
 def p_value(participations: npt.NDArray[np.int64], privacy: int) -> float:
-    """Of the hypothesis that all batches are equally likely to take part.
+    """Return the p-value of the hypothesis that all batches are equally likely to take part.
 
-    Rounds take k of m batches: were they exchangeable and the rounds independent, the squared deviations of the
+    Rounds take k of m batches. If batches were exchangeable and rounds independent, the squared deviations of the
     batches' counts, over their variance, would be chi-square with m - 1 degrees of freedom; rules that even out have
-    smaller ones.
+    smaller deviations.
 
     Args:
         participations: `(n + 1,)` of each user, and last the number of completed rounds.
@@ -121,7 +121,13 @@ def p_value(participations: npt.NDArray[np.int64], privacy: int) -> float:
 
 
 def table(completed: Gaps, every: Gaps, p_values: Mapping[tuple[str, int], float]) -> pd.DataFrame:
-    """A row for each rule and T: F after some rounds, mean and half-width over the seeds; then the test at equal p."""
+    """Return F for each rule and T as mean and half-width over the seeds, and the p-value at equal probabilities.
+
+    Args:
+        completed: F over completed rounds.
+        every: F over all rounds.
+        p_values: p-values by rule and T.
+    """
     rows = []
     for (mode, privacy), gaps in completed.items():
         row: dict[str, object] = {"rule": mode, "T": privacy}
@@ -134,13 +140,19 @@ def table(completed: Gaps, every: Gaps, p_values: Mapping[tuple[str, int], float
 
 
 def claims(gaps: Gaps, p_values: Mapping[tuple[str, int], float], seeds: int) -> list[PaperClaim]:
-    """Theorem 1 where it applies, Remark 4, and Figure 4 (b) under the rule of the public code."""
+    """Return the claims of Theorem 1 where it applies, Remark 4, and Figure 4 (b) under the rule of the public code.
+
+    Args:
+        gaps: F over all rounds.
+        p_values: p-values by rule and T.
+        seeds: number of seeds.
+    """
     smaller = [mean_interval((gaps[RANDOM, 1] - gaps["least-total", t])[:, 1]) for t in PRIVACIES]
     return [
         _equal_users(p_values, seeds),
         PaperClaim(
             "The second component is needed for fairness (Remark 4): uniform choice has the larger gap",
-            _said("F({0}) uniform less fair", gaps, "uniform", "fair"),
+            _format_differences("F({0}) uniform less fair", gaps, "uniform", "fair"),
             [above("F uniform less fair", gap) for gap in _less(gaps, "uniform", "fair")],
             seeds=seeds,
         ),
@@ -178,30 +190,30 @@ def _equal_users(p_values: Mapping[tuple[str, int], float], seeds: int) -> Paper
 
 
 def claims_of(table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
-    """The claim about equal users; the others need the gaps of each seed, of which the table has means.
+    """Return the claim about equal users; the others need the gaps of each seed, and the table has means.
 
     Args:
         table: as `table` makes it.
-        seeds: of each mean.
+        seeds: number of seeds of each mean.
     """
     tested = table[table["T"] > 1]
     p_values = {(str(row["rule"]), int(row["T"])): float(row["equal p: p-value"]) for _, row in tested.iterrows()}
     return [_equal_users(p_values, seeds), None, None, None, None]
 
 
-def _less(gaps: Gaps, one: Mode, other: Mode) -> list[Interval]:
-    """The difference of two rules after the last round, seed by seed, for each T."""
-    return [mean_interval((gaps[one, t] - gaps[other, t])[:, -1]) for t in PRIVACIES]
+def _less(gaps: Gaps, rule: Mode, other: Mode) -> list[Interval]:
+    """Return the difference of two rules after the last round, seed by seed, for each T."""
+    return [mean_interval((gaps[rule, t] - gaps[other, t])[:, -1]) for t in PRIVACIES]
 
 
-def _said(what: str, gaps: Gaps, one: Mode, other: Mode) -> str:
-    found = zip(PRIVACIES, _less(gaps, one, other), strict=True)
-    return f"{what.format(ROUNDS[-1])}: " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in found)
+def _format_differences(heading: str, gaps: Gaps, rule: Mode, other: Mode) -> str:
+    gaps_by_privacy = zip(PRIVACIES, _less(gaps, rule, other), strict=True)
+    return f"{heading.format(ROUNDS[-1])}: " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in gaps_by_privacy)
 
 
 def _ends(gaps: Gaps, mode: Mode) -> str:
-    found = [(t, mean_interval(gaps[mode, t][:, -1])) for t in PRIVACIES]
-    return f"F({ROUNDS[-1]}): " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in found)
+    gaps_by_privacy = [(t, mean_interval(gaps[mode, t][:, -1])) for t in PRIVACIES]
+    return f"F({ROUNDS[-1]}): " + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in gaps_by_privacy)
 
 
 def _vanishing(gaps: Gaps, mode: Mode) -> list[Check]:
@@ -215,7 +227,7 @@ def _interval(gap: Interval) -> str:
 REPRODUCTIONS = (
     Reproduction(
         "multiround-fairness",
-        "The fairness gap of three rules of choosing batches, equal and unequal drop-outs",
+        "The fairness gap of three rules of choosing batches, equal and unequal dropouts",
         f"{PAPER}, Theorem 1, Remark 4 and Figure 4 (b)",
         run_fairness,
         claims_of=claims_of,

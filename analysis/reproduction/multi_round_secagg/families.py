@@ -1,8 +1,8 @@
-"""How many sets of K users a strategy can have whose multi-round privacy is T: Multi-RoundSecAgg, appendix C.
+"""Number of sets of K users that a strategy with multi-round privacy T can have: Multi-RoundSecAgg, appendix C.
 
 Users that are always chosen together form a group (the classes of equal columns of the strategy's matrix). By (5) every
 group that is ever chosen has at least T users, and a set is a union of groups. So the sets of a strategy are among the
-unions with K users, and the largest strategy of a grouping is all of them.
+unions with K users, and the largest strategy of a grouping consists of all these unions.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from functools import cache
 
 @cache
 def best_groups(users: int, selected: int, privacy: int) -> int:
-    """The most sets of exactly K users, over all groupings of up to N users into groups of T or more.
+    """Return the most sets of exactly K users, over all groupings of up to N users into groups of T or more.
 
     Args:
         users: N.
@@ -22,7 +22,12 @@ def best_groups(users: int, selected: int, privacy: int) -> int:
 
 
 def groupings(users: int, smallest: int) -> Iterator[tuple[int, ...]]:
-    """Sizes of groups, ascending, each at least `smallest`, of up to so many users; the others are never chosen."""
+    """Yield the sizes of groups, ascending, for all groupings of up to `users` users; the others are never chosen.
+
+    Args:
+        users: N.
+        smallest: least size of a group.
+    """
     yield ()
     for size in range(smallest, users + 1):
         for rest in groupings(users - size, size):
@@ -30,7 +35,12 @@ def groupings(users: int, smallest: int) -> Iterator[tuple[int, ...]]:
 
 
 def unions(sizes: tuple[int, ...], selected: int) -> int:
-    """How many sets of groups have `selected` users together."""
+    """Count the sets of groups that have `selected` users together.
+
+    Args:
+        sizes: sizes of the groups.
+        selected: K.
+    """
     ways = [1, *[0] * selected]
     for size in sizes:
         for total in range(selected, size - 1, -1):

@@ -1,8 +1,8 @@
-"""Multi-RoundSecAgg's Figure 10: least squares recovers every update under random selection, and none under batches
-(So et al., arXiv 2106.03328, appendix H.2).
+"""Multi-RoundSecAgg's Figure 10: least squares recovers every update under random selection, and none under batches.
 
-The paper's window is of forty rounds, for forty users, and its learning rate has decayed twice by then; from which
-rate, it does not say. Here there are windows of 40, 50 and 60 rounds, and two rates in them.
+So et al., arXiv 2106.03328, appendix H.2. The paper's window has forty rounds for forty users, and its learning rate
+has decayed twice before; the paper does not state the initial rate. Here there are windows of 40, 50 and 60 rounds, and
+two rates in them.
 """
 
 from collections.abc import Mapping
@@ -25,28 +25,28 @@ from testbed.experiment.schema import Experiment
 
 POPULATION, PARTICIPANTS, PRIVACY = 40, 8, 2
 WINDOW = 40
-"""The paper's."""
+"""Window of the paper."""
 
 WINDOWS = (WINDOW, 50, 60)
 PAPER = {"random": 6.715e-3, "batch-partition": 0.7829}
 _NAMES = {"random": "random", "batch-partition": "Multi-RoundSecAgg, T = 2"}
 
 MUCH = 10.0
-"""Times: an error that is "much smaller" is at most one so manieth (the paper's is one 117th)."""
+"""Ratio of errors that counts as "much smaller"; the paper's is 117."""
 
 LEVEL = 1.5
-"""Times: the paper's 0.7829 is of one run; so far ours may be from it, either way."""
+"""Factor by which our error may differ from the paper's 0.7829, which is of one run."""
 
 
 @dataclass(frozen=True)
 class LeastSquaresScale:
-    """How much is run.
+    """Workload, learning rates and number of runs.
 
     Attributes:
-        workload: what is learned.
-        rates: by name, the learning rate's keys and how many rounds are before the window.
-        seeds: so many runs each.
-        is_papers: the data and the model are the paper's.
+        workload: keys of the workload.
+        rates: by name, the keys of the learning rate and the number of rounds before the window.
+        seeds: number of runs of each kind.
+        is_papers: whether data and model are the paper's.
     """
 
     workload: dict[str, Any]
@@ -93,7 +93,14 @@ SCALES = {
 
 
 def experiment(scale: LeastSquaresScale, rate: str, seeds: int, data: Path | None = None) -> Experiment:
-    """Both selections with every seed; the sums of the longest window are recorded."""
+    """Return both selections with every seed, with records of the sums of the longest window.
+
+    Args:
+        scale: workload and learning rates.
+        rate: name of the learning rate.
+        seeds: number of seeds.
+        data: folder with CIFAR-10; None: generated images.
+    """
     keys, before = scale.rates[rate]
     last = before + WINDOWS[-1]
     workload = {**scale.workload, **keys, "momentum": 0.0, "evaluate_every": last}
@@ -120,7 +127,7 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
     """Train, attack the last rounds, and draw the histogram of the first seed."""
     scale = SCALES[context.scale]
     seeds = context.seeds or scale.seeds
-    rows, drawn = [], {}
+    rows, errors_by_selection = [], {}
     for rate, (_, before) in scale.rates.items():
         context.progress(f"{rate} rate: {before + WINDOWS[-1]} rounds, two selections, {seeds} seeds")
         runs = context.run_experiment(experiment(scale, rate, seeds, context.data), context.out / f"runs-{rate}")
@@ -131,9 +138,9 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
                 reconstruction = reconstruct(run, before + 1, before + rounds, victims)
                 rows.append({"rate": rate, **_row(selection, seed, rounds, reconstruction)})
                 if (rate, rounds, seed) == (DECAYING, WINDOW, 1):
-                    drawn[_NAMES[selection]] = reconstruction.table["error"].dropna().to_numpy()
+                    errors_by_selection[_NAMES[selection]] = reconstruction.table["error"].dropna().to_numpy()
     frame = pd.DataFrame(rows)
-    figures = histogram(drawn, context.out / "multiround-fig10")
+    figures = histogram(errors_by_selection, context.out / "multiround-fig10")
     return ReproductionResult(table(frame), figures, claims(frame, scale.is_papers), remarks(context))
 
 
@@ -152,7 +159,7 @@ def _row(selection: str, seed: int, rounds: int, reconstruction: Reconstruction)
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds, for each rate, selection and window, and the paper's."""
+    """Return means over the seeds for each rate, selection and window, beside the paper's."""
     rows = []
     for key, group in frame.groupby(["rate", "selection", "rounds"], sort=False):
         rate, selection, rounds = str(key[0]), str(key[1]), int(group["rounds"].iloc[0])
@@ -173,7 +180,12 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
-    """The sentences under Figure 10."""
+    """Return the claims of the sentences under Figure 10.
+
+    Args:
+        frame: one row per rate, selection, window and seed.
+        is_papers: whether data and model are the paper's.
+    """
     seeds = frame["seed"].nunique()
     random, batches = (frame[frame["selection"] == name] for name in ("random", "batch-partition"))
     window = (frame["rounds"] == WINDOW) & (frame["rate"] == DECAYING)
@@ -193,8 +205,8 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
         PaperClaim(
             "The mean reconstruction error of random selection is 6.715e-3",
             _by_rate(random),
-            undetermined="the learning rate in the window (the best of a grid, decayed twice) and P, whose condition "
-            "amplifies what updates change",
+            undetermined="the learning rate in the window (the best of a grid, decayed twice) and the condition of "
+            "P, which amplifies the change of updates",
             seeds=seeds,
         ),
         PaperClaim(
@@ -219,13 +231,13 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
 
 
 def _ratios(random: pd.DataFrame, batches: pd.DataFrame) -> dict[tuple[str, int], Floats]:
-    """By rate and window: log10 of batches' mean error over random's, by seed."""
-    found = {}
+    """Return log10 of the batches' mean error over random's, by seed, for each rate and window."""
+    ratios = {}
     for key, group in batches.groupby(["rate", "rounds"], sort=False):
         other = random[(random["rate"] == key[0]) & (random["rounds"] == key[1])].set_index("seed")["mean"]
         ratio = group.set_index("seed")["mean"] / other
-        found[str(key[0]), int(group["rounds"].iloc[0])] = np.log10(ratio.to_numpy(np.float64))
-    return found
+        ratios[str(key[0]), int(group["rounds"].iloc[0])] = np.log10(ratio.to_numpy(np.float64))
+    return ratios
 
 
 def _by_rate(frame: pd.DataFrame) -> str:
@@ -236,23 +248,23 @@ def _by_rate(frame: pd.DataFrame) -> str:
 
 
 def remarks(context: ReproductionContext) -> list[str]:
-    """What differs, and what the error depends on."""
-    found = [
+    """Return the differences from the paper, and the quantities on which the error depends."""
+    lines = [
         "The truth is each client's update from the model at the first round of the window, trained again; the server "
         "has the sums alone.",
-        "The error of random selection is what updates change within the window, amplified by P's condition: it falls "
-        "with the learning rate of these rounds, and with more rounds than clients.",
+        "The error of random selection is the change of updates within the window, amplified by P's condition. It "
+        "falls with the learning rate of these rounds, and with more rounds than clients.",
         "Where P lacks rank, least squares takes the solution of minimum norm: the mean of the batch, as the paper.",
         f"decaying: times {DECAY:g} after rounds {' and '.join(map(str, MILESTONES))}, the window from round 1,460 on.",
     ]
     if context.scale == "small":
-        found.append(
+        lines.append(
             "UCI digits, one label a client, rates from 0.1; still: 300 rounds, then 0.0005; the paper: CIFAR-10 with "
             "200 shared samples, LeNet."
         )
     elif context.data is None:
-        found.append("Generated images of CIFAR-10's shape: give --data for the real ones.")
-    return found
+        lines.append("Generated images of CIFAR-10's shape: give --data for the real ones.")
+    return lines
 
 
 REPRODUCTIONS = (

@@ -1,5 +1,7 @@
-"""Multi-RoundSecAgg's Figure 11: pictures out of recovered updates, for T = 1, 2, 4 (So et al., arXiv 2106.03328,
-appendix H.2), and what the paper does not try: inverting a batch's mean as what it is.
+"""Multi-RoundSecAgg's Figure 11: pictures from recovered updates, for T = 1, 2, 4.
+
+So et al., arXiv 2106.03328, appendix H.2. In addition, which the paper does not try, a batch's mean is inverted as a
+mean of several pictures.
 """
 
 from dataclasses import dataclass
@@ -30,21 +32,26 @@ _NAMES = {1: "random", 2: "T = 2", 4: "T = 4"}
 
 @dataclass(frozen=True)
 class InversionScale:
-    """How much is run: victims of each T, steps and starts of a search."""
+    """Victims of each T, and steps and starts of a search."""
 
     victims: int
     iterations: int
     starts: int
 
 
-DRAWN = 4  # victims whose pictures are shown
+SHOWN_VICTIMS = 4  # number of victims with pictures in the figure
 Shown = dict[str, "list[Inversion]"]
 
 SCALES = {"small": InversionScale(8, 400, 2), "paper": InversionScale(40, 4000, 4)}
 
 
 def experiment(dataset: str, data: Any = None) -> Experiment:
-    """One image a client and one step a round, so that an update is a gradient; SecAgg hides all but the sums."""
+    """Return one image per client and one step per round, so that an update is a gradient, under SecAgg.
+
+    Args:
+        dataset: built-in data set.
+        data: folder with its files; None: not needed.
+    """
     return declared(
         f"multiround-fig11, {dataset}",
         """
@@ -70,7 +77,7 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
 
 
 def run_fig11(context: ReproductionContext) -> ReproductionResult:
-    """Run, recover, invert, draw; the digits, and MNIST where its files are given."""
+    """Run, recover, invert and draw; on the digits, and on MNIST if its files are given."""
     scale, data = SCALES[context.scale], context.data
     frames, figures = [], []
     for dataset in ("digits",) if data is None else ("digits", "mnist"):
@@ -87,8 +94,16 @@ def run_fig11(context: ReproductionContext) -> ReproductionResult:
 def attacked(
     context: ReproductionContext, dataset: str, runs: list[RunRecords], scale: InversionScale
 ) -> tuple[pd.DataFrame, Shown]:
-    """One row for each victim, T and way; and the first victims' pictures, by T and way."""
-    from analysis.attacks.inversion import Inverter, Search  # here: reproductions are listed without torch
+    """Return one row for each victim, T and way of inversion, and the first victims' pictures.
+
+    Args:
+        context: where and how to run.
+        dataset: name of the data.
+        runs: one run per T.
+        scale: victims, steps and starts.
+    """
+    # Imported here, since it imports torch, which is not needed to list the reproductions.
+    from analysis.attacks.inversion import Inverter, Search
 
     victims = np.linspace(0, POPULATION - 1, scale.victims).round().astype(int)
     rows: list[dict[str, Any]] = []
@@ -112,14 +127,19 @@ def attacked(
                         "prior_psnr": float(-10 * np.log10(inversion.prior_mse.mean())),
                     }
                 )
-                if victim in victims[:DRAWN]:
+                if victim in victims[:SHOWN_VICTIMS]:
                     name = _NAMES[privacy] if privacy == 1 else f"{_NAMES[privacy]}, {way}"
                     shown.setdefault(name, []).append(inversion)
     return pd.DataFrame(rows), shown
 
 
 def side_by_side(shown: Shown, path: Path) -> list[Path]:
-    """Fig. 11: a line for each victim, its picture and what was found of it in each way, with the PSNR."""
+    """Draw Figure 11: a line for each victim, with its picture, the recovered pictures and their PSNR.
+
+    Args:
+        shown: inversions by T and way.
+        path: path of the files, without extension.
+    """
     lines = list(zip(*shown.values(), strict=True))
     with house_style():
         figure, axes = plt.subplots(
@@ -127,9 +147,9 @@ def side_by_side(shown: Shown, path: Path) -> list[Path]:
         )
         for axis in axes.flat:
             axis.set_axis_off()
-        for line, found in zip(axes, lines, strict=True):
-            line[0].imshow(np.clip(found[0].originals[0], 0, 1), cmap="gray", vmin=0, vmax=1)
-            for axis, inversion in zip(line[1:], found, strict=True):
+        for line, inversions in zip(axes, lines, strict=True):
+            line[0].imshow(np.clip(inversions[0].originals[0], 0, 1), cmap="gray", vmin=0, vmax=1)
+            for axis, inversion in zip(line[1:], inversions, strict=True):
                 axis.imshow(np.clip(inversion.found.images[0], 0, 1), cmap="gray", vmin=0, vmax=1)
                 axis.text(0.5, -0.04, f"{inversion.psnr[0]:.1f} dB", transform=axis.transAxes, ha="center", va="top")
         for axis, name in zip(axes[0], ("original", *shown), strict=True):
@@ -141,7 +161,7 @@ def side_by_side(shown: Shown, path: Path) -> list[Path]:
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the victims with 95% intervals of the PSNR."""
+    """Return means over the victims, with 95% intervals of the PSNR."""
     rows = []
     for (dataset, _, way), group in frame.groupby(["data", "T", "way"], sort=False):
         privacy = int(group["T"].iloc[0])
@@ -163,7 +183,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval(values: "pd.Series[float]") -> tuple[float, float]:
-    """Student's 95% interval of a mean."""
+    """Return Student's 95% interval of a mean."""
     reach = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     return float(values.mean()) - reach, float(values.mean()) + reach
 
@@ -172,37 +192,40 @@ CLAIM = "Random selection (T = 1) leaks much more of the images than T = 2 and 4
 
 
 def claims(frame: pd.DataFrame) -> list[PaperClaim]:
-    """More T, less to see, as the paper inverts; paired by victim."""
-    found = []
+    """Return the claim that a larger T reveals less if the server inverts as in the paper; paired by victim."""
+    stated = []
     for dataset, of_data in frame.groupby("data", sort=False):
         less = _less(of_data, ALONE)
-        found.append(
+        stated.append(
             PaperClaim(
                 f"{CLAIM}: {dataset}",
-                _said(of_data, ALONE),
+                _format_psnr(of_data, ALONE),
                 [above("dB less than at T = 1, by victim", mean_interval(each)) for each in less.values()],
             )
         )
-    return found
+    return stated
 
 
 def jointly(frame: pd.DataFrame) -> list[str]:
-    """What is left of it where the server seeks all pictures of a batch, which the paper does not try."""
+    """Return the differences that remain if the server searches for all pictures of a batch.
+
+    The paper does not try this.
+    """
     return [
-        f"Jointly: {dataset}: {_said(of_data, JOINTLY)}: T protects the single update; a mean of few pictures is not "
-        "safe because of it."
+        f"Jointly: {dataset}: {_format_psnr(of_data, JOINTLY)}: T protects the single update; a mean of few "
+        "pictures is not safe because of it."
         for dataset, of_data in frame.groupby("data", sort=False)
     ]
 
 
 def _less(frame: pd.DataFrame, way: str) -> dict[int, "pd.Series[float]"]:
-    """By T, how many dB less than at T = 1 is seen of each victim."""
+    """Return by T the PSNR [dB] that is lost relative to T = 1, for each victim."""
     own = frame[frame["T"] == 1].set_index("victim")["psnr"]
     batched = frame[frame["way"] == way]
     return {t: own - batched[batched["T"] == t].set_index("victim")["psnr"] for t in PRIVACIES[1:]}
 
 
-def _said(frame: pd.DataFrame, way: str) -> str:
+def _format_psnr(frame: pd.DataFrame, way: str) -> str:
     own = frame.loc[frame["T"] == 1, "psnr"]
     differences = [
         f"T = {privacy}: {less.mean():.1f} dB less ({low:.1f} to {high:.1f})"
@@ -213,7 +236,7 @@ def _said(frame: pd.DataFrame, way: str) -> str:
 
 
 def remarks(data: Any) -> list[str]:
-    """What differs, and what this does and does not show."""
+    """Return the differences from the paper, and the limits of this reproduction."""
     return [
         "Updates are recovered by least squares from the sums that SecAgg gave the server in sixty rounds; "
         f"{POPULATION} clients with one image each, eight a round, one step each (FedSGD) of a small rate.",

@@ -1,4 +1,4 @@
-"""Multi-RoundSecAgg's Figure 3: what multi-round privacy costs in cardinality, by formula and by simulation.
+"""Multi-RoundSecAgg's Figure 3: multi-round privacy against cardinality, by formula and by simulation.
 
 So et al., Securing Secure Aggregation, arXiv 2106.03328, section 5, Theorem 1; N = 120, K = 12.
 """
@@ -25,14 +25,14 @@ PRIVACIES = (1, 2, 3, 4, 6, 12)
 DROPOUTS = (0.1, 0.2, 0.3, 0.4, 0.5)
 ROUNDS = 1500
 SCALES = {"small": 5, "paper": 20}
-"""Rounds and, by scale, seeds of the simulated check."""
+"""Number of rounds and, by scale, of seeds of the simulation."""
 
 FURTHEST = 4.0
 """Standard errors that the furthest of thirty means may be off: a right formula fails in one of 500 repetitions."""
 
 
 def run_fig3(context: ReproductionContext) -> ReproductionResult:
-    """Theorem 1's C against T, and what the selection code does."""
+    """Compare C of Theorem 1 with simulations of the selection code, for several T."""
     rounds, seeds = ROUNDS, SCALES[context.scale]
     frame = trade_off(rounds, seeds, context)
     return ReproductionResult(
@@ -52,7 +52,7 @@ def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
 
     Args:
         frame: as `trade_off` makes it.
-        seeds: of each simulated mean.
+        seeds: number of seeds of each simulated mean.
     """
     off = (frame["C simulated"] - frame["C (Theorem 1)"]) / _standard_error(frame, ROUNDS, seeds)
     furthest = max(off.tolist(), key=abs)
@@ -74,7 +74,13 @@ def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
 
 
 def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataFrame:
-    """A row for each p and T: C by Theorem 1, and the simulated mean with its 95% half-width over the seeds."""
+    """Return a row for each p and T: C by Theorem 1, and the simulated mean with its 95% half-width over the seeds.
+
+    Args:
+        rounds: number of rounds.
+        seeds: number of seeds.
+        context: for progress.
+    """
     rows = []
     for dropout in DROPOUTS:
         context.progress(f"p = {dropout:g}: {rounds} rounds, {seeds} seeds, T = {', '.join(map(str, PRIVACIES))}")
@@ -98,7 +104,7 @@ def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataF
 
 
 def _standard_error(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[float]":
-    """Of the mean of rounds that have K users or none; at least one round's worth."""
+    """Return the standard error of the mean of rounds with K users or none; at least that of one round."""
     share = frame["C (Theorem 1)"] / PARTICIPANTS
     variance = (share * (1 - share) / (rounds * seeds)).clip(lower=1 / (rounds * seeds) ** 2)
     error: pd.Series[float] = PARTICIPANTS * np.sqrt(variance)
@@ -106,7 +112,12 @@ def _standard_error(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[
 
 
 def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
-    """C against T, a curve for each p: lines are Theorem 1's, dots are simulated."""
+    """Draw C against T, with a curve for each p: lines by Theorem 1, dots by simulation.
+
+    Args:
+        frame: as `trade_off` makes it.
+        out: existing directory.
+    """
     shades = colormaps["viridis"](np.linspace(0.85, 0.1, len(DROPOUTS)))
     with one_panel(2.4) as (figure, axes):
         for (dropout, rows), colour in zip(frame.groupby("p"), shades, strict=True):

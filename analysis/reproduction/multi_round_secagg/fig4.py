@@ -1,7 +1,7 @@
 """Multi-RoundSecAgg's Figures 4 and 5 (a): privacy, fairness and cardinality of six schemes over 1,500 rounds.
 
-So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6: N = 120, K = 12. T is the weak one of Remark 1, as
-there; but with its certificate: the paper does not say how it has found the minimum.
+So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6: N = 120, K = 12. T is the weak privacy of Remark 1,
+as in the paper, but with its certificate: the paper does not say how it computed the minimum.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
 
 SEED_TIME_S = 20.0
-"""For the searches for T of one scheme and seed; what is not settled then has its bound."""
+"""Seconds for the searches for T of one scheme and seed; afterwards, unsettled values have bounds."""
 
 SCHEMES: Mapping[str, SelectionParameters] = {
     RANDOM: RandomParameters(participants=PARTICIPANTS),
@@ -48,7 +48,7 @@ SCHEMES: Mapping[str, SelectionParameters] = {
 PRIVACY = {RANDOM: 1, WEIGHTED: 1, PARTITION: 12} | {
     f"batch-partition, T = {privacy}": privacy for privacy in (6, 4, 3)
 }
-"""The T that each keeps for ever."""
+"""T that each scheme guarantees."""
 
 REMARK_DROPOUTS = (
     "The paper draws each user's dropout probability from {0.1, 0.2, 0.3, 0.4, 0.5} and does not say how: here "
@@ -57,41 +57,51 @@ REMARK_DROPOUTS = (
 
 
 SCALES = {"small": (1500, 5), "paper": (1500, 20)}
-"""Rounds and seeds."""
+"""Number of rounds and seeds."""
 
 
 def measured(context: ReproductionContext) -> dict[str, list[OverRounds]]:
-    """The metrics over the rounds of each scheme, one for each seed."""
+    """Return the metrics over the rounds of each scheme, one for each seed."""
     rounds, seeds = SCALES[context.scale]
-    found: dict[str, list[OverRounds]] = {name: [] for name in SCHEMES}
+    by_scheme: dict[str, list[OverRounds]] = {name: [] for name in SCHEMES}
     for seed in range(1, seeds + 1):
         context.progress(f"seed {seed} of {seeds}: {rounds} rounds of {len(SCHEMES)} schemes")
         unavailable = dropout_probabilities(POPULATION, seed)
         for name, parameters in SCHEMES.items():
-            found[name].append(over_rounds(simulate(parameters, unavailable, rounds, seed), SEED_TIME_S))
-    return found
+            by_scheme[name].append(over_rounds(simulate(parameters, unavailable, rounds, seed), SEED_TIME_S))
+    return by_scheme
 
 
 def last(metrics: list[OverRounds], attribute: str) -> npt.NDArray[np.float64]:
-    """`(seeds,)` the metric after the last round."""
-    return np.array([getattr(one, attribute)[-1] for one in metrics], np.float64)
+    """Return a metric after the last round, `(seeds,)` float64.
+
+    Args:
+        metrics: metrics of each seed.
+        attribute: name of the metric.
+    """
+    return np.array([getattr(repetition, attribute)[-1] for repetition in metrics], np.float64)
 
 
 DROP = 0.1
-"""Of N: "about N rounds" is taken to be N give or take so much of it."""
+"""Share of N by which "about N rounds" may differ from N."""
 
 ALMOST = 0.02
-"""Of random selection's cardinality: "almost the same" is taken to be so close to it."""
+"""Share of random selection's cardinality by which "almost the same" may differ."""
 
 
 def first_round_with_one(metrics: OverRounds) -> float:
-    """The round (from 1) after which T is 1; NaN if there is none."""
-    ones = np.flatnonzero(metrics.weak == 1)
-    return float(ones[0] + 1) if len(ones) else float("nan")
+    """Return the round (from 1) after which T is 1; NaN without such a round."""
+    single = np.flatnonzero(metrics.weak == 1)
+    return float(single[0] + 1) if len(single) else float("nan")
 
 
 def over_seeds(values: npt.NDArray[np.float64], digits: int = 3) -> str:
-    """The mean over the seeds with its 95% interval, as text."""
+    """Return the mean over the seeds with its 95% interval, as text.
+
+    Args:
+        values: `(seeds,)` numbers.
+        digits: significant figures of the mean.
+    """
     interval = mean_interval(values)
     if interval.mean is None:
         return "–"
@@ -104,50 +114,54 @@ _REMARK_FAIRNESS = (
     "Batches are chosen by Algorithm 2 as printed. multiround-fairness has the other rules, F = 0 of Theorem 1, and F "
     "by completed rounds."
 )
-_KEPT = [name for name in SCHEMES if PRIVACY[name] > 1]
+_PRIVATE_SCHEMES = [name for name in SCHEMES if PRIVACY[name] > 1]
 
 
 def run_fig4(context: ReproductionContext) -> ReproductionResult:
-    """Simulate, measure every round, and hold the paper's observations against it."""
-    found = measured(context)
-    lines = [Line(name, _protocol(name), metrics) for name, metrics in found.items()]
+    """Simulate, measure every round, and compare with the paper's observations."""
+    by_scheme = measured(context)
+    lines = [Line(name, _protocol(name), metrics) for name, metrics in by_scheme.items()]
     return ReproductionResult(
-        table(found),
+        table(by_scheme),
         figures=draw_lines(lines, context.out, "multiround-fig4"),
-        claims=claims(found),
-        remarks=[REMARK_DROPOUTS, _REMARK_FAIRNESS, *remarks(found)],
+        claims=claims(by_scheme),
+        remarks=[REMARK_DROPOUTS, _REMARK_FAIRNESS, *remarks(by_scheme)],
     )
 
 
-def table(found: Metrics) -> pd.DataFrame:
-    """After the last round, mean over the seeds ± 95% half-width; the paper states no numbers but T."""
+def table(by_scheme: Metrics) -> pd.DataFrame:
+    """Return the metrics after the last round, mean over the seeds ± 95% half-width; the paper states only T."""
     rows = []
-    for name, metrics in found.items():
+    for name, metrics in by_scheme.items():
         rows.append(
             {
                 "scheme": name,
                 "T (paper)": PRIVACY[name],
                 "T weak": over_seeds(last(metrics, "weak")),
                 "T strong": over_seeds(last(metrics, "strong")),
-                "T = 1 after round": over_seeds(np.array([first_round_with_one(one) for one in metrics]), 4),
+                "T = 1 after round": over_seeds(
+                    np.array([first_round_with_one(repetition) for repetition in metrics]), 4
+                ),
                 "F": over_seeds(last(metrics, "fairness")),
                 "F completed": over_seeds(last(metrics, "fairness_completed")),
                 "C": over_seeds(last(metrics, "cardinality"), 4),
-                "rounds certified": f"{100 * np.mean([one.certified.mean() for one in metrics]):.2f}%",
+                "rounds certified": f"{100 * np.mean([repetition.certified.mean() for repetition in metrics]):.2f}%",
             }
         )
     return pd.DataFrame.from_records(rows)
 
 
-def claims(found: Metrics) -> list[PaperClaim]:
-    """Section 6's observations on Figure 4, Remark 11."""
-    seeds = len(found[RANDOM])
-    drops = {name: np.array([_drop(one) for one in found[name]]) for name in (RANDOM, WEIGHTED)}
-    kept = {name: min(int(one.lower_bound.min()) for one in found[name]) for name in _KEPT}
-    cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
-    fairness = {name: last(metrics, "fairness") for name, metrics in found.items()}
+def claims(by_scheme: Metrics) -> list[PaperClaim]:
+    """Return the claims of section 6 on Figure 4, and of Remark 11."""
+    seeds = len(by_scheme[RANDOM])
+    drops = {name: np.array([_drop(repetition) for repetition in by_scheme[name]]) for name in (RANDOM, WEIGHTED)}
+    proved = {
+        name: min(int(repetition.lower_bound.min()) for repetition in by_scheme[name]) for name in _PRIVATE_SCHEMES
+    }
+    cardinality = {name: last(metrics, "cardinality") for name, metrics in by_scheme.items()}
+    fairness = {name: last(metrics, "fairness") for name, metrics in by_scheme.items()}
     batches = [name for name in SCHEMES if 1 < PRIVACY[name] < PARTICIPANTS]
-    strong = {name: int(last(found[name], "strong").min()) for name in _KEPT}
+    strong = {name: int(last(by_scheme[name], "strong").min()) for name in _PRIVATE_SCHEMES}
     return [
         PaperClaim(
             "T of random and weighted random drops to 1 at about N = 120 rounds (Remark 11)",
@@ -157,10 +171,10 @@ def claims(found: Metrics) -> list[PaperClaim]:
         ),
         PaperClaim(
             "partition and batch partition keep T = 12, 6, 4, 3",
-            f"least T weak that is proved in any round {', '.join(map(str, kept.values()))}, T strong "
+            f"least T weak that is proved in any round {', '.join(map(str, proved.values()))}, T strong "
             f"{', '.join(map(str, strong.values()))}",
-            [equal(f"least T of {name}", float(kept[name]), PRIVACY[name]) for name in _KEPT]
-            + [equal(f"T strong of {name}", float(strong[name]), PRIVACY[name]) for name in _KEPT],
+            [equal(f"least T of {name}", float(proved[name]), PRIVACY[name]) for name in _PRIVATE_SCHEMES]
+            + [equal(f"T strong of {name}", float(strong[name]), PRIVACY[name]) for name in _PRIVATE_SCHEMES],
             seeds=seeds,
         ),
         PaperClaim(
@@ -189,7 +203,7 @@ def claims(found: Metrics) -> list[PaperClaim]:
 
 
 def _drop(metrics: OverRounds) -> float:
-    """The round of the drop; one more than there are, where there is none."""
+    """Return the round of the drop to T = 1; one more than the number of rounds if T does not drop."""
     first = first_round_with_one(metrics)
     return float(len(metrics) + 1) if np.isnan(first) else first
 
@@ -198,7 +212,7 @@ _ALMOST = tuple(f"batch-partition, T = {privacy}" for privacy in (3, 4))
 
 
 def _shares(cardinality: Mapping[str, Floats]) -> dict[str, Floats]:
-    """`(seeds,)` of random's cardinality, that of T = 3 and of T = 4."""
+    """Return the cardinality of T = 3 and of T = 4 over random's, `(seeds,)` each."""
     return {name: cardinality[name] / cardinality[RANDOM] for name in _ALMOST}
 
 
@@ -207,40 +221,42 @@ def _almost(cardinality: Mapping[str, Floats]) -> list[Check]:
 
 
 def _each(values: Mapping[str, Floats], digits: int) -> str:
-    return ", ".join(f"{name}: {over_seeds(one, digits)}" for name, one in values.items())
+    return ", ".join(f"{name}: {over_seeds(of_scheme, digits)}" for name, of_scheme in values.items())
 
 
-def remarks(found: Metrics) -> list[str]:
-    """Where T is not settled, and how wide the gap is."""
+def remarks(by_scheme: Metrics) -> list[str]:
+    """Return the rounds in which T is not certified, and the width of the gap."""
     lines = []
-    for name, metrics in found.items():
-        open_rounds = [np.flatnonzero(~one.certified) + 1 for one in metrics]
+    for name, metrics in by_scheme.items():
+        open_rounds = [np.flatnonzero(~repetition.certified) + 1 for repetition in metrics]
         if any(map(len, open_rounds)):
             numbers = np.concatenate(open_rounds)
-            gaps = np.concatenate([(one.weak - one.lower_bound)[~one.certified] for one in metrics])
+            gaps = np.concatenate(
+                [(repetition.weak - repetition.lower_bound)[~repetition.certified] for repetition in metrics]
+            )
             lines.append(
                 f"{name}: T is not certified in {np.mean([len(rounds) for rounds in open_rounds]):.0f} rounds of a "
-                f"seed (between rounds {numbers.min()} and {numbers.max()}): what was found exceeds what is proved by "
-                f"{gaps.min()} to {gaps.max()}, {gaps.mean():.1f} on average."
+                f"seed (between rounds {numbers.min()} and {numbers.max()}): the smallest known value exceeds the "
+                f"lower bound by {gaps.min()} to {gaps.max()}, {gaps.mean():.1f} on average."
             )
     return lines
 
 
 def run_fig5a(context: ReproductionContext) -> ReproductionResult:
-    """Figure 5 (a): T against C of the six schemes."""
-    found = measured(context)
-    frame = table(found)[["scheme", "T (paper)", "T weak", "C"]]
-    cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
-    privacy = {name: last(metrics, "weak") for name, metrics in found.items()}
+    """Draw Figure 5 (a): T against C of the six schemes."""
+    by_scheme = measured(context)
+    frame = table(by_scheme)[["scheme", "T (paper)", "T weak", "C"]]
+    cardinality = {name: last(metrics, "cardinality") for name, metrics in by_scheme.items()}
+    privacy = {name: last(metrics, "weak") for name, metrics in by_scheme.items()}
     more = [
         above("T more than that of random and weighted random", mean_interval(privacy[name] - privacy[other]))
         for name in _ALMOST
         for other in (RANDOM, WEIGHTED)
     ]
-    said = [f"{name}: T = {privacy[name].mean():g}, C = {over_seeds(cardinality[name], 4)}" for name in SCHEMES]
+    texts = [f"{name}: T = {privacy[name].mean():g}, C = {over_seeds(cardinality[name], 4)}" for name in SCHEMES]
     claim = PaperClaim(
         "T = 3 and T = 4 are more private than random and weighted random, with almost the same cardinality",
-        ", ".join(said),
+        ", ".join(texts),
         [*more, *_almost(cardinality)],
         seeds=len(privacy[RANDOM]),
         counted_in="multiround-fig4",
@@ -254,7 +270,13 @@ def run_fig5a(context: ReproductionContext) -> ReproductionResult:
 
 
 def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floats], out: Path) -> list[Path]:
-    """A point for each scheme: T after the last round against C, mean over the seeds with their range."""
+    """Draw a point for each scheme: T after the last round against C, mean over the seeds with their range.
+
+    Args:
+        privacy: `(seeds,)` T by scheme.
+        cardinality: `(seeds,)` C by scheme.
+        out: existing directory.
+    """
     colours = protocol_colours([_protocol(name) for name in SCHEMES])
     with one_panel(2.4) as (figure, axes):
         for name, marker in zip(SCHEMES, "osD^vP", strict=True):

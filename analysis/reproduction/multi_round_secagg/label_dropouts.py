@@ -1,8 +1,8 @@
-"""Why random selection is not below weighted random: one label per client, and dropouts that grow with the label.
+"""Random against weighted random selection, with one label per client and dropouts that grow with the label.
 
-Table 5 of So et al. (arXiv 2106.03328) has 85.79% for random and 94.04% for weighted random selection, and explains it
-by fairness. What could bring such a difference about is varied here: the learning rate, and whether logits pass a ReLU
-as in the public notebook. Both selections have data, first model and absences of a seed in common.
+Table 5 of So et al. (arXiv 2106.03328) has 85.79% for random and 94.04% for weighted random selection, and explains the
+difference by fairness. Here possible causes of the difference are varied: the learning rate, and a ReLU on the logits,
+as in the public notebook. For a seed, both selections have the same data, first model and absences.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,25 +25,25 @@ from testbed.records import RunRecords
 
 COMPARED = (RANDOM, WEIGHTED)
 AWAY_MOST = (8, 9)
-"""The labels whose clients drop out most: with probabilities of 0.46 and 0.5."""
+"""Labels with the clients that drop out most: with probabilities of 0.46 and 0.5."""
 
 LOST = 10.0
-"""Percent: a label that is recognised no more often than by guessing is lost."""
+"""Recall [%] up to which a label counts as lost: no better than guessing."""
 
 RECTIFIED = "analysis.reproduction.multi_round_secagg.rectified:Rectified"
-"""A workload's class; its module needs torch, which reproductions are listed without."""
+"""Class of a workload; its module needs torch, which listing the reproductions does not import."""
 
 PLAIN, RELU = "plain logits", "ReLU"
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What is varied, and how often it is repeated.
+    """Varied factors and number of repetitions.
 
     Attributes:
-        task: what is learned otherwise.
+        task: workload without the varied factors.
         rates: learning rates.
-        seeds: paired repetitions.
+        seeds: number of paired repetitions.
     """
 
     task: Task
@@ -57,18 +57,22 @@ PAPER = Factors(replace(MNIST, rounds=300, evaluations=100), (0.1, 0.03, 0.01), 
 
 
 def factors_of(context: ReproductionContext) -> Factors:
-    """What is run; raises `ExperimentError` where the paper's scale lacks the paper's data."""
+    """Return the factors at the context's scale.
+
+    Raises:
+        ExperimentError: the paper's scale lacks the paper's data.
+    """
     if context.data is None and context.scale == "paper":
         raise ExperimentError(
             "multiround-label-dropouts: --scale paper learns mnist itself; give the folder of its files with --data DIR"
         )
-    found = BUILT_IN if context.data is None else SMALL if context.scale == "small" else PAPER
-    return found if context.seeds is None else replace(found, seeds=context.seeds)
+    factors = BUILT_IN if context.data is None else SMALL if context.scale == "small" else PAPER
+    return factors if context.seeds is None else replace(factors, seeds=context.seeds)
 
 
 @dataclass(frozen=True)
 class LabelDropoutResult:
-    """What one selection's runs came to under one rate and last layer; arrays are over the seeds, in percent.
+    """Result of one selection's runs with one learning rate and last layer; arrays are over the seeds, in percent.
 
     Attributes:
         last: accuracy of the last evaluation.
@@ -82,32 +86,32 @@ class LabelDropoutResult:
 
     @classmethod
     def of(cls, runs: list[RunRecords]) -> "LabelDropoutResult":
-        """Of the runs of all seeds."""
+        """Return the result of the runs of all seeds."""
         curves = AccuracyCurves.of(runs)
         return LabelDropoutResult(curves.last, curves.late, late_recalls(runs))
 
     @property
     def away_most(self) -> Floats:
-        """Recall of the labels whose clients drop out most."""
+        """Mean recall of the labels in `AWAY_MOST`."""
         return np.asarray(self.recalls[:, list(AWAY_MOST)].mean(axis=1), np.float64)
 
     @property
     def worst(self) -> Floats:
-        """Recall of the label that is recognised least."""
+        """Recall of the worst label."""
         return np.asarray(self.recalls.min(axis=1), np.float64)
 
     @property
     def lost(self) -> Floats:
-        """How many labels are lost."""
+        """Number of lost labels."""
         return np.asarray((self.recalls <= LOST).sum(axis=1), np.float64)
 
 
 Outcomes = Mapping[tuple[float, str], Mapping[str, LabelDropoutResult]]
-"""By learning rate and last layer, then by selection."""
+"""Results by learning rate and last layer, then by selection."""
 
 
 def run_label_dropouts(context: ReproductionContext) -> ReproductionResult:
-    """Train under every rate and last layer with each seed, both selections."""
+    """Train both selections with every learning rate, last layer and seed."""
     factors = factors_of(context)
     runs: dict[tuple[float, str], dict[str, list[RunRecords]]] = {}
     for seed in range(1, factors.seeds + 1):
@@ -117,10 +121,10 @@ def run_label_dropouts(context: ReproductionContext) -> ReproductionResult:
             selections = [SCHEMES[name] for name in COMPARED]
             swept = experiment(task, "non-IID", seed, selections, factors.rates)
             folder = context.out / "runs" / f"{layer.split()[0].lower()}-seed-{seed}"
-            found = iter(context.run_experiment(swept, folder))
+            points = iter(context.run_experiment(swept, folder))
             for rate in factors.rates:
                 for name in COMPARED:
-                    runs.setdefault((rate, layer), {}).setdefault(name, []).append(next(found))
+                    runs.setdefault((rate, layer), {}).setdefault(name, []).append(next(points))
     outcomes = {key: {name: LabelDropoutResult.of(of_name) for name, of_name in by.items()} for key, by in runs.items()}
     frame = table(outcomes)
     return ReproductionResult(frame, claims=claims(frame, factors.seeds), remarks=remarks(factors, context.data))
@@ -136,15 +140,15 @@ def _task(task: Task, layer: str, data: Path | None) -> Task:
 
 
 def table(outcomes: Outcomes) -> pd.DataFrame:
-    """A row for each rate and last layer: both selections, and weighted random less random, by seed, with intervals."""
+    """Return a row for each rate and last layer: both selections, and their differences by seed with intervals."""
     rows = []
     for (rate, layer), of_names in outcomes.items():
         row: dict[str, object] = {"rate": f"{rate:g}", "last layer": layer}
         for name in COMPARED:
             row[f"{name} %"] = float(of_names[name].late.mean())
-        for what in ("late", "last", "away_most", "worst", "lost"):
-            difference = _difference(of_names, what)
-            row |= {_HEADINGS[what]: difference.mean, f"± {_HEADINGS[what]}": difference.half_width}
+        for measure in ("late", "last", "away_most", "worst", "lost"):
+            difference = _difference(of_names, measure)
+            row |= {_HEADINGS[measure]: difference.mean, f"± {_HEADINGS[measure]}": difference.half_width}
         row |= {f"{name} labels 8, 9 %": float(of_names[name].away_most.mean()) for name in COMPARED}
         rows.append(row)
     return pd.DataFrame.from_records(rows)
@@ -155,17 +159,17 @@ _HEADINGS = {
 }  # fmt: skip
 
 
-def _difference(of_names: Mapping[str, LabelDropoutResult], what: str) -> Interval:
-    """Weighted random less random, seed by seed."""
-    return mean_interval(getattr(of_names[WEIGHTED], what) - getattr(of_names[RANDOM], what))
+def _difference(of_names: Mapping[str, LabelDropoutResult], measure: str) -> Interval:
+    """Return the mean of weighted random minus random, seed by seed."""
+    return mean_interval(getattr(of_names[WEIGHTED], measure) - getattr(of_names[RANDOM], measure))
 
 
 def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
-    """Table 5's difference, its size, and the reason that the paper gives for it.
+    """Return the claims on Table 5's difference, its size, and the reason that the paper gives.
 
     Args:
         frame: as `table` makes it.
-        seeds: of each difference.
+        seeds: number of seeds of each difference.
     """
     published = TABLE_5[WEIGHTED].non_iid - TABLE_5[RANDOM].non_iid
     return [
@@ -178,26 +182,31 @@ def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
             frame, "late", seeds, lambda what, gap: within(what, gap, published, COMPARABLE),
         ),
         _claim(
-            "the labels whose clients drop out most are recognised less under random (the reason given: fairness)",
+            "labels with the clients that drop out most are recognised less under random (the reason given: fairness)",
             frame, "away_most", seeds, lambda what, gap: above(what, gap),
         ),
     ]  # fmt: skip
 
 
 def _claim(
-    claim: str, frame: pd.DataFrame, what: str, seeds: int, judged: Callable[[str, Interval], Check]
+    claim: str, frame: pd.DataFrame, measure: str, seeds: int, judged: Callable[[str, Interval], Check]
 ) -> PaperClaim:
-    heading = _HEADINGS[what]
+    heading = _HEADINGS[measure]
     gaps = {
         (row["rate"], row["last layer"]): interval_of(row[heading], row[f"± {heading}"]) for _, row in frame.iterrows()
     }
-    said = "; ".join(f"{rate}, {layer}: {plus_minus(gap, '+.2f')}" for (rate, layer), gap in gaps.items())
+    text = "; ".join(f"{rate}, {layer}: {plus_minus(gap, '+.2f')}" for (rate, layer), gap in gaps.items())
     checks = [judged("points of weighted over random", gap) for gap in gaps.values()]
-    return PaperClaim(claim, said, checks, seeds=seeds)
+    return PaperClaim(claim, text, checks, seeds=seeds)
 
 
 def remarks(factors: Factors, data: Path | None) -> list[str]:
-    """The data, and what the columns are."""
+    """Return the data, and the meaning of the columns.
+
+    Args:
+        factors: the factors.
+        data: folder with MNIST; None: built-in data.
+    """
     task = _task(factors.task, PLAIN, data)
     described = describe_data({**task.workload, **task.settings["non-IID"]}, task.population)
     return [

@@ -1,7 +1,9 @@
-"""What Multi-RoundSecAgg states of its training experiments (So et al., Securing Secure Aggregation, arXiv 2106.03328).
+"""Published values of Multi-RoundSecAgg's training experiments (So et al., Securing Secure Aggregation, arXiv
+2106.03328).
 
-Accuracies are of Tables 3, 4 and 5 (appendix F), in percent, means of five seeds without intervals; the paper does not
-say whether they are of the last round. Hyperparameters are of appendix F, the data of section 6 and appendix E.
+Accuracies are those of Tables 3, 4 and 5 (appendix F), in percent, means of five seeds without intervals; the paper
+does not say whether they are of the last round. Hyperparameters are those of appendix F, the data those of section 6
+and appendix E.
 """
 
 from collections.abc import Mapping
@@ -15,13 +17,13 @@ SETTINGS: tuple[Setting, ...] = ("IID", "non-IID")
 POPULATION, PARTICIPANTS = 120, 12
 SEEDS = 5
 UNAVAILABLE = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""The users' dropout probabilities p_i (section 6, "Modeling dropouts")."""
+"""Dropout probabilities p_i of the users (section 6, "Modeling dropouts")."""
 
 LEARNING_RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
-"""The grid of which the best is taken."""
+"""Grid from which the best learning rate is taken."""
 
 DECAY, MILESTONES = 0.4, (400, 800)
-"""Of the learning rate, and after which rounds, for both CIFAR tasks; none for MNIST."""
+"""Decay of the learning rate, and the rounds after which it applies, for both CIFAR tasks; MNIST has none."""
 
 RANDOM, WEIGHTED, PARTITION, T6, T4, T3 = "random", "weighted-random", "partition", "T = 6", "T = 4", "T = 3"
 SCHEMES: Mapping[str, Mapping[str, Any]] = {
@@ -32,17 +34,17 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
     T4: {"protocol": "batch-partition", "privacy": 4, "mode": "fair"},
     T3: {"protocol": "batch-partition", "privacy": 3, "mode": "fair"},
 }
-"""The six schemes, in the order of the tables, with the experiments' selection section."""
+"""Section `selection` of the six schemes, in the order of the tables."""
 
 
 class Accuracies(NamedTuple):
-    """A row of a table, in percent."""
+    """Row of a table, in percent."""
 
     iid: float
     non_iid: float
 
     def of(self, setting: Setting) -> float:
-        """The cell of a setting."""
+        """Return the accuracy in a setting."""
         return self.iid if setting == "IID" else self.non_iid
 
 

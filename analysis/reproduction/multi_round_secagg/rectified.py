@@ -1,5 +1,7 @@
-"""A workload whose models end in ReLU after the last layer, so that no logit is below 0: as in the public notebook of
-Multi-RoundSecAgg (DGIST-Distributed-AI-Lab/multi-round-secagg); the built-in models have plain logits.
+"""Workload with a ReLU after the model's last layer, so that no logit is negative.
+
+The public notebook of Multi-RoundSecAgg has such models (DGIST-Distributed-AI-Lab/multi-round-secagg). The built-in
+models have plain logits.
 """
 
 from torch import nn
@@ -12,16 +14,16 @@ from workloads.training.classification import ImageClassification, TorchWorkload
 
 
 class Rectified(TorchWorkload):
-    """A built-in data set of images with a built-in model and ReLU behind it.
+    """Built-in data set of images with a built-in model, followed by a ReLU.
 
     Args:
-        section: path, model, partition and training are those of the built-in one.
+        section: path, model, partition and training are those of the built-in workload.
         population: number of clients.
-        seed: the experiment's.
-        dataset: the built-in data set (``workload.options``).
+        seed: the experiment's seed.
+        dataset: name of the built-in data set (``workload.options``).
 
     Raises:
-        ExperimentError: the data set is not of images, or cannot be read.
+        ExperimentError: the data set has no images, or cannot be read.
     """
 
     def __init__(self, section: WorkloadSection, population: int, seed: int, dataset: str) -> None:

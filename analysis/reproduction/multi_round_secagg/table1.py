@@ -1,4 +1,4 @@
-"""Multi-RoundSecAgg's Table 1: how many sets of users a scheme can choose.
+"""Multi-RoundSecAgg's Table 1: number of sets of users that a scheme can choose.
 
 So et al., Securing Secure Aggregation, arXiv 2106.03328, sections 4 to 6; N = 120, K = 12.
 """
@@ -24,12 +24,12 @@ TABLE_1 = {
 
 
 def _in_floats(count: int, chosen: int) -> float:
-    """A binomial coefficient as exp(ln n! - ln k! - ln (n-k)!)."""
+    """Return a binomial coefficient as exp(ln n! - ln k! - ln (n-k)!)."""
     return exp(lgamma(count + 1) - lgamma(chosen + 1) - lgamma(count - chosen + 1))
 
 
 def run_table1(context: ReproductionContext) -> ReproductionResult:
-    """Exact integers beside the paper's."""
+    """Compare exact integers with the paper's."""
     sizes = {name: family_size(paper.POPULATION, paper.PARTICIPANTS, privacy) for name, (privacy, _) in TABLE_1.items()}
     rows = [
         {"scheme": name, "T": privacy, "family size": sizes[name], "family size (paper)": printed}

@@ -1,9 +1,9 @@
-"""What the clients of Multi-RoundSecAgg's training experiments learn, at each scale.
+"""Learning tasks of Multi-RoundSecAgg's training experiments, at each scale.
 
-The paper's three tasks (appendices E and F), and what stands in for them on two cores. The stand-ins keep N, K, the six
-schemes, the dropouts, one local epoch, and about as many local steps per round as the paper's clients take; they have
-smaller models and fewer samples. Scale real has the paper's images (or real ones instead of them), its partitions,
-batches and models, for fewer rounds and seeds: hours on two cores.
+The paper has three tasks (appendices E and F). Smaller tasks stand in for them on two cores: they keep N, K, the six
+schemes, the dropouts, one local epoch, and about as many local steps per round as the paper's clients take, with
+smaller models and fewer samples. Scale real has the paper's images (or real images instead), partitions, batches and
+models, for fewer rounds and seeds: hours on two cores.
 """
 
 from collections.abc import Mapping
@@ -26,20 +26,20 @@ from testbed.errors import ExperimentError
 
 @dataclass(frozen=True)
 class Task:
-    """What the clients learn, and for how long.
+    """Learning task and its duration.
 
     Attributes:
         workload: keys of the experiments' workload in both settings.
-        settings: the keys of each setting that is run, such as its partition.
-        rounds: of each run.
-        rates: learning rates; of several the best is taken, by setting, as the paper does (`training.best_rate`).
+        settings: keys of each setting that is run, such as its partition.
+        rounds: number of rounds of each run.
+        rates: learning rates; the best of several is taken, by setting, as in the paper (`training.best_rate`).
         by_label: in the non-IID setting a client's dropout probability depends on its label (first version of the
             paper, section 6); otherwise it is drawn.
-        evaluations: of the model, evenly over the rounds.
+        evaluations: number of evaluations of the model, evenly over the rounds.
         population: N.
         participants: K.
-        seeds: repetitions.
-        notes: what differs from the paper, for people.
+        seeds: number of repetitions.
+        notes: differences from the paper, as text.
     """
 
     workload: Mapping[str, Any]
@@ -69,7 +69,7 @@ _DIRICHLET: Mapping[Setting, Mapping[str, Any]] = {
 
 
 def _shared(samples: int) -> Mapping[Setting, Mapping[str, Any]]:
-    """One label each, and samples that everybody has."""
+    """Return one label per client, plus samples that all clients share."""
     return {**_IID, "non-IID": {"partition": {**_SHARDS, "shared_samples": samples}}}
 
 
@@ -189,19 +189,19 @@ def _iid(task: Task, **changed: Any) -> Task:
 
 
 def _of_files(task: Task, dataset: str) -> Task:
-    """The same with real images."""
+    """Return the same task with real images."""
     return replace(task, workload={**task.workload, "dataset": dataset})
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """What one reproduction learns at each scale.
+    """Tasks of one reproduction by scale.
 
     Attributes:
         built_in: small, without files.
-        small: with files.
-        paper: the paper's own.
-        real: the paper's data and model, as much as two cores do in hours; None: there is no such scale.
+        small: small, with files.
+        paper: the paper's own task.
+        real: the paper's data and model, with as much training as two cores do in hours; None: no such scale.
     """
 
     built_in: Task
@@ -211,7 +211,7 @@ class Tasks:
 
     @property
     def every(self) -> list[Task]:
-        """All that there are."""
+        """All tasks that exist."""
         return [task for task in (self.built_in, self.small, self.paper, self.real) if task is not None]
 
 
@@ -226,16 +226,25 @@ TASKS = {
         _iid(CIFAR10_REAL),
     ),
 }
-"""By reproduction."""
+"""Tasks by reproduction."""
 
 
 def scales_of(name: str) -> tuple[Scale, ...]:
-    """At which scales a reproduction can be made."""
+    """Return the scales of a reproduction."""
     return ("small", "paper") if TASKS[name].real is None else ("small", "real", "paper")
 
 
 def task_of(name: str, scale: Scale, data: Path | None) -> Task:
-    """What a reproduction runs; raises `ExperimentError` where the scale lacks the paper's data."""
+    """Return the task of a reproduction.
+
+    Args:
+        name: name of the reproduction.
+        scale: scale at which it runs.
+        data: folder with the data; None: built-in or generated data.
+
+    Raises:
+        ExperimentError: the scale needs the paper's data.
+    """
     tasks = TASKS[name]
     task = {"small": tasks.small, "real": tasks.real, "paper": tasks.paper}[scale]
     assert task is not None

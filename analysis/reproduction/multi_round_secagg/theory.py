@@ -1,5 +1,6 @@
-"""What Multi-RoundSecAgg proves, as numbers: Theorems 2 and 3, appendices C and I, Remark 7, and equation (5) in two
-versions (So et al., Securing Secure Aggregation, arXiv 2106.03328).
+"""Multi-RoundSecAgg's theory as numbers: Theorems 2 and 3, appendices C and I, Remark 7, and equation (5).
+
+So et al., Securing Secure Aggregation, arXiv 2106.03328. Equation (5) has two versions.
 """
 
 import math
@@ -22,16 +23,16 @@ from testbed.arrays import Floats
 from testbed.batches import Batches
 
 LARGEST = 24
-"""N up to which appendix C is checked by going through all groupings."""
+"""Largest N for which appendix C is checked over all groupings."""
 
 PRIVACIES = (1, 3, 4, 6, 12)
 TRIALS = 200
 ROUNDING = 1e-9
-"""Of a quotient of two sides of an inequality that are computed in floating point."""
+"""Rounding error of a quotient of the two sides of an inequality in floating point."""
 
 
 def run_theory(context: ReproductionContext) -> ReproductionResult:
-    """Compute all of it: a minute."""
+    """Compute all claims, which takes a minute."""
     context.progress(f"appendix C: all groupings of up to {LARGEST} users")
     claims = [*_optimality(), _exchange(), *_versions()]
     context.progress(f"Theorem 3: {TRIALS} matrices")
@@ -40,21 +41,22 @@ def run_theory(context: ReproductionContext) -> ReproductionResult:
         _variances(),
         claims=claims,
         remarks=[
-            "Table: how much the mean of whole batches varies, relative to users chosen one by one (N = 120, K = 12), "
-            "when the members of a batch have equal gradients; then relative to what Theorem 2's beta allows (E = 1).",
-            "Appendix C counts sets of exactly K users. Its step from (27) to (28) counts those of one number of "
-            "groups; where groups are of several sizes, sets have several. None contains another, so that the bound "
-            "holds all the same (Lubell, Yamamoto and Meshalkin).",
+            "Table: how much the mean of whole batches varies, relative to users chosen one by one (N = 120, K = "
+            "12), when the members of a batch have equal gradients; then relative to the variance that Theorem 2's "
+            "beta allows (E = 1).",
+            "Appendix C counts sets of exactly K users. Its step from (27) to (28) counts sets with one number of "
+            "groups; if groups have several sizes, sets have several numbers of groups. No set contains another, so "
+            "the bound holds nevertheless (Lubell, Yamamoto and Meshalkin).",
             "Corollary 3.1 is the lemma before it times the probability that the round is not skipped: exact, and "
             "checked on random covariances and on processes that depend on their past.",
-            "Equations (45) to (47) are those of Karimireddy et al. (arXiv 1910.06378), for rounds that always have K "
-            "users, chosen one by one. What they become with C is not printed.",
+            "Equations (45) to (47) are those of Karimireddy et al. (arXiv 1910.06378), for rounds that always have "
+            "K users, chosen one by one. Their form with C is not printed.",
         ],
     )
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """The claims about variances, from `_variances`, at their places among all."""
+    """Return the claims about variances, from `_variances`, at their places among all claims."""
     over_single, over_beta = (
         dict(zip(table["T"].astype(str), table[name].astype(float), strict=True))
         for name in ("variance over single users'", "over beta's")
@@ -66,8 +68,8 @@ def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
 
 
 def _optimality() -> list[PaperClaim]:
-    """No grouping allows more sets than batches of T: for all sizes that divide, and for those that do not."""
-    found = {True: [0, 0], False: [0, 0]}  # by whether T divides N and K and K <= N/2: sizes, exceeded
+    """Claim that no grouping allows more sets than batches of T, for sizes that T divides and for others."""
+    counts = {True: [0, 0], False: [0, 0]}  # by whether T divides N and K and K <= N/2: sizes, exceeded
     worst = 0.0
     for users in range(2, LARGEST + 1):
         for selected in range(1, users):
@@ -75,12 +77,12 @@ def _optimality() -> list[PaperClaim]:
                 most = best_groups(users, selected, privacy)
                 ours = math.comb(users // privacy, selected // privacy)
                 applies = users % privacy == selected % privacy == 0 and 2 * selected <= users
-                found[applies][0] += 1
-                found[applies][1] += most > ours
+                counts[applies][0] += 1
+                counts[applies][1] += most > ours
                 if applies:
                     worst = max(worst, most / ours)
-    sizes, exceeded = found[True]
-    others, beyond = found[False]
+    sizes, exceeded = counts[True]
+    others, beyond = counts[False]
     return [
         PaperClaim(
             "No strategy with multi-round privacy T has more than C(N/T, K/T) sets, K <= N/2 (appendix C, Remark 6)",
@@ -95,7 +97,7 @@ def _optimality() -> list[PaperClaim]:
 
 
 def _exchange() -> PaperClaim:
-    """Whatever two members of a batch exchange, no sum changes, so that no function of the sums does."""
+    """Claim that members of a batch can exchange parts of their updates without a change of any sum."""
     generator = np.random.default_rng(1)
     batches = Batches.consecutive(POPULATION, 3)
     rounds = np.array([generator.choice(len(batches), PARTICIPANTS // 3, replace=False) for _ in range(500)])
@@ -107,7 +109,7 @@ def _exchange() -> PaperClaim:
     return PaperClaim(
         "Batches hide single updates from non-linear reconstructions, too (Remark 7; Remark 6 of the first version)",
         f"two members of a batch exchange updates and part of one: the sums of 500 rounds change by {change}, and so "
-        "does any function of them; what a server knows of updates besides (that they are gradients of pictures, "
+        "does any function of them; other knowledge of a server about updates (that they are gradients of pictures, "
         "multiround-fig11) is not in them",
         [equal("largest change of a sum", float(change), 0.0)],
     )
@@ -117,7 +119,7 @@ def _exchange() -> PaperClaim:
 
 
 def _versions() -> list[PaperClaim]:
-    """The AAAI version's sets are disjoint; without that (the first version) the condition excludes nothing."""
+    """Claim the guarantee of (5) in two versions: with disjoint sets (AAAI), and with sets that may overlap."""
     users, privacy = 8, 3
     subsets = [row for row in product((0, 1), repeat=users) if sum(row) == privacy]
     left = _distance_of_unit_vector(np.array(subsets, np.float64))
@@ -129,7 +131,7 @@ def _versions() -> list[PaperClaim]:
             [equal("matrices that reveal a single update", float(revealing), 0.0)],
         ),
         PaperClaim(
-            "The same of (5) in the first version, whose sets may overlap",
+            "The same of (5) in the first version, in which sets may overlap",
             f"sums over sets of {privacy} of {users} users make up a single user's update: distance {left:.1g}; any "
             "combination is of the form (5)",
             [above("distance of a single update from sums over T users", left, ROUNDING)],
@@ -138,7 +140,7 @@ def _versions() -> list[PaperClaim]:
 
 
 def _revealing() -> tuple[int, int]:
-    """Random unions of random groups: how many have T of 2 or more, and how many of these reach a unit vector."""
+    """Count random unions of random groups with T of 2 or more, and those of them that reach a unit vector."""
     generator = np.random.default_rng(4)
     private = revealing = 0
     for _ in range(1000):
@@ -153,8 +155,8 @@ def _revealing() -> tuple[int, int]:
 def _distance_of_unit_vector(rows: Floats) -> float:
     unit = np.zeros(rows.shape[1])
     unit[0] = 1
-    found = np.linalg.lstsq(rows.T, unit, rcond=None)[0]
-    return float(np.linalg.norm(rows.T @ found - unit))
+    combination = np.linalg.lstsq(rows.T, unit, rcond=None)[0]
+    return float(np.linalg.norm(rows.T @ combination - unit))
 
 
 # -- Theorem 2 ------------------------------------------------------------------------------------------------------
@@ -169,23 +171,23 @@ def _variances() -> pd.DataFrame:
 
 
 def batch_variance(privacy: int) -> float:
-    """Variance of the mean over the participants of numbers that are equal within batches of T, per unit of their own.
+    """Return the variance of the participants' mean, for numbers that are equal within batches.
 
-    Exactly, from the probabilities with which two users take part together: batches without replacement, N = 120 and
-    K = 12.
+    It is relative to the numbers' own variance, and exact, from the probabilities with which two users take part
+    together: batches without replacement, N = 120 and K = 12.
     """
     batches = Batches.consecutive(POPULATION, privacy)
-    count, wanted = len(batches), PARTICIPANTS // privacy
+    count, chosen = len(batches), PARTICIPANTS // privacy
     values = np.where(batches.of % 2 == 0, 1.0, -1.0)
     values -= values.mean()
-    together = wanted * (wanted - 1) / (count * (count - 1))
-    pairs = np.where(batches.of[:, None] == batches.of, wanted / count, together)
+    together = chosen * (chosen - 1) / (count * (count - 1))
+    pairs = np.where(batches.of[:, None] == batches.of, chosen / count, together)
     covariance = pairs - (PARTICIPANTS / POPULATION) ** 2
     return float(values @ covariance @ values / PARTICIPANTS**2 / np.mean(values**2))
 
 
 def _over_beta(privacy: int) -> float:
-    """The same over beta / (eta^2 E^2 G^2), for gradients whose mean square is G^2."""
+    """Return this variance over beta / (eta^2 E^2 G^2), for gradients with mean square G^2."""
     beta = 4 * (POPULATION - PARTICIPANTS) / (PARTICIPANTS * (POPULATION - 1))
     return batch_variance(privacy) / beta
 
@@ -216,7 +218,7 @@ def _theorem_2() -> list[PaperClaim]:
 
 
 def _beta_claim(over: Mapping[str, float]) -> PaperClaim:
-    """That of (20), from the variance over beta by T."""
+    """Return the claim of (20), from the variance over beta by T."""
     batches = {privacy: value for privacy, value in over.items() if privacy != "1"}
     return PaperClaim(
         "beta of Theorem 2 bounds the variance of the selection (20)",
@@ -230,16 +232,16 @@ def _beta_claim(over: Mapping[str, float]) -> PaperClaim:
 
 
 def _theorem_3() -> list[PaperClaim]:
-    found = rounds_until_full_rank(uniform_round(POPULATION, PARTICIPANTS), POPULATION, TRIALS, 2 * POPULATION, 1)
-    at_n = Proportion.of(int((np.asarray(found) == POPULATION).sum()), TRIALS)
-    said = (
+    full_rank = rounds_until_full_rank(uniform_round(POPULATION, PARTICIPANTS), POPULATION, TRIALS, 2 * POPULATION, 1)
+    at_n = Proportion.of(int((np.asarray(full_rank) == POPULATION).sum()), TRIALS)
+    measured = (
         f"N = 120, K = 12: full rank after exactly N rounds in {at_n.count} of {TRIALS} matrices "
         f"({at_n.low:.2f} to {at_n.high:.2f})"
     )
     return [
         PaperClaim(
             "Random selection reveals all models after N rounds with probability 1 - 2 exp(-c'N) (Theorem 3, (29))",
-            said,
+            measured,
             undetermined="the constant c'",
             seeds=TRIALS,
         ),
@@ -279,7 +281,7 @@ def _appendix_i() -> list[PaperClaim]:
 
 
 def _batches_claim(ratio: Mapping[str, float]) -> PaperClaim:
-    """That of (45) to (47), from the variance over that of single users by T."""
+    """Return the claim of (45) to (47), from the variance over that of single users by T."""
     batches = {privacy: value for privacy, value in ratio.items() if privacy != "1"}
     return PaperClaim(
         "The rest of the proof of (45) to (47) follows similarly for batches: their sampling has M's (1 - K/N) G^2",
@@ -291,7 +293,7 @@ def _batches_claim(ratio: Mapping[str, float]) -> PaperClaim:
 
 
 def _largest_covariance_quotient() -> float:
-    """Of (48), and of (50): random vectors of any covariance with variances of at most sigma^2 = 1."""
+    """Return the largest quotient of (48) and (50), for random vectors with variances of at most sigma^2 = 1."""
     generator = np.random.default_rng(2)
     largest = 0.0
     for trial in range(2000):
@@ -308,7 +310,7 @@ def _largest_covariance_quotient() -> float:
 
 
 def _martingale_quotients() -> Iterator[float]:
-    """Of (49), and of (51), exactly: E_i = zeta_i + a fair coin, zeta_i any function of the earlier coins."""
+    """Yield quotients of (49) and (51), exactly: E_i = zeta_i + a fair coin, zeta_i a function of earlier coins."""
     generator = np.random.default_rng(3)
     coins = np.array(list(product((-1.0, 1.0), repeat=5)))
     for _ in range(300):

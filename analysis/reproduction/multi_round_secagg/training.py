@@ -1,10 +1,10 @@
-"""The training experiments of Multi-RoundSecAgg: six selections, each on the same data and with the same dropouts.
+"""Training experiments of Multi-RoundSecAgg: six selections, each on the same data and with the same dropouts.
 
 So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6 and appendices E (data), F (hyperparameters) and G
-(ablation). For each seed and setting there is one sweep over the schemes. Its points have the data, the first model,
-the dropout probabilities, and who is away in which round in common, so that schemes are compared seed by seed.
+(ablation). Each seed and setting has one sweep over the schemes. Its points share the data, the first model, the
+dropout probabilities and the absences in each round, so that schemes are compared seed by seed.
 
-What clients learn, at which scale, is in `tasks`.
+The learning tasks are in `tasks`.
 """
 
 import json
@@ -28,18 +28,18 @@ from testbed.records import RunRecords
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What one scheme's runs came to.
+    """Result of one scheme's runs.
 
     Attributes:
         curves: accuracy over the rounds, by seed.
         skipped: `(seeds,)` int64 rounds without a sum.
-        privacy: smallest weak multi-round privacy T among the seeds' runs; None where no round was completed.
+        privacy: smallest weak multi-round privacy T among the seeds' runs; None if no round was completed.
         certified: whether nothing smaller exists in that run.
         strong: smallest strong T among the runs.
         fairness: `(seeds,)` F after the last round.
-        fairness_completed: `(seeds,)` the same, by completed rounds instead of all.
+        fairness_completed: `(seeds,)` F over completed rounds.
         cardinality: `(seeds,)` C after the last round.
-        recalls: `(seeds, labels)` in percent, at the end; NaN where a run's records do not say.
+        recalls: `(seeds, labels)` in percent, at the end; NaN if a run's records have no recalls.
     """
 
     curves: AccuracyCurves
@@ -54,7 +54,7 @@ class TrainedRun:
 
     @property
     def worst(self) -> Floats:
-        """`(seeds,)` in percent: the recall of the label that is recognised least, at the end."""
+        """Recall of the worst label at the end, `(seeds,)` in percent."""
         return np.asarray(self.recalls.min(axis=1), np.float64)
 
 
@@ -62,7 +62,12 @@ Results = Mapping[Setting, Mapping[str, TrainedRun]]
 
 
 def dropout_probabilities(population: int, seed: int) -> list[float]:
-    """`(n,)` the paper's p_i, each one of five values, uniformly at random."""
+    """Return the paper's p_i, `(n,)`, each one of five values, uniformly at random.
+
+    Args:
+        population: n.
+        seed: seed of the run.
+    """
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(2106, 3328))))
     return [float(p) for p in generator.choice(UNAVAILABLE, population)]
 
@@ -70,9 +75,17 @@ def dropout_probabilities(population: int, seed: int) -> list[float]:
 def experiment(
     task: Task, setting: Setting, seed: int, selections: Sequence[Mapping[str, Any]], rates: Sequence[float]
 ) -> Experiment:
-    """One seed's sweep over selections and learning rates. Sums are in the clear, which no accuracy depends on.
+    """Return one seed's sweep over selections and learning rates.
 
-    Users are away for a whole round, before selection, as the paper has it: the server selects among the others.
+    Users are away for a whole round, before selection, as in the paper: the server selects among the others. Sums are
+    in the clear, since no accuracy depends on masks.
+
+    Args:
+        task: the learning task.
+        setting: IID or non-IID.
+        seed: seed of the runs.
+        selections: sections `selection`, without the participants.
+        rates: learning rates.
     """
     availability: dict[str, Any] = {"model": "bernoulli"}
     if task.by_label and setting == "non-IID":
@@ -89,18 +102,21 @@ def experiment(
             "workload": {"evaluate_every": task.evaluate_every, **task.workload, **task.settings[setting]},
             "selection.participants": task.participants,
             "availability": availability,
-            "sweep": {"workload.learning_rate": list(rates), "selection": [dict(one) for one in selections]},
+            "sweep": {
+                "workload.learning_rate": list(rates),
+                "selection": [dict(selection) for selection in selections],
+            },
         },
     )
 
 
 def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tuple[Results, dict[Setting, float]]:
-    """Run everything; the outcome by setting and scheme, and the learning rate of each setting.
+    """Run all schemes, and return the results by setting and scheme, and the learning rate of each setting.
 
     Args:
         context: where and how to run.
-        task: what.
-        folder: of the runs, below the context's.
+        task: the learning task.
+        folder: folder of the runs, below the context's directory.
     """
     results: dict[Setting, dict[str, TrainedRun]] = {}
     rates: dict[Setting, float] = {}
@@ -113,7 +129,12 @@ def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tup
 
 
 def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
-    """The data, how they were learned, and what the paper does not say."""
+    """Return the data, the training, and the inputs that the paper does not state.
+
+    Args:
+        task: the learning task.
+        rates: learning rate by setting.
+    """
     data = describe_data({**task.workload, **next(iter(task.settings.values()))}, task.population)
     chosen = ", ".join(f"{setting} {rate:g}" for setting, rate in rates.items())
     grid = "chosen beforehand from the paper's grid" if len(task.rates) == 1 else f"the best of {_listed(task.rates)}"
@@ -123,8 +144,9 @@ def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     return [
         f"Data: {data}.",
         *task.notes,
-        f"{task.rounds} rounds (the paper's text does not say how many), {_said(task.seeds)}; N = {task.population}, "
-        f"K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; SGD without momentum.",
+        f"{task.rounds} rounds (the paper's text does not say how many), {_format_seeds(task.seeds)}; "
+        f"N = {task.population}, K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; "
+        "SGD without momentum.",
         "An accuracy is the mean over the evaluations of a run's last tenth of rounds, as one round's is noisy. ± "
         "and bands: 95% intervals over the seeds. Schemes are compared seed by seed: equal data, model and dropouts.",
         f"Dropout probabilities: {away}. A client is away for a whole round, before selection.",
@@ -132,7 +154,7 @@ def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     ]
 
 
-def _said(seeds: int) -> str:
+def _format_seeds(seeds: int) -> str:
     return f"{seeds} seeds" if seeds >= SEEDS else f"{seeds} of the paper's {SEEDS} seeds"
 
 
@@ -141,10 +163,16 @@ def _listed(values: Sequence[float]) -> str:
 
 
 def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder: str) -> float:
-    """The learning rate at which random selection learns best, on a seed of its own; the larger of equal ones.
+    """Return the learning rate at which random selection learns best, the larger of equals.
 
     The paper takes the best of its grid "for a fair comparison between 6 schemes". One rate for all schemes of a
-    setting, chosen by another seed than those that are compared, favours none of them.
+    setting, chosen with a seed that is not compared, favours none of them.
+
+    Args:
+        context: where and how to run.
+        task: the learning task.
+        setting: IID or non-IID.
+        folder: folder of the runs, below the context's directory.
     """
     if len(task.rates) == 1:
         return task.rates[0]
@@ -156,25 +184,25 @@ def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder
 
 
 def trained(runs: Sequence[RunRecords]) -> TrainedRun:
-    """What one scheme's runs, of different seeds and else alike, came to."""
+    """Return the result of one scheme's runs, which differ in their seeds."""
     summaries = [_summary(run) for run in runs]
-    known = [one for one in summaries if one["multi_round_privacy_weak"] is not None]
-    least = min(known, key=lambda one: int(one["multi_round_privacy_weak"]), default=None)
+    with_privacy = [summary for summary in summaries if summary["multi_round_privacy_weak"] is not None]
+    least = min(with_privacy, key=lambda summary: int(summary["multi_round_privacy_weak"]), default=None)
     return TrainedRun(
         curves=AccuracyCurves.of(runs),
-        skipped=np.array([one["rounds_skipped"] for one in summaries], np.int64),
+        skipped=np.array([summary["rounds_skipped"] for summary in summaries], np.int64),
         privacy=None if least is None else int(least["multi_round_privacy_weak"]),
         certified=least is not None and bool(least["multi_round_privacy_weak_certified"]),
-        strong=min((int(one["multi_round_privacy_strong"]) for one in known), default=None),
-        fairness=np.array([one["fairness_gap"] for one in summaries], np.float64),
-        fairness_completed=np.array([one["fairness_gap_completed"] or 0.0 for one in summaries], np.float64),
-        cardinality=np.array([one["aggregation_cardinality"] for one in summaries], np.float64),
+        strong=min((int(summary["multi_round_privacy_strong"]) for summary in with_privacy), default=None),
+        fairness=np.array([summary["fairness_gap"] for summary in summaries], np.float64),
+        fairness_completed=np.array([summary["fairness_gap_completed"] or 0.0 for summary in summaries], np.float64),
+        cardinality=np.array([summary["aggregation_cardinality"] for summary in summaries], np.float64),
         recalls=late_recalls(runs),
     )
 
 
 def _summary(run: RunRecords) -> dict[str, Any]:
-    """What the run was summarised to when it ended."""
+    """Return the run's summary."""
     path = run.path / "summary.json"
     try:
         return dict(json.loads(path.read_bytes()))

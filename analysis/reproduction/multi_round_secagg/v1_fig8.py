@@ -1,9 +1,8 @@
-"""Figure 8 of Multi-RoundSecAgg's first version: the clients' models recovered by least squares (So et al., arXiv
-2106.03328v1, appendix G.2).
+"""Figure 8 of Multi-RoundSecAgg's first version: the clients' models recovered by least squares.
 
-There the server solves for whole local models, and an error is relative to the model's norm (35). A local model is
-the global one, which everybody has, plus a small update: so the error is set beside that of answering with the global
-model for everybody.
+So et al., arXiv 2106.03328v1, appendix G.2. There the server solves for whole local models, and an error is relative to
+the model's norm (35). A local model is the global model, which everybody has, plus a small update. So the error is
+compared with the error of the global model as a guess for everybody's model.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,16 +24,17 @@ from testbed.records import RunRecords
 
 POPULATION, PARTICIPANTS = 40, 8
 BEFORE, WINDOWS = 259, (40, 60)
-"""Rounds before the window, and lengths of it: the paper's forty from round 260 on, and half as many more."""
+"""Rounds before the window, and lengths of the window: the paper's forty rounds from round 260 on, and half as many
+more."""
 
 PAPER = 1.72e-3
 LEVEL = 2.0
-"""Times: the paper's error is of one run with a learning rate that it does not state; so far ours may be from it."""
+"""Factor by which our error may differ from the paper's, which is of one run with an unstated learning rate."""
 
 
 @dataclass(frozen=True)
 class ModelScale:
-    """What is learned, and in how many runs."""
+    """Workload and number of runs."""
 
     workload: dict[str, Any]
     seeds: int
@@ -46,11 +46,11 @@ SCALES = {
     "paper": ModelScale({"dataset": "mnist", "model": "mnist-cnn", "batch_size": 100, "learning_rate": 0.1}, 5, True),
 }
 MNIST_SMALL = ModelScale({"dataset": "mnist", "model": "mlp", "batch_size": 100, "learning_rate": 0.1}, 5)
-"""Where files are given."""
+"""Scale small with files."""
 
 
 def scale_of(context: ReproductionContext) -> ModelScale:
-    """What is run."""
+    """Return the workload and seeds at the context's scale."""
     scale = SCALES[context.scale]
     if context.data is None:
         return scale if context.scale == "small" else replace(SCALES["small"], seeds=scale.seeds)
@@ -59,7 +59,12 @@ def scale_of(context: ReproductionContext) -> ModelScale:
 
 
 def experiment(scale: ModelScale, seeds: int) -> Experiment:
-    """Random selection, IID, everybody available; the window's sums are recorded."""
+    """Return random selection, IID, with everybody available, and records of the window's sums.
+
+    Args:
+        scale: the workload.
+        seeds: number of seeds.
+    """
     last = BEFORE + WINDOWS[-1]
     return declared(
         "multiround-v1-fig8",
@@ -81,21 +86,21 @@ def experiment(scale: ModelScale, seeds: int) -> Experiment:
 
 
 def run_v1_fig8(context: ReproductionContext) -> ReproductionResult:
-    """Train, solve for the models, and compare with the global one."""
+    """Train, solve for the models, and compare with the global model."""
     scale = scale_of(context)
     seeds = context.seeds or scale.seeds
     context.progress(f"{BEFORE + WINDOWS[-1]} rounds, {seeds} seeds")
     rows: list[dict[str, Any]] = []
-    drawn: dict[str, Floats] = {}
+    errors_by_window: dict[str, Floats] = {}
     for run in context.run_experiment(experiment(scale, seeds), context.out / "runs"):
         for rounds in WINDOWS:
             row, of_clients = recovered(run, rounds)
             rows.append(row)
-            drawn.setdefault(f"{rounds} rounds", of_clients)
+            errors_by_window.setdefault(f"{rounds} rounds", of_clients)
     frame = pd.DataFrame(rows)
     return ReproductionResult(
         table(frame),
-        histogram(drawn, context.out / "multiround-v1-fig8"),
+        histogram(errors_by_window, context.out / "multiround-v1-fig8"),
         claims(frame, scale.is_papers),
         [
             f"Data: {scale.workload['dataset']}, IID, {scale.workload['model']}, a rate of "
@@ -103,34 +108,39 @@ def run_v1_fig8(context: ReproductionContext) -> ReproductionResult:
             "An error is relative to the squared norm of the local model (35). The global model, which the server "
             "sends and everybody has, is the first guess: its error is the squared norm of a client's own update over "
             "that of its model.",
-            "Least squares amplifies what models change within the window by the condition of P.",
+            "Least squares amplifies the change of models within the window by the condition of P.",
         ],
     )
 
 
 def recovered(run: RunRecords, rounds: int) -> tuple[dict[str, Any], Floats]:
-    """The mean error of the estimated models and of the global one, and each client's error: `(m,)`."""
-    seen = view(run, BEFORE + 1, BEFORE + rounds)
+    """Return the mean error of the estimated models and of the global model, and each client's error, `(m,)`.
+
+    Args:
+        run: records of the run.
+        rounds: length of the window.
+    """
+    window = view(run, BEFORE + 1, BEFORE + rounds)
     victims = Victims(run)
-    aggregates = [run.aggregate(number) for number in seen.rounds.tolist()]
+    aggregates = [run.aggregate(number) for number in window.rounds.tolist()]
     models = np.array([aggregate.weight * aggregate.model for aggregate in aggregates if aggregate is not None])
-    found = estimates(replace(seen, sums=seen.sums + models), victims.weights)
-    updates = victims.updates(seen.model, int(seen.rounds[0]))[found.clients]
-    true = seen.model + updates
-    of_clients = errors(found.updates, true)
-    guess = errors(np.broadcast_to(seen.model.astype(np.float64), true.shape), true)
+    estimated = estimates(replace(window, sums=window.sums + models), victims.weights)
+    updates = victims.updates(window.model, int(window.rounds[0]))[estimated.clients]
+    true = window.model + updates
+    of_clients = errors(estimated.updates, true)
+    guess = errors(np.broadcast_to(window.model.astype(np.float64), true.shape), true)
     return {
         "seed": run.experiment["seed"],
         "rounds": rounds,
-        "determined": int(found.determined.sum()),
+        "determined": int(estimated.determined.sum()),
         "error": float(of_clients.mean()),
         "of the global model": float(guess.mean()),
-        "condition": found.condition,
+        "condition": estimated.condition,
     }, of_clients
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds for each window."""
+    """Return means over the seeds for each window."""
     rows = []
     for rounds, group in frame.groupby("rounds", sort=False):
         rows.append(
@@ -148,7 +158,12 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
-    """The sentences above the figure."""
+    """Return the claims of the sentences above the figure.
+
+    Args:
+        frame: one row per window and seed.
+        is_papers: whether data and model are the paper's.
+    """
     window = frame[frame["rounds"] == WINDOWS[0]]
     seeds = len(window)
     level = mean_interval(window["error"]) if is_papers else None
@@ -184,11 +199,11 @@ def _determined(counts: Sequence[int]) -> PaperClaim:
 
 
 def claims_of(table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
-    """The second claim where the fewest determined are all, as they then are with every seed; the table has only means.
+    """Return the second claim if the fewest determined models are all, since then every seed determines all.
 
     Args:
-        table: as `table` makes it.
-        seeds: of each mean.
+        table: as `table` makes it, with means only.
+        seeds: number of seeds of each mean.
     """
     fewest = int(table["determined"].iloc[0].partition(" ")[0])
     return [None, _determined([fewest] * seeds) if fewest == POPULATION else None, None]

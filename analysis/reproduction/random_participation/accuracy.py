@@ -51,18 +51,18 @@ from analysis.style import one_panel, save
 from testbed.experiment.schema import Experiment
 
 ANALYSES: Mapping[str, Delta] = {PROPOSED: recentred, WCS: weak_client_sampling, OLS: only_local_sampling}
-"""How each scheme's sigma is found; the paper evaluates Theorem 4.1 centred on x'."""
+"""Analysis that gives each scheme's sigma; the paper evaluates Theorem 4.1 centred on x'."""
 
 _SEARCH_SEED = 0
-"""The seed on which learning rates are tried; those that are compared count from 1."""
+"""Seed with which learning rates are tried; compared seeds count from 1."""
 
 
 @dataclass(frozen=True)
 class RateSearch:
-    """What a scheme reached at each learning rate of the grid.
+    """Accuracy of a scheme at each learning rate of the grid.
 
     Attributes:
-        rates: of the grid.
+        rates: learning rates of the grid.
         reached: accuracy in percent at each, as `AccuracyCurves.late`.
     """
 
@@ -71,11 +71,11 @@ class RateSearch:
 
     @property
     def best(self) -> float:
-        """The rate that the scheme is compared at."""
+        """Learning rate at which the scheme is compared."""
         return best_of(self.rates, self.reached)
 
     def __str__(self) -> str:
-        """For people, in a line."""
+        """Return the search as one line of text."""
         reached = ", ".join(
             f"{rate:g}: {accuracy:.0f}%" for rate, accuracy in zip(self.rates, self.reached, strict=True)
         )
@@ -84,19 +84,19 @@ class RateSearch:
 
 
 def required_noise(scenario: PublishedScenario) -> dict[str, float]:
-    """The noise that each analysis asks for in a round, and none."""
-    required = {scheme: sigma_at(delta, scenario.who, EPSILON, DELTA) for scheme, delta in ANALYSES.items()}
+    """Return the noise of a round that each analysis requires, and zero for no privacy."""
+    required = {scheme: sigma_at(delta, scenario.participation, EPSILON, DELTA) for scheme, delta in ANALYSES.items()}
     return {NONE: 0.0, **required}
 
 
 def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, float]], seed: int) -> Experiment:
-    """One seed's sweep.
+    """Return one seed's sweep.
 
     Args:
-        title: of the scenario.
-        task: what is learned.
-        schemes: sigma and learning rate of each point; without noise gradients are not clipped.
-        seed: of data, first model, participants, samples and noise.
+        title: title of the scenario.
+        task: the learning task.
+        schemes: sigma and learning rate of each point; gradients are not clipped without noise.
+        seed: seed of data, first model, participants, samples and noise.
     """
     points = [
         {"clip": 1.0 if sigma else "none", "sigma": sigma, "learning_rate": learning_rate}
@@ -115,11 +115,11 @@ def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, fl
             "population": task.population,
             "workload": {
                 **task.workload,
-                "samples_per_client": task.who.local_samples,
+                "samples_per_client": task.participation.local_samples,
                 "evaluate_every": max(1, task.rounds // task.evaluations),
             },
-            "selection.client_rate": task.who.client_rate,
-            "aggregation.sample_rate": task.who.sample_rate,
+            "selection.client_rate": task.participation.client_rate,
+            "aggregation.sample_rate": task.participation.sample_rate,
             "sweep": {"aggregation": points},
         },
     )
@@ -128,7 +128,14 @@ def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, fl
 def search_rates(
     context: ReproductionContext, title: str, task: TrainingTask, noise: Mapping[str, float]
 ) -> dict[str, RateSearch]:
-    """Every scheme at every learning rate of the grid, on a seed that is not compared."""
+    """Train every scheme at every learning rate of the grid, with a seed that is not compared.
+
+    Args:
+        context: where and how to run.
+        title: title of the scenario.
+        task: the learning task.
+        noise: sigma by scheme.
+    """
     context.progress(f"learning rates: {len(noise)} schemes at {len(task.rates)} each, {task.rounds} rounds each")
     grid = [(sigma, rate) for sigma in noise.values() for rate in task.rates]
     runs = iter(context.run_experiment(experiment(title, task, grid, _SEARCH_SEED), context.out / "runs" / "rates"))
@@ -141,7 +148,15 @@ def search_rates(
 def train(
     context: ReproductionContext, title: str, task: TrainingTask, noise: Mapping[str, float], rates: Mapping[str, float]
 ) -> dict[str, AccuracyCurves]:
-    """Every scheme at its noise and its learning rate, on every seed."""
+    """Train every scheme with its noise and its learning rate, with every seed.
+
+    Args:
+        context: where and how to run.
+        title: title of the scenario.
+        task: the learning task.
+        noise: sigma by scheme.
+        rates: learning rate by scheme.
+    """
     compared = [(sigma, rates[scheme]) for scheme, sigma in noise.items()]
     runs = runs_by_scheme(context, noise, task.rounds, task.seeds, partial(experiment, title, task, compared))
     return {scheme: AccuracyCurves.of(of_scheme) for scheme, of_scheme in runs.items()}
@@ -151,13 +166,18 @@ _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", 
 
 
 def run_training(scenario: PublishedScenario, context: ReproductionContext) -> ReproductionResult:
-    """Train at every scheme's noise, and judge both the accuracies and what the noise is said to guarantee."""
+    """Train with every scheme's noise, and judge accuracies and guarantees.
+
+    Args:
+        scenario: the paper's scenario.
+        context: where and how to run.
+    """
     task, noise = task_of(scenario, context.scale, context.data), required_noise(scenario)
     task = replace(task, seeds=context.seeds or task.seeds)
     tried = search_rates(context, scenario.title, task, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
     results = train(context, scenario.title, task, noise, rates)
-    context.progress("what the noise guarantees, and what two data sets lose")
+    context.progress("guarantee of the noise, and loss of two data sets")
     frame = table(scenario, task, noise, rates, results)
     return ReproductionResult(
         frame,
@@ -168,21 +188,26 @@ def run_training(scenario: PublishedScenario, context: ReproductionContext) -> R
 
 
 def remarks(task: TrainingTask, tried: Mapping[str, RateSearch]) -> list[str]:
-    """The data, how the learning rates were chosen, and what is compared."""
+    """Return the data, the choice of the learning rates, and the comparison.
+
+    Args:
+        task: the learning task.
+        tried: search for the learning rate, by scheme.
+    """
     grid = ", ".join(f"{rate:g}" for rate in task.rates)
-    data = describe_data({**task.workload, "samples_per_client": task.who.local_samples}, task.population)
+    data = describe_data({**task.workload, "samples_per_client": task.participation.local_samples}, task.population)
     return [
         f"Data: {data}.",
         *task.notes,
         f"Learning rates: every scheme was tried with {grid} on one seed that is not compared, and compared at the "
-        "best. In brackets what each reached: " + "; ".join(f"{scheme} {of}" for scheme, of in tried.items()) + ".",
-        f"{task.seeds} seeds; momentum 0.9 at the server. An accuracy is the mean over the evaluations of a run's last "
-        "tenth; ± and bands: 95% intervals over the seeds. The schemes of a seed have everything in common but noise "
-        "and rate.",
-        f"All four are the same algorithm. What differs is the sigma that an analysis asks for, so that a round be "
-        f"({EPSILON}, {DELTA:g})-DP. That of Theorem 4.1 (as the paper evaluates it) is no such guarantee: what a "
-        "round loses lies between the worse of two pairs of data sets that can occur (the client's other gradients "
-        "orthogonal to that of the sample, or parallel) and WCS.",
+        "best. In brackets each accuracy: " + "; ".join(f"{scheme} {of}" for scheme, of in tried.items()) + ".",
+        f"{task.seeds} seeds; momentum 0.9 at the server. An accuracy is the mean over the evaluations of a run's "
+        "last tenth; ± and bands: 95% intervals over the seeds. The schemes of a seed differ only in noise and "
+        "learning rate.",
+        "All four are the same algorithm. They differ in the sigma that an analysis requires for a round to be "
+        f"({EPSILON}, {DELTA:g})-DP. That of Theorem 4.1 (as the paper evaluates it) is no such guarantee: the loss "
+        "of a round lies between the worse of two possible pairs of data sets (the client's other gradients "
+        "orthogonal to the sample's, or parallel) and WCS.",
     ]
 
 
@@ -193,15 +218,23 @@ def table(
     rates: Mapping[str, float],
     results: Mapping[str, AccuracyCurves],
 ) -> pd.DataFrame:
-    """Each scheme's noise, what it costs in privacy in a round and in all of them, its learning rate and accuracy."""
+    """Return each scheme's noise, privacy cost of a round and of all rounds, learning rate and accuracy.
+
+    Args:
+        scenario: the paper's scenario.
+        task: the learning task.
+        noise: sigma by scheme.
+        rates: learning rate by scheme.
+        results: accuracy by scheme.
+    """
     rows = []
     for scheme, sigma in noise.items():
         row: dict[str, Any] = {"scheme": scheme, "sigma": sigma, "sigma (paper)": scenario.sigmas.get(scheme, 0.0)}
         for bound, (one_round, many_rounds) in _BOUNDS.items():
             in_round, in_all = float("inf"), float("inf")
             if sigma:
-                in_round = max(epsilon_at(delta, scenario.who, sigma, DELTA) for delta in one_round)
-                losses = [loss(scenario.who, sigma).self_compose(task.rounds) for loss in many_rounds]
+                in_round = max(epsilon_at(delta, scenario.participation, sigma, DELTA) for delta in one_round)
+                losses = [loss(scenario.participation, sigma).self_compose(task.rounds) for loss in many_rounds]
                 in_all = max(float(loss.get_epsilon_for_delta(DELTA)) for loss in losses)
             row[f"epsilon of a round, {bound}"], row[f"of {task.rounds}, {bound}"] = in_round, in_all
         row["learning rate"], row["learning rate (paper)"] = rates[scheme], scenario.rates[scheme]
@@ -215,11 +248,17 @@ _BOUNDS: Mapping[str, tuple[tuple[Delta, ...], tuple[composed.Composed, ...]]] =
     "at least": ((orthogonal_pair, as_printed), (composed.orthogonal_pair, composed.as_printed)),
     "guaranteed": ((weak_client_sampling,), (composed.weak_client_sampling,)),
 }
-"""The worse of two pairs of data sets that can occur, and what holds for all."""
+"""Lower and upper bound on the privacy loss: the worse of two possible pairs of data sets, and the guarantee for all
+pairs."""
 
 
 def accuracy_claims(scenario: PublishedScenario, results: Mapping[str, AccuracyCurves]) -> list[PaperClaim]:
-    """The order of the curves, seed by seed."""
+    """Return the claims on the order of the curves, seed by seed.
+
+    Args:
+        scenario: the paper's scenario.
+        results: accuracy by scheme.
+    """
     first = {
         MANY_CLIENTS.name: "the proposed scheme's noise gives much higher accuracy than WCS's",
         FEW_CLIENTS.name: "the proposed scheme has the best accuracy of the private ones",
@@ -229,23 +268,23 @@ def accuracy_claims(scenario: PublishedScenario, results: Mapping[str, AccuracyC
         ("WCS improves on OLS", WCS, OLS),
         ("without privacy the accuracy is the highest", NONE, PROPOSED),
     ]
-    found = []
+    stated = []
     for says, better, worse in claims:
         difference = mean_interval(results[better].late - results[worse].late)
         mean, half = difference.mean, difference.half_width
         assert mean is not None
         shown = f"{better} {mean:+.1f}{'' if half is None else f' ± {half:.1f}'} points above {worse}"
-        found.append(
+        stated.append(
             PaperClaim(says, shown, [above("points of difference", difference)], seeds=len(results[better].late))
         )
-    return found
+    return stated
 
 
 def privacy_claim(scenario: PublishedScenario, frame: pd.DataFrame) -> PaperClaim:
-    """Claims on the guarantee of the proposed scheme's noise.
+    """Return the claim on the guarantee of the proposed scheme's noise.
 
     Args:
-        scenario: of the table.
+        scenario: scenario of the table.
         frame: as `table` makes it; a column names the number of rounds.
     """
     (rounds,) = (str(name).split()[1].rstrip(",") for name in frame if re.fullmatch(r"of \d+, guaranteed", str(name)))
@@ -268,7 +307,15 @@ def draw(
     frame: pd.DataFrame,
     out: Path,
 ) -> list[Path]:
-    """Accuracy over the iterations; the legend says what a round loses, which for the proposed scheme is no 0.015."""
+    """Draw accuracy over the iterations; the legend has the privacy loss of a round.
+
+    Args:
+        scenario: the paper's scenario.
+        noise: sigma by scheme.
+        results: accuracy by scheme.
+        frame: as `table` makes it.
+        out: existing directory.
+    """
     rows = frame.set_index("scheme")
     with one_panel(3.2, columns=2) as (figure, axes):
         for scheme, of_scheme in results.items():
@@ -282,9 +329,10 @@ def draw(
                 label += f" (said: {EPSILON})" if least > EPSILON else ""
             of_scheme.plot(axes, color=colour, linestyle=line, label=label)
         axes.set(xlabel="iteration", ylabel="accuracy [%]", ylim=(0, 100))
-        who = scenario.who
+        participation = scenario.participation
         axes.set_title(
-            f"{scenario.title}: noise for p = {who.client_rate:g}, q = {who.sample_rate:g}, d = {who.local_samples}"
+            f"{scenario.title}: noise for p = {participation.client_rate:g}, q = {participation.sample_rate:g}, "
+            f"d = {participation.local_samples}"
         )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)

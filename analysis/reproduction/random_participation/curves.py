@@ -45,7 +45,7 @@ def _draw(
     curves: Iterable[tuple["pd.Series[float]", "pd.Series[float]", dict[str, Any]]],
     **axes_properties: Any,
 ) -> list[Path]:
-    """Curves over a logarithmic axis, named in a legend of so many columns below them."""
+    """Draw curves over a logarithmic axis, with a legend of `columns` columns below them."""
     with one_panel(height) as (figure, axes):
         for x, y, look in curves:
             axes.plot(x, y, **look)
@@ -66,17 +66,26 @@ def run_projection(
     y_label: str,
     context: ReproductionContext,
 ) -> ReproductionResult:
-    """Baselines, Theorem 4.1 (centred) and the orthogonal pair for d = 1, 10 and 100, at p = q = 0.1 and C = 1."""
+    """Compute baselines, Theorem 4.1 (centred) and the orthogonal pair for d = 1, 10 and 100, at p = q = 0.1 and C = 1.
+
+    Args:
+        name: name of the reproduction.
+        xs: `(x,)` values of the horizontal axis.
+        value: function from an analysis, a participation and x to y.
+        x_label: name of x.
+        y_label: name of y.
+        context: where to draw.
+    """
     any_size = Participation(1, 0.1, 0.1)
     curves: list[tuple[str, Delta, Participation, int | None]]
     curves = [(label, delta, any_size, None) for label, (delta, _, _) in BASELINES.items()]
     for size in SIZE_COLOURS:
-        who = Participation(size, 0.1, 0.1)
-        curves += [(_NO_GUARANTEE, recentred, who, size), (_LOWER_BOUND, lower_bound, who, size)]
+        participation = Participation(size, 0.1, 0.1)
+        curves += [(_NO_GUARANTEE, recentred, participation, size), (_LOWER_BOUND, lower_bound, participation, size)]
     table = pd.DataFrame.from_records(
         [
-            {"analysis": label, "d": size, x_label: x, y_label: value(delta, who, x)}
-            for label, delta, who, size in curves
+            {"analysis": label, "d": size, x_label: x, y_label: value(delta, participation, x)}
+            for label, delta, participation, size in curves
             for x in xs.tolist()
         ]
     )
@@ -87,14 +96,14 @@ def run_projection(
         remarks=[
             "The paper's figures have no numbers in the text; ours are computed from the formulas at the parameters "
             "that it states (p = q = 0.1, C = 1), other parameters are on the axes.",
-            "Theorem 4.1 is drawn centred on x', as the paper evaluates it; the lower bound is the worse of two pairs "
-            "of data sets that can occur, and where it lies above, the theorem is exceeded.",
+            "Theorem 4.1 is drawn centred on x', as the paper evaluates it; the lower bound is the worse of two "
+            "possible pairs of data sets. Where it lies above the theorem's curve, the theorem is violated.",
         ],
     )
 
 
 def _of(table: pd.DataFrame, label: str, size: int | None = None) -> pd.DataFrame:
-    """The rows of one curve."""
+    """Return the rows of one curve."""
     part = table[table["analysis"] == label]
     return part if size is None else part[part["d"] == size]
 
@@ -103,7 +112,7 @@ _SHOWN = 5
 
 
 def _summary(table: pd.DataFrame, keys: list[str], x: str, y: str) -> pd.DataFrame:
-    """One row for each curve, with its values at five places; the figure's own data are beside it, as CSV."""
+    """Return one row for each curve, with its values at five places; the CSV beside the figure has all values."""
     xs = np.unique(table[x].to_numpy())
     places = xs[np.linspace(0, len(xs) - 1, min(_SHOWN, len(xs))).round().astype(int)]
     part = table[table[x].isin(places)]
@@ -127,16 +136,16 @@ def _draw_projection(table: pd.DataFrame, x_label: str, y_label: str, path: Path
 
 
 ALMOST = 0.1
-"""Of the distance between CS and WCS on a logarithmic axis, at the median: so near are curves that the paper calls
-almost the same, or almost identical. It prints no numbers; lines that are nearer than a tenth of the whole picture run
-into one another."""
+"""Largest share of the distance between CS and WCS on a logarithmic axis, at the median, at which curves count as
+almost the same or almost identical. The paper prints no numbers; lines that are nearer than a tenth of the whole
+picture run into one another."""
 
 ROUNDING = 1e-6
-"""Of a ratio of two curves: what integrating both leaves."""
+"""Error of a ratio of two curves that integration of both leaves."""
 
 
 def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
-    """The proposed scheme lies between CS and WCS; it converges to WCS with d; and whether it is a bound at all."""
+    """Claim that the proposed scheme lies between CS and WCS, converges to WCS with d, and is a bound."""
 
     def of(label: str, size: int | None = None) -> Floats:
         return _of(table, label, size)[y_label].to_numpy()
@@ -146,12 +155,15 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
     shown = (cs > 0) & (wcs > 0)  # at 0 there is no ratio
     to_wcs = {size: (curve / wcs)[shown] for size, curve in curves.items()}
     to_cs = {size: (curve / cs)[shown] for size, curve in curves.items()}
-    most, least = (max(float(one.max()) for one in to_wcs.values()), min(float(one.min()) for one in to_cs.values()))
+    most, least = (
+        max(float(ratios.max()) for ratios in to_wcs.values()),
+        min(float(ratios.min()) for ratios in to_cs.values()),
+    )
     whole = np.log(wcs[shown] / cs[shown])
-    way = {size: float(np.median(np.log(one) / whole)) for size, one in to_cs.items()}
+    way = {size: float(np.median(np.log(ratios) / whole)) for size, ratios in to_cs.items()}
     linear = float(np.median(((curves[10] - cs) / (wcs - cs))[shown]))
     lost = {size: of(_LOWER_BOUND, size)[shown] / curves[size][shown] for size in SIZE_COLOURS}
-    exceeded = max(float(one.max()) for one in lost.values())
+    exceeded = max(float(ratios.max()) for ratios in lost.values())
     return [
         PaperClaim(
             "the proposed scheme lies between CS and WCS, for d = 1, 10 and 100",
@@ -173,7 +185,7 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
         ),
         PaperClaim(
             "it converges to WCS as d grows; d = 100 is almost the same curve",
-            ", ".join(f"{one:.3f} of the way at d = {size}" for size, one in way.items()),
+            ", ".join(f"{share:.3f} of the way at d = {size}" for size, share in way.items()),
             [
                 above("way from d = 1 to d = 10", way[10] - way[1]),
                 above("way from d = 10 to d = 100", way[100] - way[10]),
@@ -181,7 +193,7 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
             ],
         ),
         PaperClaim(
-            "Theorem 4.1 bounds what is lost",
+            "Theorem 4.1 bounds the privacy loss",
             f"two data sets lose up to {exceeded:.3g} times as much",
             [between("largest ratio of a pair's loss to the bound", exceeded, most=1 + ROUNDING)],
             counted_in="random-participation-unsound",
@@ -198,11 +210,11 @@ _WCS, _PROPOSED, _LOWER = "WCS (the guarantee)", f"Theorem 4.1, d = {_SIZE} (no 
 
 
 def run_fig4(context: ReproductionContext) -> ReproductionResult:
-    """epsilon over delta at p = q = 0.1, C = 1, sigma = 3, of this paper's own schemes."""
-    who = Participation(_SIZE, _RATE, _RATE)
+    """Compute epsilon over delta at p = q = 0.1, C = 1, sigma = 3, for this paper's own schemes."""
+    participation = Participation(_SIZE, _RATE, _RATE)
     curves: dict[str, Delta] = {_WCS: weak_client_sampling, _PROPOSED: recentred, _LOWER: lower_bound}
     rows = [
-        {"analysis": name, "delta": delta, "epsilon": epsilon_at(curve, who, _SIGMA, delta)}
+        {"analysis": name, "delta": delta, "epsilon": epsilon_at(curve, participation, _SIGMA, delta)}
         for delta in _DELTAS.tolist()
         for name, curve in curves.items()
     ]
@@ -216,11 +228,11 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
             )
         ],
         remarks=[
-            "The paper draws random check-ins in a region in which meaningful guarantees were found, and says neither "
-            "which bound that is, nor the number of steps that its epsilon is of, nor d. Here stand this paper's own "
+            "The paper draws random check-ins in a region in which meaningful guarantees were found, and states "
+            "neither the bound, nor the number of steps of its epsilon, nor d. Here are only this paper's own "
             f"curves, for d = {_SIZE}, without a figure.",
-            "An earlier version drew the bounds of random check-ins from memory. Their text could not be had to check "
-            "them against, so they are no longer here.",
+            "An earlier version drew the bounds of random check-ins from memory. Their paper was not available for a "
+            "check, so they were removed.",
         ],
     )
 
@@ -229,7 +241,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
 
 
 def run_fig5(context: ReproductionContext) -> ReproductionResult:
-    """epsilon over q at p q = 1e-4, sigma = 1."""
+    """Compute epsilon over q at p q = 1e-4, sigma = 1."""
     rates = np.geomspace(1e-4, 1.0, 25)
     curves: dict[str, tuple[Delta, int | None, str, str]] = {
         name: (delta, None, colour, style) for name, (delta, colour, style) in BASELINES.items()
@@ -240,8 +252,8 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
     rows = []
     for name, (delta, local_samples, _, _) in curves.items():
         for q in rates.tolist():
-            who = Participation(local_samples or 1, min(1.0, 1e-4 / q), q)
-            rows.append({"analysis": name, "q": q, "epsilon": epsilon_at(delta, who, 1.0, 1e-6)})
+            participation = Participation(local_samples or 1, min(1.0, 1e-4 / q), q)
+            rows.append({"analysis": name, "q": q, "epsilon": epsilon_at(delta, participation, 1.0, 1e-6)})
     table = pd.DataFrame.from_records(rows)
     lines = [
         (part["q"], part["epsilon"], {"color": colour, "linestyle": style, "label": name, "linewidth": 1.0})
@@ -261,7 +273,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
 
 
 def _over_rates(table: pd.DataFrame) -> list[PaperClaim]:
-    """What a larger q costs at the same p q."""
+    """Claim the cost of a larger q at the same p q."""
     by_name = {str(name): rows["epsilon"].to_numpy() for name, rows in table.groupby("analysis", sort=False)}
     sampled = {name: values for name, values in by_name.items() if name != "CS" and not name.endswith("lower bound")}
     least = min(float(np.diff(values).min()) for values in sampled.values())
@@ -282,10 +294,10 @@ def _over_rates(table: pd.DataFrame) -> list[PaperClaim]:
 
 
 def claims_of_fig5(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """All claims but the first, which needs the whole curves.
+    """Return all claims but the first, which needs the whole curves.
 
     Args:
-        table: a row for each curve, with its values at five places, the ends among them.
+        table: one row per curve, with its values at five places that include the ends.
     """
     first, last = (
         dict(zip(table["analysis"].astype(str), table[f"epsilon, q {q}"].astype(float), strict=True))
@@ -295,9 +307,9 @@ def claims_of_fig5(table: pd.DataFrame) -> list[PaperClaim | None]:
 
 
 def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[PaperClaim]:
-    """Claims about epsilon at the smallest and at the largest q, by curve."""
+    """Return the claims about epsilon at the smallest and at the largest q, by curve."""
     at_best = [value for name, value in first.items() if not name.endswith("lower bound")]
-    many, one = last["d = 100: 4.1"], last["d = 1: 4.1"]
+    many, single = last["d = 100: 4.1"], last["d = 1: 4.1"]
     return [
         PaperClaim(
             "with p = 1 all schemes are equivalent, and epsilon is at its best",
@@ -306,19 +318,19 @@ def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[
         ),
         PaperClaim(
             "as q increases, smaller data sets become more favourable",
-            f"at q = 1 epsilon is {one:.3g} for d = 1 and {many:.3g} for d = 100 (Theorem 4.1 as evaluated)",
-            [above("epsilon at q = 1, d = 100 less d = 1", many - one)],
+            f"at q = 1 epsilon is {single:.3g} for d = 1 and {many:.3g} for d = 100 (Theorem 4.1 as evaluated)",
+            [above("epsilon at q = 1, d = 100 less d = 1", many - single)],
         ),
     ]
 
 
 STEP_ROUNDING = 1e-9
-"""Of epsilon: what solving for it leaves between neighbouring points of a curve."""
+"""Error of epsilon that its solver leaves between neighbouring points of a curve."""
 
 
 def _projection(
     figure: int,
-    what: str,
+    title: str,
     xs: Floats,
     value: Callable[[Delta, Participation, float], float],
     x_label: str,
@@ -326,21 +338,22 @@ def _projection(
 ) -> Reproduction:
     name = f"random-participation-fig{figure}"
     run = partial(run_projection, name, xs, value, x_label, y_label)
-    return Reproduction(name, f"Random participation: {what}", f"{PAPER}, Figure {figure}", run)
+    return Reproduction(name, f"Random participation: {title}", f"{PAPER}, Figure {figure}", run)
 
 
 REPRODUCTIONS = (
     _projection(
         1, "delta against epsilon", np.linspace(0.0, 2.0, 41),
-        lambda delta, who, epsilon: delta(who, 1.0, epsilon), "epsilon", "delta",
+        lambda delta, participation, epsilon: delta(participation, 1.0, epsilon), "epsilon", "delta",
     ),
     _projection(
         2, "epsilon against the noise", np.geomspace(0.5, 5.0, 25),
-        lambda delta, who, sigma: epsilon_at(delta, who, sigma, 1e-5), "sigma [C]", "epsilon at delta = 1e-5",
+        lambda delta, participation, sigma: epsilon_at(delta, participation, sigma, 1e-5), "sigma [C]",
+        "epsilon at delta = 1e-5",
     ),
     _projection(
         3, "delta against the noise", np.geomspace(0.5, 3.0, 31),
-        lambda delta, who, sigma: delta(who, sigma, 0.5), "sigma [C]", "delta at epsilon = 0.5",
+        lambda delta, participation, sigma: delta(participation, sigma, 0.5), "sigma [C]", "delta at epsilon = 0.5",
     ),
     Reproduction(
         "random-participation-fig4", "Random participation beside random check-ins", f"{PAPER}, Figure 4", run_fig4

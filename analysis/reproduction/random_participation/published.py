@@ -1,5 +1,6 @@
-"""What Hasircioglu and Gunduz state of their scenarios: Privacy Amplification via Random Participation in Federated
-Learning, arXiv 2205.01556, sections 6.1 and 6.2 and Appendix B.2.
+"""Published scenarios of Hasircioglu and Gunduz: Privacy Amplification via Random Participation in Federated Learning.
+
+arXiv 2205.01556, sections 6.1 and 6.2 and Appendix B.2.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from analysis.bounds.random_participation import Participation
 PAPER = "Hasircioglu and Gunduz, Privacy Amplification via Random Participation, arXiv 2205.01556"
 
 EPSILON, DELTA = 0.015, 1e-6
-"""What the paper wants of every round (section 6.1)."""
+"""Guarantee that the paper requires of every round (section 6.1)."""
 
 NONE, PROPOSED, WCS, OLS = "no privacy", "proposed (Theorem 4.1)", "WCS (Theorem 5.2)", "OLS (Theorem 5.1)"
 """The four schemes: the same algorithm, with the noise that each analysis requires."""
@@ -18,13 +19,13 @@ NONE, PROPOSED, WCS, OLS = "no privacy", "proposed (Theorem 4.1)", "WCS (Theorem
 
 @dataclass(frozen=True)
 class PublishedScenario:
-    """One of section 6.
+    """Scenario of section 6.
 
     Attributes:
-        name: of the reproduction that trains it.
-        title: in the paper's words.
+        name: name of the reproduction that trains it.
+        title: title in the paper's words.
         population: N.
-        who: p, q and d, for which sigma is found.
+        participation: p, q and d that determine sigma.
         sigmas: the paper's sigma by scheme.
         rates: the paper's learning rates by scheme (Appendix B.2).
     """
@@ -32,7 +33,7 @@ class PublishedScenario:
     name: str
     title: str
     population: int
-    who: Participation
+    participation: Participation
     sigmas: Mapping[str, float]
     rates: Mapping[str, float]
 
@@ -41,7 +42,7 @@ MANY_CLIENTS = PublishedScenario(
     "random-participation-fig6",
     "many clients, small data sets",
     population=23_264,
-    who=Participation(30, 0.001, 0.1),
+    participation=Participation(30, 0.001, 0.1),
     sigmas={PROPOSED: 1.065, WCS: 7.65, OLS: 22.4},
     rates={NONE: 0.002, PROPOSED: 0.002, WCS: 0.0001, OLS: 0.0001},
 )
@@ -49,7 +50,7 @@ FEW_CLIENTS = PublishedScenario(
     "random-participation-fig7",
     "few clients, large data sets",
     population=697,
-    who=Participation(1000, 0.1, 0.001),
+    participation=Participation(1000, 0.1, 0.001),
     sigmas={PROPOSED: 0.646, WCS: 0.873, OLS: 1.103},
     rates={NONE: 0.002, PROPOSED: 0.002, WCS: 0.002, OLS: 0.002},
 )

@@ -1,4 +1,4 @@
-"""What the clients of Figures 6 and 7 learn at each scale (Hasircioglu and Gunduz, arXiv 2205.01556, section 6)."""
+"""Learning tasks of Figures 6 and 7 at each scale (Hasircioglu and Gunduz, arXiv 2205.01556, section 6)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,22 +13,22 @@ from testbed.errors import ExperimentError
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What is learned, by whom, and for how long.
+    """Learning task, its clients and its duration.
 
     Attributes:
         workload: keys of the experiment's workload.
         population: N of the runs.
-        who: p, q and d of the runs.
-        rounds: iterations.
-        rates: the learning rates that every scheme is tried with.
-        seeds: repetitions.
-        evaluations: of the model, evenly over the rounds.
-        notes: what differs from the paper, for people.
+        participation: p, q and d of the runs.
+        rounds: number of iterations.
+        rates: learning rates that every scheme is tried with.
+        seeds: number of repetitions.
+        evaluations: number of evaluations of the model, evenly over the rounds.
+        notes: differences from the paper, as text.
     """
 
     workload: Mapping[str, Any]
     population: int
-    who: Participation
+    participation: Participation
     rounds: int
     rates: tuple[float, ...]
     seeds: int
@@ -45,17 +45,26 @@ DIGITS = TrainingTask(
     seeds=4,
     evaluations=30,
     notes=(
-        "Instead of EMNIST, the 8x8 digits: 24 clients with 59 samples, p = 0.5 and q = 0.1. That is the paper's "
-        "batch of about 70, which the noise is divided by. sigma and what it costs are for the paper's p, q and d.",
-        "Instead of the paper's network (156,526 parameters), two hidden layers of 64 units (8,970). Noise is added to "
-        "every parameter, so a larger model needs more iterations to be learned under it; here there are 150.",
+        "Instead of EMNIST, the 8x8 digits: 24 clients with 59 samples, p = 0.5 and q = 0.1. The batch of about 70, "
+        "by which the noise is divided, is the paper's. sigma and its cost are for the paper's p, q and d.",
+        "Instead of the paper's network (156,526 parameters), two hidden layers of 64 units (8,970). Noise is added "
+        "to every parameter, so a larger model needs more than the 150 iterations here.",
     ),
 )
-"""What stands in for both figures' federations on one core: their figures differ in the noise alone."""
+"""Task in place of both figures' federations on one core; the figures then differ in the noise alone."""
 
 
 def task_of(scenario: PublishedScenario, scale: Scale, data: Path | None) -> TrainingTask:
-    """What a figure runs; raises `ExperimentError` where a scale lacks its data."""
+    """Return the task of a figure.
+
+    Args:
+        scenario: the paper's scenario.
+        scale: scale of the runs.
+        data: folder with the data; None: built-in data.
+
+    Raises:
+        ExperimentError: the scale needs data.
+    """
     if data is None:
         if scale == "small":
             return DIGITS
@@ -68,7 +77,7 @@ def task_of(scenario: PublishedScenario, scale: Scale, data: Path | None) -> Tra
     paper = TrainingTask(
         {"dataset": "emnist", "path": str(data), "model": "emnist-cnn"},
         scenario.population,
-        scenario.who,
+        scenario.participation,
         rounds=10_000,
         rates=(0.0001, 0.0005, 0.002, 0.01),
         seeds=5,
@@ -86,15 +95,19 @@ def task_of(scenario: PublishedScenario, scale: Scale, data: Path | None) -> Tra
 
 
 def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
-    """The paper's population, sampling and network, for fewer rounds: on EMNIST, or on MNIST where that is the folder.
+    """Return the paper's population, sampling and network, for fewer rounds, on EMNIST or on the MNIST of the folder.
 
-    Of MNIST's 60,000 images each client draws its own d, as 23,264 times 30, or 697 times 1,000, are more than there
-    are.
+    Each client draws its own d of MNIST's 60,000 images, as 23,264 times 30, or 697 times 1,000, exceed the number of
+    images.
+
+    Args:
+        scenario: the paper's scenario.
+        data: folder with the data.
     """
-    rounds = 1000
+    rounds, samples = 1000, scenario.participation.local_samples
     notes = [
-        f"{scenario.population:,} clients with {scenario.who.local_samples:,} samples each, p and q as in the paper; "
-        f"{rounds:,} iterations, where the paper's text does not say how many.",
+        f"{scenario.population:,} clients with {scenario.participation.local_samples:,} samples each, p and q as in "
+        f"the paper; {rounds:,} iterations, where the paper's text does not say how many.",
     ]
     if any(data.rglob("emnist-byclass-train-images-idx3-ubyte*")):
         workload: dict[str, Any] = {"dataset": "emnist", "path": str(data), "model": "emnist-cnn"}
@@ -104,10 +117,9 @@ def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
         notes.append(
             "Images: MNIST's, ten classes instead of EMNIST's 62, read by the paper's network with ten outputs "
             "(143,162 parameters). Each client draws its own from all of them, so that an image is with about "
-            f"{scenario.population * scenario.who.local_samples / 60_000:.0f} clients. What is accounted for is one "
-            "sample of one client."
+            f"{scenario.population * samples / 60_000:.0f} clients. The accounting is for one sample of one client."
         )
     rates = (0.0001, 0.0005, 0.002, 0.01, 0.05)
     return TrainingTask(
-        workload, scenario.population, scenario.who, rounds, rates, 3, evaluations=20, notes=tuple(notes)
+        workload, scenario.population, scenario.participation, rounds, rates, 3, evaluations=20, notes=tuple(notes)
     )

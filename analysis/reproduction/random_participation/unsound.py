@@ -1,5 +1,7 @@
-"""Theorem 4.1 of Hasircioglu and Gunduz (arXiv 2205.01556) held against neighbouring data sets that can occur: what
-they lose by integration, and by attacks that are carried out, on simulated rounds and on the models of a federation.
+"""Theorem 4.1 of Hasircioglu and Gunduz (arXiv 2205.01556) compared with possible neighbouring data sets.
+
+The privacy loss of these data sets is computed by integration, and by attacks on simulated rounds and on the models of
+a federation.
 """
 
 from dataclasses import dataclass
@@ -40,81 +42,89 @@ from analysis.statistics import Interval
 from analysis.style import PAGE_INCHES, house_style, save
 
 TRIALS = {"small": 20_000_000, "paper": 1_000_000_000}
-"""Simulated rounds with x', and as many without; half as many of those that share their coins."""
+"""Simulated rounds with x', and as many without; half as many of rounds that share their coins."""
 
 FEDERATED_ROUNDS = {"small": 1_000, "paper": 10_000}
-"""Of the first scenario's federation, with x' and as many without: each a trial for every one of its clients."""
+"""Rounds of the first scenario's federation with x', and as many without; each is a trial for each of its clients."""
 
 SIGMA_MARGIN = 0.005
-"""Of a published sigma: it has three or four digits, and the paper does not say to what accuracy it was solved for."""
+"""Relative error of a published sigma, which has three or four digits; the paper does not state the accuracy of its
+solver."""
 
 _SEED = 2205
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """What was computed and sampled for one scenario, at the sigma that the paper gives for Theorem 4.1.
+    """Computed and sampled losses of one scenario, at the sigma that the paper gives for Theorem 4.1.
 
     Attributes:
-        cosine: of x' with the client's others, at which the loss is largest.
+        scenario: the paper's scenario.
+        cosine: cosine of x' with the client's others at which the loss is largest.
         angled: delta of that pair, integrated.
         coupled: delta that the attack on the orthogonal pair attains, in simulated rounds that share their coins.
-        seen: the attack in simulated rounds that share nothing.
+        independent: the attack in simulated rounds that share nothing.
     """
 
     scenario: PublishedScenario
     cosine: float
     angled: float
     coupled: Interval
-    seen: Advantage
+    independent: Advantage
 
     @property
     def sigma(self) -> float:
-        """The published one."""
+        """The published sigma."""
         return self.scenario.sigmas[PROPOSED]
 
     def delta(self, of: Delta) -> float:
-        """What an analysis, or a pair, says at that sigma."""
-        return of(self.scenario.who, self.sigma, EPSILON)
+        """Return delta of an analysis, or of a pair, at that sigma."""
+        return of(self.scenario.participation, self.sigma, EPSILON)
 
 
 def run_unsound(context: ReproductionContext) -> ReproductionResult:
-    """Theorem 4.1's numbers beside what two data sets lose at the published noise."""
-    found = [_found(scenario, context) for scenario in SCENARIOS]
+    """Compare Theorem 4.1 with the loss of two data sets at the published noise."""
+    counterexamples = [_counterexample(scenario, context) for scenario in SCENARIOS]
     federated = _federated(context)
-    table = pd.concat([_rows(one) for one in found], ignore_index=True)
+    table = pd.concat([_rows(counterexample) for counterexample in counterexamples], ignore_index=True)
     sigmas, formulas = _sigma_and_formula_claims(table)
     return ReproductionResult(
         table,
         figures=_draw_unsound(context.out),
-        claims=[*sigmas, *(guarantee_claim(one) for one in found), federated_claim(federated), *formulas],
+        claims=[
+            *sigmas,
+            *(guarantee_claim(counterexample) for counterexample in counterexamples),
+            federated_claim(federated),
+            *formulas,
+        ],
         remarks=[
             "Theorem 4.1 is not a bound: at the noise that the paper computes from it for delta = 1e-6, two "
-            f"neighbouring data sets have delta = {found[0].delta(orthogonal_pair):.2g} (integrated and sampled). The "
-            "printed equations, which give other noise, are exceeded as well.",
+            f"neighbouring data sets have delta = {counterexamples[0].delta(orthogonal_pair):.2g} (integrated and "
+            "sampled). The printed equations, which give other noise, are exceeded as well.",
             "Orthogonal pair: the client's other gradients are parallel, that of x' is orthogonal to them, all of norm "
             "C. Participation shows in one direction, and x' in the other. Angled pair: the same at another angle.",
-            "The other clients are silent along u, the direction of the client's others, or what they send there is "
-            "known. A guarantee is for the worst case, so that this is fair; where all of them hold gradients along u, "
-            "too, participation hides among theirs, and the pair's delta is that of the row `in a crowd`.",
-            "Who observes: whoever sees the models, as the theorem assumes; no view of the server is needed.",
+            "The other clients are silent along u, the direction of the client's others, or their gradients there "
+            "are known. This assumption is fair, since a guarantee is for the worst case. Where all of them hold "
+            "gradients along u, too, participation hides among theirs, and the pair's delta is that of the row `in a "
+            "crowd`.",
+            "The observer sees the models, as the theorem assumes, and does not need the server's view.",
             "Sampling corroborates the integral: the observer's test is made from the same densities. It is not an "
-            "independent proof. The federation's rounds are the testbed's own, with its coins, clipping and noise.",
+            "independent proof. The federation's rounds are the testbed's own, with its sampling, clipping and noise.",
             "Theorem 4.1 as printed needs another sigma than the paper gives; centred on x' it gives the paper's. As "
-            "printed it is the exact loss of parallel gradients, hence a lower bound, too. sigma 0: for those no noise "
-            "is needed, since a thousand of them hide one more.",
+            "printed it is the exact loss of parallel gradients, hence a lower bound, too. sigma 0: parallel "
+            "gradients need no noise, since a thousand of them hide one more.",
         ],
     )
 
 
-def _found(scenario: PublishedScenario, context: ReproductionContext) -> Counterexample:
+def _counterexample(scenario: PublishedScenario, context: ReproductionContext) -> Counterexample:
     trials = TRIALS[context.scale]
-    who, sigma = scenario.who, scenario.sigmas[PROPOSED]
+    participation, sigma = scenario.participation, scenario.sigmas[PROPOSED]
     context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
-    random = np.random.default_rng((_SEED, 1556, who.local_samples))
-    seen = attack_membership(who, sigma, EPSILON, trials, random)
-    coupled = coupled_delta(who, sigma, EPSILON, trials // 2, random)
-    return Counterexample(scenario, *worst_angle(who, sigma, EPSILON), Interval(*coupled), seen)
+    random = np.random.default_rng((_SEED, 1556, participation.local_samples))
+    independent = attack_membership(participation, sigma, EPSILON, trials, random)
+    coupled = coupled_delta(participation, sigma, EPSILON, trials // 2, random)
+    return Counterexample(scenario, *worst_angle(participation, sigma, EPSILON), Interval(*coupled), independent)
 
 
 def _federated(context: ReproductionContext) -> PairedAdvantage:
@@ -125,32 +135,34 @@ def _federated(context: ReproductionContext) -> PairedAdvantage:
             context.progress(f"a federation of {population} clients, every one a trial: round {done} of {rounds}")
 
     sigma = MANY_CLIENTS.sigmas[PROPOSED]
-    return attack_models(MANY_CLIENTS.who, sigma, EPSILON, population, rounds, _SEED, progress)
+    return attack_models(MANY_CLIENTS.participation, sigma, EPSILON, population, rounds, _SEED, progress)
 
 
-def _rows(one: Counterexample) -> pd.DataFrame:
-    """Each analysis and pair: the noise that it asks for, and its delta at the published noise of Theorem 4.1."""
-    who, others = one.scenario.who, one.scenario.population - 1
+def _rows(counterexample: Counterexample) -> pd.DataFrame:
+    """Return the required noise of each analysis and pair, and its delta at the published noise of Theorem 4.1."""
+    participation, others = counterexample.scenario.participation, counterexample.scenario.population - 1
     crowd: Delta = partial(orthogonal_pair_in_a_crowd, clients=others)
-    angled: Delta = partial(angled_pair, cosine=one.cosine)
+    angled: Delta = partial(angled_pair, cosine=counterexample.cosine)
     rows: list[tuple[str, Delta, str | None]] = [
         (_OLS_ROW, only_local_sampling, OLS),
         (_WCS_ROW, weak_client_sampling, WCS),
         (_PRINTED_ROW, as_printed, PROPOSED),
         (_CENTRED_ROW, recentred, PROPOSED),
         ("orthogonal pair", orthogonal_pair, None),
-        (f"{_ANGLED_ROW}{one.cosine:.2f}", angled, None),
+        (f"{_ANGLED_ROW}{counterexample.cosine:.2f}", angled, None),
         (f"orthogonal pair in a crowd: {others:,} others along u", crowd, None),
     ]
     return pd.DataFrame.from_records(
         [
             {
-                "scenario": one.scenario.title,
+                "scenario": counterexample.scenario.title,
                 "analysis or pair": name,
-                f"sigma for delta = {DELTA:g}": None if delta is crowd else sigma_at(delta, who, EPSILON, DELTA),
-                f"sigma for delta = {DELTA:g} (paper)": one.scenario.sigmas.get(key) if key else None,
-                "at sigma": one.sigma,
-                "delta": one.delta(delta),
+                f"sigma for delta = {DELTA:g}": None
+                if delta is crowd
+                else sigma_at(delta, participation, EPSILON, DELTA),
+                f"sigma for delta = {DELTA:g} (paper)": counterexample.scenario.sigmas.get(key) if key else None,
+                "at sigma": counterexample.sigma,
+                "delta": counterexample.delta(delta),
             }
             for name, delta, key in rows
         ]
@@ -164,17 +176,17 @@ def _sigma_and_formula_claims(table: pd.DataFrame) -> tuple[list[PaperClaim], li
 
 
 def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """The claims about sigmas and formulas; those about guarantees need the attacks."""
+    """Return the claims about sigmas and formulas; claims about guarantees need the attacks."""
     sigmas, formulas = _sigma_and_formula_claims(table)
     return [*sigmas, *[None] * (len(SCENARIOS) + 1), *formulas]
 
 
 def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperClaim]:
-    """Whether the published sigmas follow from the theorems as they are printed.
+    """Return the claims that the published sigmas follow from the theorems as printed.
 
     Args:
-        scenario: of the paper.
-        rows: of the table, this scenario's.
+        scenario: the paper's scenario.
+        rows: this scenario's rows of the table.
     """
     sigmas = rows.set_index("analysis or pair")[f"sigma for delta = {DELTA:g}"]
     claims = []
@@ -192,46 +204,47 @@ def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperC
     return claims
 
 
-def guarantee_claim(one: Counterexample) -> PaperClaim:
-    """What the paper wants of every round."""
-    coupled, seen = one.coupled, one.seen
-    exact = one.delta(orthogonal_pair)
+def guarantee_claim(counterexample: Counterexample) -> PaperClaim:
+    """Return the claim on the paper's guarantee of every round."""
+    coupled, independent = counterexample.coupled, counterexample.independent
+    exact = counterexample.delta(orthogonal_pair)
     return PaperClaim(
-        f"{one.scenario.title}: sigma = {one.sigma} makes each round ({EPSILON}, {DELTA:g})-DP",
+        f"{counterexample.scenario.title}: sigma = {counterexample.sigma} makes each round ({EPSILON}, {DELTA:g})-DP",
         f"delta of the orthogonal pair {exact:.3g} (integrated), {coupled.mean:.3g} ± {coupled.half_width:.2g} "
-        f"(attacked, simulated rounds that share their coins), {_seen(seen)} in {seen.trials:,} that share nothing; of "
-        f"the angled pair {one.angled:.3g}",
+        f"(attacked, simulated rounds that share their coins), {_format_delta(independent)} in "
+        f"{independent.trials:,} that share nothing; of the angled pair {counterexample.angled:.3g}",
         [
             between("delta of the orthogonal pair", exact, most=DELTA),
             between("the same, attacked", coupled, most=DELTA),
-            between("delta of the angled pair", one.angled, most=DELTA),
+            between("delta of the angled pair", counterexample.angled, most=DELTA),
         ],
     )
 
 
-def _seen(seen: Advantage) -> str:
-    return f"{seen.delta:.3g} ± {seen.interval().half_width:.2g}"
+def _format_delta(advantage: Advantage) -> str:
+    return f"{advantage.delta:.3g} ± {advantage.interval().half_width:.2g}"
 
 
-def federated_claim(seen: PairedAdvantage) -> PaperClaim:
-    """The same of what the testbed's DP-SGD publishes."""
+def federated_claim(advantage: PairedAdvantage) -> PaperClaim:
+    """Return the claim on the models that the testbed's DP-SGD publishes."""
     scenario = MANY_CLIENTS
     return PaperClaim(
         f"{scenario.title}: the models of such rounds give no more than delta = {DELTA:g} away",
-        f"delta {seen.delta:.3g} ± {seen.interval().half_width:.2g}: the attack on the models of the testbed's own "
-        f"federation of {scenario.population:,} clients, {seen.trials:,} rounds of a client with x' and as many "
-        f"without, which share their coins (told apart {seen.gained} times, mistaken {seen.lost} times)",
-        [between("delta that the attack attains", seen.interval(), most=DELTA)],
+        f"delta {advantage.delta:.3g} ± {advantage.interval().half_width:.2g}: the attack on the models of the "
+        f"testbed's own federation of {scenario.population:,} clients, {advantage.trials:,} rounds of a client "
+        f"with x' and as many without, which share their coins "
+        f"(told apart {advantage.gained} times, mistaken {advantage.lost} times)",
+        [between("delta that the attack attains", advantage.interval(), most=DELTA)],
         seeds=1,
     )
 
 
 def formula_claim(scenario: PublishedScenario, rows: pd.DataFrame) -> PaperClaim:
-    """Equations (6) and (7), whatever noise they ask for.
+    """Return the claim on equations (6) and (7), for any required noise.
 
     Args:
-        scenario: of the paper.
-        rows: of the table, this scenario's.
+        scenario: the paper's scenario.
+        rows: this scenario's rows of the table.
     """
     deltas = {str(row["analysis or pair"]): float(row["delta"]) for _, row in rows.iterrows()}
     (pair,) = (name for name in deltas if name.startswith(_ANGLED_ROW))
@@ -247,11 +260,11 @@ def formula_claim(scenario: PublishedScenario, rows: pd.DataFrame) -> PaperClaim
 _OLS_ROW, _WCS_ROW = "OLS, Theorem 5.1 (a guarantee)", "WCS, Theorem 5.2 (the guarantee)"
 _PRINTED_ROW, _CENTRED_ROW = "Theorem 4.1 as printed", "Theorem 4.1, centred on x'"
 _ANGLED_ROW = "angled pair, cosine "
-"""Names of rows; the last one's end is the cosine."""
+"""Names of rows; the last is followed by the cosine."""
 
 
 def _draw_unsound(out: Path) -> list[Path]:
-    """delta over sigma at the paper's epsilon, for both scenarios."""
+    """Draw delta over sigma at the paper's epsilon, for both scenarios."""
     curves: dict[str, tuple[Delta, str, str]] = {
         "WCS (the guarantee)": (weak_client_sampling, "#000000", "-"),
         "orthogonal pair (lower bound)": (orthogonal_pair, "#D55E00", "-"),
@@ -264,7 +277,7 @@ def _draw_unsound(out: Path) -> list[Path]:
             published = scenario.sigmas[PROPOSED]
             sigmas = np.geomspace(published / 1.6, 1.3 * scenario.sigmas[WCS], 40)
             for name, (delta, colour, style) in curves.items():
-                values = [delta(scenario.who, float(sigma), EPSILON) for sigma in sigmas]
+                values = [delta(scenario.participation, float(sigma), EPSILON) for sigma in sigmas]
                 axes.plot(sigmas, values, style, color=colour, label=name)
             axes.axhline(DELTA, color="#7F7F7F", linewidth=0.8, linestyle=":")
             axes.plot([published], [DELTA], "o", color="#0072B2", markersize=4, label="the paper's sigma and delta")

@@ -1,17 +1,17 @@
-"""k and t of `secagg-plus` beside those that Google's implementation of the same paper is tested for.
+"""k and t of `secagg-plus` compared with those that the test of Google's implementation of the same paper expects.
 
 Bell, Bonawitz, Gascon, Lepoint, Raykova: Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020
-(IACR ePrint 2020/704), section 3. Both take the tails of hypergeometric distributions; what they count differs:
+(IACR ePrint 2020/704), section 3. Both take the tails of hypergeometric distributions, but they count different events:
 
 - there a client's k neighbours hold its shares, here also the client itself: 2t - k against 2t - (k + 1) dishonest
   neighbours contradict each other;
-- there the marked are drawn among all s clients, here among the s - 1 others;
-- there each client has 2**-(security + 1) / s, here the union goes over the honest ones; and drop-outs (who hold no
-  share of their own any more) and survivors are told apart;
-- there 0.9 is the most of dishonest + 2 dropouts, here what the tails allow.
+- there the marked clients are drawn among all s clients, here among the s - 1 others;
+- there each client has 2**-(security + 1) / s, here the union is over the honest clients; and dropouts (which no longer
+  hold a share of their own) are distinguished from survivors;
+- there 0.9 is the maximum of dishonest + 2 dropouts, here the tails decide.
 
-`by_their_count` finds k and t with our tails and their count: where it gives their numbers, what is left between theirs
-and ours is these four.
+`by_their_count` finds k and t with our tails and their count. Where it gives their numbers, only these four differences
+remain between their numbers and ours.
 """
 
 from functools import cache
@@ -26,25 +26,25 @@ from analysis.reproduction.verdicts import PaperClaim, between, equal
 from testbed.aggregation.secagg_plus import bound
 
 MARGIN = 0.1
-"""Of k, from a hundred clients on: one holder more or less, and one client more or less to draw from, move a tail by
-that much at most; with ten clients one even number is already a quarter or more."""
+"""Largest relative difference of k, from a hundred clients on: one holder more or less, and one client more or less to
+draw from, move a tail by at most that much. With ten clients one even number is already a quarter or more."""
 
 _MOST_CLIENTS_FOR_OURS = 100_000
-"""Above it `smallest_neighbourhood` takes minutes where k is in the thousands."""
+"""Number of clients above which `smallest_neighbourhood` takes minutes if k is in the thousands."""
 
 
 def requirements(of: Instance) -> bound.NeighbourhoodRequirements:
-    """Of `secagg-plus`."""
+    """Return the requirements of `secagg-plus`."""
     return bound.NeighbourhoodRequirements(of.dishonest, of.dropouts, SECURITY, CORRECTNESS)
 
 
 @cache
 def by_their_count(of: Instance) -> tuple[int, int]:
-    """The smallest even k and its t as their count of the same failures has it; (0, 0): none below s - 1.
+    """Return the smallest even k and its t by their count of the same failures; (0, 0) if there is none below s - 1.
 
-    Disconnected: at most 2**-41, as here. t is the smallest with Pr[dishonest neighbours >= t] (curious) or
-    Pr[>= 2t - k] (semi-malicious) at most 2**-41 / s. k fits if Pr[surviving neighbours < t] is below 2**-20 / s; a t
-    of 1 becomes 2 after that.
+    Disconnected: at most 2**-41, as here. t is the smallest with Pr[dishonest neighbours >= t] (curious) or Pr[>= 2t -
+    k] (semi-malicious) at most 2**-41 / s. k fits if Pr[surviving neighbours < t] is below 2**-20 / s; a t of 1 becomes
+    2 after that.
     """
     s, needs = of.clients, requirements(of)
     dishonest, gone = needs.counts(s)
@@ -60,7 +60,7 @@ def by_their_count(of: Instance) -> tuple[int, int]:
 
 
 def ours(of: Instance) -> bound.Neighbourhood | None:
-    """What `secagg-plus` takes, which always allows for a malicious server; None: refused."""
+    """Return the neighbourhood of `secagg-plus`, which always allows for a malicious server; None if it is refused."""
     try:
         return bound.smallest_neighbourhood(of.clients, requirements(of))
     except ValueError:
@@ -68,14 +68,21 @@ def ours(of: Instance) -> bound.Neighbourhood | None:
 
 
 def run_graphs(context: ReproductionContext) -> ReproductionResult:
-    """All rows of the test."""
+    """Compute all rows of the test."""
     rows = []
-    for one in expected():
-        context.progress(f"{one.clients} clients, {one.dishonest:g} dishonest, {one.dropouts:g} gone, {one.server}")
-        here = ours(one) if one.server == "semi-malicious" and one.clients <= _MOST_CLIENTS_FOR_OURS else None
-        rows.append(_row(one, here))
-    refused = [one for one in REFUSED if one.server == "semi-malicious"]
-    accepted = {one: here for one in refused if (here := ours(one)) is not None}
+    for instance in expected():
+        context.progress(
+            f"{instance.clients} clients, {instance.dishonest:g} dishonest, {instance.dropouts:g} gone, "
+            f"{instance.server}"
+        )
+        here = (
+            ours(instance)
+            if instance.server == "semi-malicious" and instance.clients <= _MOST_CLIENTS_FOR_OURS
+            else None
+        )
+        rows.append(_row(instance, here))
+    refused = [instance for instance in REFUSED if instance.server == "semi-malicious"]
+    accepted = {instance: here for instance in refused if (here := ours(instance)) is not None}
     frame = pd.DataFrame.from_records(rows)
     return ReproductionResult(
         frame,
@@ -84,28 +91,37 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
             PaperClaim(
                 "the instances against a semi-malicious server that the test wants refused have no safe graph",
                 "; ".join(
-                    f"{one.clients} clients, {one.dishonest:g} and {one.dropouts:g}: "
-                    + (f"k = {accepted[one].neighbours}, t = {accepted[one].threshold}" if one in accepted else "none")
-                    for one in refused
+                    f"{instance.clients} clients, {instance.dishonest:g} and {instance.dropouts:g}: "
+                    + (
+                        f"k = {accepted[instance].neighbours}, t = {accepted[instance].threshold}"
+                        if instance in accepted
+                        else "none"
+                    )
+                    for instance in refused
                 ),
                 [
-                    equal(f"graphs found for {one.dishonest:g} and {one.dropouts:g}", float(one in accepted), 0.0)
-                    for one in refused
+                    equal(
+                        f"graphs found for {instance.dishonest:g} and {instance.dropouts:g}",
+                        float(instance in accepted),
+                        0.0,
+                    )
+                    for instance in refused
                 ],
             ),
         ],
         remarks=[
             f"Source: {SOURCE}: {len(frame)} rows with k and t, and {len(REFUSED)} that are to be refused, of which "
             f"{len(REFUSED) - len(refused)} are of other servers or out of range.",
-            "secagg-plus knows no curious server: it always allows for a malicious one, so those rows have no k and t "
-            f"of ours. Nor have those of more than {_MOST_CLIENTS_FOR_OURS:,} clients, where the search takes minutes.",
-            "Theirs under our bound: which of our three failures their k and t do not keep as rare as required, with "
-            "its exponent. They count otherwise (a client holds no share of its own there, and is one of those that "
-            "are drawn), so that a missed requirement here is not one there.",
-            "Where nobody or hardly anybody is dishonest t = 1 is enough against that; there it is raised to 2, as "
-            "sharing needs, after the survivors were looked at. With ten clients and a third gone a client then has "
-            "fewer than 2 surviving neighbours with probability 1/30.",
-            "dishonest + 2 dropouts above 0.9 is refused there by a rule; at 0.33 and 0.33 (0.99) the tails still "
+            "secagg-plus always allows for a malicious server, so rows with a curious server have no k and t of "
+            f"ours. Rows with more than {_MOST_CLIENTS_FOR_OURS:,} clients have none either, since the search takes "
+            "minutes.",
+            "Theirs under our bound: those of our three failures that their k and t do not keep as rare as required, "
+            "with exponents. Their count differs (a client holds no share of its own, and is among the clients that "
+            "are drawn), so a requirement that is missed here is not missed there.",
+            "With no or few dishonest clients t = 1 is sufficient. Their search raises it to 2, which sharing needs, "
+            "after its check of the survivors. With ten clients and a third of them gone, a client then has fewer "
+            "than 2 surviving neighbours with probability 1/30.",
+            "dishonest + 2 dropouts above 0.9 is refused by a rule there; at 0.33 and 0.33 (0.99) the tails still "
             "allow for nearly everybody as neighbours.",
         ],
     )
@@ -134,33 +150,33 @@ def _row_claims(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def _neighbours(cells: "pd.Series[str]") -> "pd.Series[int]":
-    """k of cells such as "54, 27"."""
+    """Return k of cells such as "54, 27"."""
     return cells.str.partition(",")[0].astype(int)
 
 
-def _row(one: Instance, here: bound.Neighbourhood | None) -> dict[str, object]:
-    k, t = by_their_count(one)
+def _row(instance: Instance, here: bound.Neighbourhood | None) -> dict[str, object]:
+    k, t = by_their_count(instance)
     return {
-        "server": one.server,
-        "dishonest": f"{one.dishonest:g}",
-        "dropouts": f"{one.dropouts:g}",
-        "clients": one.clients,
-        "k, t (paper)": f"{one.neighbours}, {one.threshold}",
+        "server": instance.server,
+        "dishonest": f"{instance.dishonest:g}",
+        "dropouts": f"{instance.dropouts:g}",
+        "clients": instance.clients,
+        "k, t (paper)": f"{instance.neighbours}, {instance.threshold}",
         "our tails, their count": f"{k}, {t}",
         "secagg-plus": "" if here is None else f"{here.neighbours}, {here.threshold}",
-        "theirs under our bound": "" if here is None else _missed(one),
+        "theirs under our bound": "" if here is None else _missed(instance),
     }
 
 
-def _missed(one: Instance) -> str:
-    """What their k and t do not achieve by our count."""
-    needs = requirements(one)
-    bits = bound.failure_bits(one.clients, one.neighbours, one.threshold, needs)
-    wanted = (SECURITY + 1, SECURITY + 1, CORRECTNESS)
+def _missed(instance: Instance) -> str:
+    """Return the requirements that their k and t miss by our count."""
+    needs = requirements(instance)
+    bits = bound.failure_bits(instance.clients, instance.neighbours, instance.threshold, needs)
+    required = (SECURITY + 1, SECURITY + 1, CORRECTNESS)
     parts = bound.described(bits).split(", ")
     missed = [
         part
-        for part, has, wants in zip(parts, (bits.contradiction, bits.disconnected, bits.too_few), wanted, strict=True)
+        for part, has, wants in zip(parts, (bits.contradiction, bits.disconnected, bits.too_few), required, strict=True)
         if has < wants
     ]
     return ", ".join(missed) or "meets it"

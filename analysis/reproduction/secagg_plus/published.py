@@ -1,6 +1,8 @@
-"""Degrees and thresholds that the test of Google's implementation of Bell et al. expects: federated-compute,
-`fcp/secagg/server/graph_parameter_finder_test.cc` (Apache 2.0), at commit bdbd822af00fb45b21a8364d40d62ca1eba4e27a of
-google-parfait/federated-compute; 2**-40 for security and 2**-20 for correctness.
+"""Degrees and thresholds that the test of Google's implementation of Bell et al. expects.
+
+federated-compute, `fcp/secagg/server/graph_parameter_finder_test.cc` (Apache 2.0), at commit
+bdbd822af00fb45b21a8364d40d62ca1eba4e27a of google-parfait/federated-compute; 2**-40 for security and 2**-20 for
+correctness.
 """
 
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Server = Literal["semi-malicious", "curious", "none"]
-"""Against whom the graph protects; none: nobody is dishonest, and the tails are those of the curious server."""
+"""Server against which the graph protects; none: nobody is dishonest, with the tails of the curious server."""
 
 SOURCE = "google-parfait/federated-compute, fcp/secagg/server, test of the graph parameter finder"
 SECURITY, CORRECTNESS = 40, 20
@@ -37,13 +39,15 @@ _EXPECTED: dict[tuple[Server, float, float], str] = {
 
 @dataclass(frozen=True)
 class Instance:
-    """A row of the test.
+    """Row of the test.
 
     Attributes:
         clients: s.
-        server: against whom.
-        dishonest, dropouts: fractions.
-        neighbours, threshold: k and t as expected; 0 where the instance is expected to be refused.
+        server: server against which the graph protects.
+        dishonest: dishonest fraction of the clients.
+        dropouts: fraction of the clients that drop out.
+        neighbours: expected k; 0 if the instance is expected to be refused.
+        threshold: expected t; 0 if the instance is expected to be refused.
     """
 
     clients: int
@@ -55,7 +59,7 @@ class Instance:
 
 
 def expected() -> Iterator[Instance]:
-    """The instances that have parameters."""
+    """Yield the instances that have parameters."""
     for (server, dishonest, dropouts), line in _EXPECTED.items():
         for power, pair in enumerate(line.split(), 1):
             if pair != "-":
@@ -72,4 +76,4 @@ REFUSED = (
     Instance(1000, "semi-malicious", 0.33, 0.33),
     Instance(1000, "none", 0.5, 0.5),
 )
-"""Those that are invalid, or have none."""
+"""Instances that are invalid, or have no parameters."""

@@ -1,8 +1,8 @@
-"""How few neighbours are enough, for ten thousand clients and for a billion: the abstract of Bell et al.
+"""Sufficient number of neighbours for ten thousand clients and for a billion: the abstract of Bell et al.
 
 Bell, Bonawitz, Gascon, Lepoint, Raykova: Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020
-(IACR ePrint 2020/704). The semi-honest number is found by the count of failures that gives Google's expected values
-(`graphs.by_their_count`).
+(IACR ePrint 2020/704). The semi-honest number is computed with the count of failures that gives Google's expected
+values (`graphs.by_their_count`).
 """
 
 import pandas as pd
@@ -15,13 +15,14 @@ from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 
 THOUSAND = 1000
 RATES = ((0.05, 0.05), (0.05, 0.33), (0.33, 0.05), (0.33, 0.33))
-"""Dishonest and gone; the abstract states none for a billion clients, these are those of Google's test."""
+"""Dishonest fraction and dropout fraction; the abstract states none for a billion clients, these are those of Google's
+test."""
 MALICIOUS_CLIENTS, MALICIOUS_RATE, SHARE, AT_LEAST = 10_000, 0.05, 0.03, 5000
 GROWTH = tuple(10**power for power in range(3, 10))
 
 
 def run_scale(context: ReproductionContext) -> ReproductionResult:
-    """Neighbours for growing numbers of clients, and the two statements."""
+    """Compute neighbours for growing numbers of clients, and the two statements."""
     rows = []
     for dishonest, dropouts in RATES:
         for clients in GROWTH:
@@ -47,13 +48,14 @@ def run_scale(context: ReproductionContext) -> ReproductionResult:
             PaperClaim(
                 f"against a malicious server, of {MALICIOUS_CLIENTS:,} clients each talks to {SHARE:.0%}, and its "
                 f"input is in a sum with at least {AT_LEAST:,} others (5% dishonest, 5% gone)",
-                f"the paper's malicious variant, whose clients choose neighbours and acknowledge them, is not here; "
-                f"secagg-plus has {chosen.neighbours} neighbours there ({chosen.neighbours / MALICIOUS_CLIENTS:.1%}), "
-                f"and promises parts of {chosen.threshold} or more, not of {AT_LEAST:,}",
+                "the paper's malicious variant, in which clients choose and acknowledge neighbours, is not "
+                f"implemented; secagg-plus has {chosen.neighbours} neighbours there "
+                f"({chosen.neighbours / MALICIOUS_CLIENTS:.1%}), and promises parts of {chosen.threshold} or more, "
+                f"not of {AT_LEAST:,}",
             ),
         ],
         remarks=[
-            "k, t: the smallest that the count of failures allows which gives the expected values of Google's "
+            "k, t: the smallest values by the count of failures that gives the expected values of Google's "
             "implementation (secagg-plus-graphs), for 2^-40 and 2^-20.",
             "The abstract states no fractions for a billion clients; these are those of Google's test.",
         ],

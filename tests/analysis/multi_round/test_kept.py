@@ -1,4 +1,4 @@
-"""The weak privacy is searched for once: when what is kept beside a run is used, and when not."""
+"""Cache of the weak privacy: when the file beside a run is used, and when the search is repeated."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ MakeRun = Callable[..., RunRecords]
 
 
 class Search:
-    """Stands in for the search: says what it is told to, and counts how often it was asked."""
+    """Replacement of the search that returns a given result and counts its calls."""
 
     def __init__(self, value: int = 4, lower_bound: int = 4) -> None:
         self.found = WeakPrivacy(value, lower_bound)
@@ -46,7 +46,7 @@ def ask(run: RunRecords, time_limit_s: float = 5.0) -> WeakPrivacy:
     return weak_privacy_of(run, participation_matrix(run, compact=True), time_limit_s)
 
 
-def test_what_is_kept_is_what_the_search_finds(run: RunRecords) -> None:
+def test_the_file_has_the_result_of_the_search(run: RunRecords) -> None:
     matrix = participation_matrix(run, compact=True)
     found = weak_privacy(matrix, time_limit_s=5.0)
     assert ask(run) == ask(run) == WeakPrivacy(found.value, found.lower_bound)
@@ -87,7 +87,9 @@ def test_a_run_that_goes_on_is_searched_again(run: RunRecords, search: Search) -
     assert search.asked == 2
 
 
-def test_another_search_does_not_take_it(run: RunRecords, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_search_ignores_the_file(
+    run: RunRecords, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask(run)
     monkeypatch.setattr(kept, "_search", lambda: "another")
     ask(run)
@@ -111,14 +113,14 @@ def test_each_source_of_the_search_tells_it_from_others(monkeypatch: pytest.Monk
         lambda stored: "[]",
         lambda stored: json.dumps({**stored, "value": None}),
         lambda stored: json.dumps({**stored, "value": 4.0}),
-        lambda stored: json.dumps({**stored, "value": 3}),  # less than what is proved
+        lambda stored: json.dumps({**stored, "value": 3}),  # less than the lower bound
         lambda stored: json.dumps({**stored, "value": 99, "lower_bound": 99}),
         lambda stored: json.dumps({**stored, "value": 9, "lower_bound": 9}),  # each round's sum is of eight at most
         lambda stored: json.dumps({**stored, "value": 0, "lower_bound": 0}),
         lambda stored: json.dumps({name: stored[name] for name in stored if name != "search"}),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_as_good_as_none(run: RunRecords, search: Search, change: Callable[..., str]) -> None:
+def test_a_damaged_file_is_ignored(run: RunRecords, search: Search, change: Callable[..., str]) -> None:
     ask(run)
     (run.path / FILE).write_text(change(json.loads((run.path / FILE).read_text())))
     assert ask(run) == WeakPrivacy(4, 4)
@@ -127,7 +129,7 @@ def test_a_damaged_file_is_as_good_as_none(run: RunRecords, search: Search, chan
     assert search.asked == 2  # it has been replaced
 
 
-def test_where_nothing_can_be_written_it_is_searched_each_time(run: RunRecords, search: Search) -> None:
+def test_the_search_is_repeated_if_the_directory_is_read_only(run: RunRecords, search: Search) -> None:
     (run.path / FILE).mkdir()
     assert [ask(run), ask(run)] == [WeakPrivacy(4, 4)] * 2
     assert search.asked == 2

@@ -44,7 +44,7 @@ def test_exhaustion_with_enough_classes_is_exact(seed: int) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
-def test_exhaustion_of_small_sets_proves_no_more_than_it_has_seen(most: int) -> None:
+def test_exhaustion_of_small_sets_proves_only_their_bound(most: int) -> None:
     generator = np.random.default_rng(most)
     for _ in range(15):
         space = spaces(generator, 5, 10)
@@ -55,7 +55,7 @@ def test_exhaustion_of_small_sets_proves_no_more_than_it_has_seen(most: int) -> 
         assert found.lower_bound == few
 
 
-def test_exhaustion_looks_through_an_unlucky_projection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhaustion_recognises_an_unlucky_projection(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(11)
     cases = [spaces(generator, 5, 9) for _ in range(40)]
     monkeypatch.setattr(dependent_columns, "_PRIME", 5)  # nearly every projection is unlucky

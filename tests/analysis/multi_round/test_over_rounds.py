@@ -1,4 +1,4 @@
-"""The metrics after every round: equal to those of each prefix, and certified by what can be checked."""
+"""Metrics after every round: equal to those of each prefix, with certificates that can be checked."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_simulated_runs_are_certified_in_every_round(
     assert found.weak[-1] == (2 if isinstance(parameters, BatchPartitionParameters) else 1)
 
 
-def test_one_stays_one_and_what_brings_nothing_new_changes_nothing() -> None:
+def test_one_stays_one_and_dependent_rounds_change_nothing() -> None:
     rounds = np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]])
     found = over_rounds(rounds)
     assert found.weak.tolist() == [2, 2, 1, 1, 1, 1]
@@ -110,7 +110,7 @@ def test_rounds_that_are_not_settled_are_named() -> None:
     assert set(frame["proof"]) == {"smallest class"}
 
 
-def test_who_waits_is_told_what_is_done() -> None:
+def test_progress_names_the_rank_of_each_step() -> None:
     lines: list[str] = []
     over_rounds(simulate(RandomParameters(participants=6), np.full(40, 0.3), 45, 1), AMPLE_S, lines.append)
     assert lines

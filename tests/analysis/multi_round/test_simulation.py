@@ -17,6 +17,7 @@ from testbed.selection.batch_partition import BatchPartitionParameters, Partitio
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.lotto.variants import ClientCentricParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
+from tests.messages_named import naming
 
 AWAY = [0.1, 0.3, 0.5]
 PROTOCOLS = [
@@ -31,7 +32,7 @@ PROTOCOLS = [
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Callable[..., np.ndarray]:
-    """Runs a small federation and returns who took part."""
+    """Run a small federation, and return its participation."""
 
     def run(selection: SelectionParameters, rounds: int, population: int, seed: int) -> np.ndarray:
         data: dict[str, Any] = {
@@ -79,11 +80,11 @@ def test_dropout_probabilities_are_the_papers() -> None:
     assert not np.array_equal(drawn, dropout_probabilities(1000, 4))
 
 
-def test_protocols_that_ask_more_are_refused() -> None:
+def test_protocols_with_further_stages_are_refused() -> None:
     with pytest.raises(ExperimentError, match=r"lotto-client-centric has stages .*lotto/announce"):
         simulate(ClientCentricParameters(participants=4), np.zeros(20), 2, 1)
 
 
 def test_parameters_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ExperimentError, match=r"^selection\.participants: 4 of a population of 3"):
+    with pytest.raises(ExperimentError, match=naming("selection.participants", 4, 3)):
         simulate(RandomParameters(participants=4), np.zeros(3), 2, 1)

@@ -120,7 +120,7 @@ def test_every_combination_of_three_rounds_counts() -> None:
     brute_force.check(weak_privacy(rounds, AMPLE_S), rounds, 2)
 
 
-def test_what_elimination_misses_the_searches_find() -> None:
+def test_searches_find_words_that_elimination_misses() -> None:
     generator = np.random.default_rng(3)
     for _ in range(60):
         matrix = (generator.random((5, 9)) < 0.5).astype(int)
@@ -139,7 +139,7 @@ def test_random_selection_gives_everybody_away_in_the_end() -> None:
     assert max(map(abs, found.combination)) > 2**20
 
 
-def test_a_search_that_fails_says_so() -> None:
+def test_an_incomplete_search_is_not_certified() -> None:
     # 60 rounds of 50 out of 100: too many dimensions for every method.
     matrix = brute_force.random_rounds(60, 100, 50)
     found = weak_privacy(matrix, time_limit_s=0.5)
@@ -185,7 +185,7 @@ def test_anything_but_a_participation_matrix_is_refused(wrong: list[object]) -> 
             metric(wrong)
 
 
-def test_what_the_solver_prints_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_the_solver_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
     with standard_output_silenced():
         ctypes.CDLL(None).puts(b"from C")
     print("ours")

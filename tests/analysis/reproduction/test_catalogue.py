@@ -4,9 +4,10 @@ import pytest
 
 from analysis.reproduction.catalogue import MODULES, catalogue, named
 from testbed.errors import ExperimentError
+from tests.messages_named import naming
 
 
-def test_every_reproduction_says_what_it_is() -> None:
+def test_every_reproduction_is_described() -> None:
     found = catalogue()
     for name, one in found.items():
         assert one.name == name
@@ -30,15 +31,13 @@ def test_all_is_every_one() -> None:
     assert [one.name for one in named(["all"])] == list(catalogue())
 
 
-def test_a_mistyped_name_is_told_its_neighbours() -> None:
-    with pytest.raises(
-        ExperimentError, match=r"lotto-tabel2: no such reproduction; did you mean lotto-table2"
-    ) as raised:
+def test_a_mistyped_name_gets_similar_names() -> None:
+    with pytest.raises(ExperimentError, match=naming("lotto-tabel2", "did you mean lotto-table2")) as raised:
         named(["lotto-tabel2"])
     assert "\n" not in str(raised.value)
     assert "theorem" not in str(raised.value)  # close ones only
 
 
-def test_a_name_that_is_nothing_like_any_is_told_what_there_is() -> None:
-    with pytest.raises(ExperimentError, match=r"qqqq: no such reproduction; there are lotto-fig1b, "):
+def test_an_unknown_name_gets_all_names() -> None:
+    with pytest.raises(ExperimentError, match=naming("qqqq", "lotto-fig1b, ")):
         named(["qqqq"])

@@ -1,4 +1,4 @@
-"""How long a reproduction took: all attempts, and no repetition of what is finished."""
+"""Duration of a reproduction: the sum of all attempts, unchanged by a repetition of a finished one."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Reproductions set what they train with: a default that changes must not change what a kept result is of.
+"""Experiments of reproductions: they pin training and time, so that no default changes a kept result.
 
-The fixture `in_process` checks it of every experiment that a test runs.
+The fixture `in_process` checks this for every experiment that a test runs.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from tests.analysis.reproduction.conftest import is_pinned
 TEXT = "{population: 10, workload: {dataset: digits, epochs: 3}, time: {deadline_s: 5}, selection: {participants: 2}}"
 
 
-def test_values_add_to_sections_and_replace_what_is_pinned() -> None:
+def test_values_add_to_sections_and_replace_pinned_values() -> None:
     made = declared("x", TEXT, {"rounds": 4, "workload": {"model": "mlp"}, "workload.batch_size": 7})
     assert (made.name, made.rounds, made.population, made.selection.participants) == ("x", 4, 10, 2)
     workload = {**WORKLOAD, "dataset": "digits", "epochs": 3, "model": "mlp", "batch_size": 7}
@@ -21,7 +21,7 @@ def test_values_add_to_sections_and_replace_what_is_pinned() -> None:
     assert made.time.model_dump(exclude_unset=True) == {**TIME, "deadline_s": 5}
 
 
-def test_an_experiment_that_does_not_hold_is_refused_by_its_name() -> None:
+def test_the_error_of_an_invalid_experiment_has_its_name() -> None:
     with pytest.raises(ExperimentError, match="odd: rounds: "):
         declared("odd", TEXT, {"rounds": -1})
 

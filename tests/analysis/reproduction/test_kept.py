@@ -1,4 +1,4 @@
-"""Kept results: read back as they were, verified, and shown in pages that say the same."""
+"""Kept results: reading, verification, and the pages that show them."""
 
 import json
 import re
@@ -13,17 +13,18 @@ from analysis.reproduction.contract import Origin, Reproduction, ReproductionCon
 from analysis.reproduction.presentation import listed, outcome, write
 from analysis.reproduction.verdicts import PaperClaim, below, counts, true
 from testbed.errors import ExperimentError
+from tests.messages_named import naming
 
 
 def _run(context: ReproductionContext) -> ReproductionResult:
     return MADE
 
 
-ONE = Reproduction("paper-table9", "What a thing costs", "A. Author, arXiv 0000.00000, Table 9", _run)
+ONE = Reproduction("paper-table9", "Cost of an item", "A. Author, arXiv 0000.00000, Table 9", _run)
 OTHER = Reproduction("paper-fig3", "How it looks", "A. Author, arXiv 0000.00000, Figure 3", _run)
 MADE = ReproductionResult(
     table=pd.DataFrame(
-        {"who": ["a|b", "c"], "n": [10, 20], "cost": [0.123456789, float("nan")], "cost (paper)": [0.1, None]}
+        {"item": ["a|b", "c"], "n": [10, 20], "cost": [0.123456789, float("nan")], "cost (paper)": [0.1, None]}
     ),
     figures=[Path("out/figure.png")],
     claims=[
@@ -37,7 +38,7 @@ ORIGIN = Origin(130.0, "9.9", "0123456789abcdef", "P", 2, "2026-01-01T00:00:00+0
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with one kept result, of a catalogue of two."""
+    """Folder with one kept result, of a catalogue of two."""
     write(ONE, MADE, "small", tmp_path / "made", ORIGIN)
     folder = tmp_path / "results"
     folder.mkdir()
@@ -58,7 +59,7 @@ def test_a_result_is_read_back_as_it_was_shown(results: Path) -> None:
     assert kept.kept(OTHER) is None
 
 
-def test_the_list_says_how_it_went(results: Path) -> None:
+def test_the_list_has_the_verdicts_of_the_last_run(results: Path) -> None:
     text = listed([ONE, OTHER])
     assert "last: small, 2 min: 1 agrees, 1 not run" in text
     assert json.loads(listed([ONE], "json"))[0]["last"]["verdicts"]["agrees"] == 1
@@ -73,11 +74,11 @@ def _changed(results: Path, change: dict[str, object]) -> Path:
     return file
 
 
-def test_a_verdict_that_its_numbers_do_not_give_is_found(results: Path) -> None:
+def test_a_verdict_that_contradicts_its_numbers_is_found(results: Path) -> None:
     assert verification.verify([ONE, OTHER]).missing == ["paper-fig3"]
     _changed(results, {"verdict": "partly"})
     (line,) = kept.differences(kept.read(results / "paper-table9.json"))
-    assert line == "paper-table9: 'costs little' is written down as partly, and its numbers say agrees"
+    assert re.search(naming("paper-table9", "'costs little'", "'partly'", "'agrees'"), line)
 
 
 CATALOGUE = catalogue.catalogue()
@@ -85,7 +86,7 @@ FROM_TABLES = [name for name, one in CATALOGUE.items() if one.claims_of is not N
 
 
 def _computed(name: str) -> list[bool]:
-    """Whether the kept table of a reproduction gives each of its claims."""
+    """Return for each claim of a reproduction whether its kept table gives the claim."""
     one = CATALOGUE[name]
     found = kept.kept(one)
     assert found is not None
@@ -96,7 +97,7 @@ def _computed(name: str) -> list[bool]:
 
 @pytest.mark.parametrize("name", FROM_TABLES)
 def test_a_number_typed_into_a_claim_is_found_by_the_kept_table(tmp_path: Path, name: str) -> None:
-    """The number agrees with its band and the verdict, and the table says something else."""
+    """The typed number agrees with its band and the verdict, but not with the table."""
     one, computed = CATALOGUE[name], _computed(name)
     data = json.loads((kept.RESULTS / f"{name}.json").read_text())
     file = tmp_path / "result.json"
@@ -112,8 +113,8 @@ def test_a_number_typed_into_a_claim_is_found_by_the_kept_table(tmp_path: Path, 
     found = verification.verify([one], tmp_path).differing
     claims = [claim for claim, is_computed in zip(data["claims"], computed, strict=True) if is_computed]
     typed = [check for claim in claims for check in claim["checks"] if check["value"] is not None]
-    assert sum(".value is written down as " in line for line in found) == len(typed)
-    assert sum(": measured is written down as " in line for line in found) == len(claims) > 0
+    assert sum(".value is " in line for line in found) == len(typed)
+    assert sum(": measured is " in line for line in found) == len(claims) > 0
     assert len(found) == len(typed) + len(claims)
     assert all(line.startswith(f"{name}: ") for line in found)
 
@@ -124,10 +125,10 @@ def test_claims_that_a_table_does_not_give_are_found(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
     file.write_text(json.dumps(data | {"claims": data["claims"][1:]}))
     (line,) = verification.verify([one], tmp_path).differing
-    assert line == "lotto-table2: 26 claims are written down, and its table gives 27"
+    assert re.search(naming("lotto-table2", 26, 27), line)
     file.write_text(json.dumps(data | {"table": [{"protocol": "Rand"}]}))
     (line,) = verification.verify([one], tmp_path).differing
-    assert line.startswith("lotto-table2: no claim follows from its table (")
+    assert re.search(naming("lotto-table2", "KeyError"), line)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_an_interval_whose_ends_are_swapped_is_refused(results: Path) -> None:
         kept.read(file)
 
 
-def test_ones_own_results_are_verified_where_they_are(results: Path, tmp_path: Path) -> None:
+def test_a_users_own_results_are_verified_in_their_directory(results: Path, tmp_path: Path) -> None:
     write(ONE, MADE, "small", tmp_path / "own" / "paper-table9-small", ORIGIN)
     assert [one.name for one in verification.verify([ONE], tmp_path / "own").outcomes] == ["paper-table9"]
     assert verification.verify([ONE], tmp_path / "own" / "paper-table9-small").differing == []
@@ -159,7 +160,7 @@ def test_ones_own_results_are_verified_where_they_are(results: Path, tmp_path: P
 PAGE = "# Page\n\n<!-- result: paper-table9 -->\nold\n<!-- end -->\n\nprose\n\n<!-- results: all -->\n<!-- end -->\n"
 
 
-def test_pages_show_what_is_kept(results: Path, tmp_path: Path) -> None:
+def test_pages_show_kept_results(results: Path, tmp_path: Path) -> None:
     new = pages.page(PAGE, "page.md")
     assert outcome(MADE) in new
     assert "Scale small; 2 min on 2 processors; version 9.9, 0123456789." in new
@@ -170,15 +171,14 @@ def test_pages_show_what_is_kept(results: Path, tmp_path: Path) -> None:
     assert pages.page(new, "page.md") == new  # written anew, it stays
 
 
-def test_a_page_that_says_something_else_is_found(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outdated_page_is_found(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "papers"
     folder.mkdir()
     (folder / "page.md").write_text(pages.page(PAGE, "page.md"))
     assert pages.differing(folder) == []
     _changed(results, {"measured": "0.13"})
-    assert pages.differing(folder) == ["page.md: not what the kept results give; `make papers` writes it anew"]
+    (line,) = pages.differing(folder)
+    assert re.search(naming("page.md", "make papers"), line)
     monkeypatch.setattr("sys.argv", ["pages", str(folder)])
     pages.main()
     assert pages.differing(folder) == []
@@ -188,7 +188,7 @@ def test_a_page_counts_one_papers_verdicts(results: Path) -> None:
     assert pages.page("<!-- results: paper -->\n<!-- end -->\n", "page.md") == pages.page(
         "<!-- results: all -->\n<!-- end -->\n", "page.md"
     ).replace("results: all", "results: paper")
-    with pytest.raises(ExperimentError, match=r"page\.md: results: pape: no reproduction's name begins so"):
+    with pytest.raises(ExperimentError, match=naming("page.md", "results: pape")):
         pages.page("<!-- results: pape -->\n<!-- end -->\n", "page.md")
 
 
@@ -206,18 +206,18 @@ def test_a_page_sums_verdicts_by_paper(results: Path) -> None:
     assert "| all | 2 | 1 | 0 | 0 | 0 | 1 |" in new
 
 
-@pytest.mark.parametrize(("name", "why"), [("paper-fig3", "no result of it is kept"), ("x", "no such reproduction")])
-def test_a_block_of_nothing_is_one_line(results: Path, name: str, why: str) -> None:
-    with pytest.raises(ExperimentError, match=f"page.md: {name}: {why}"):
+@pytest.mark.parametrize(("name", "why"), [("paper-fig3", "kept result"), ("x", "no such reproduction")])
+def test_a_block_without_a_result_is_refused(results: Path, name: str, why: str) -> None:
+    with pytest.raises(ExperimentError, match=naming("page.md", name, why)):
         pages.page(f"<!-- result: {name} -->\n<!-- end -->\n", "page.md")
 
 
-def test_what_is_verified_is_shown_in_every_format(results: Path) -> None:
+def test_a_verification_is_shown_in_every_format(results: Path) -> None:
     found = verification.Verification([kept.read(results / "paper-table9.json")], ["paper-fig3"])
     text = verification.shown(found, "text")
     assert "2 claims: 1 agrees, 0 partly, 0 disagrees, 0 undetermined, 1 not run\n" in text
-    assert "every verdict is what its numbers say" in text
-    assert "0 of 2 claims, in 0 of 1 results: every number computed again" in text
+    assert "every verdict agrees" in text
+    assert "0 of 2 claims, in 0 of 1 results" in text
     assert re.search(r"^paper-table9 .* 0 of 2$", text, re.MULTILINE)
     data = json.loads(verification.shown(found, "json"))
     assert data["not_run"] == ["paper-fig3"]
@@ -234,22 +234,22 @@ def test_a_claim_that_counts_elsewhere_is_shown_and_not_counted(tmp_path: Path) 
 
 
 def test_a_page_may_show_a_part_of_a_table(results: Path) -> None:
-    asked = "<!-- part: paper-table9 | who=c, n=20 | who, cost (paper), n -->\n"
+    asked = "<!-- part: paper-table9 | item=c, n=20 | item, cost (paper), n -->\n"
     new = pages.page(f"{asked}old\n<!-- end -->\n", "page.md")
-    assert new.startswith(asked + "\n| who | cost (paper) | n |\n")
+    assert new.startswith(asked + "\n| item | cost (paper) | n |\n")
     assert "| c | – | 20 |" in new
     assert "0.12" not in new
     assert pages.page(new, "page.md") == new
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("selector", "parts"),
     [
-        ("", "write ' | KEY=VALUE, ... | COLUMN, ...' behind the name"),
-        (" | who=c | price", "no column price; there are who, n, cost, "),
-        (" | who=d | cost", "no row has who=d"),
+        ("", ["' | KEY=VALUE, ... | COLUMN, ...'"]),
+        (" | item=c | price", ["column price", "item, n, cost, "]),
+        (" | item=d | cost", ["item=d"]),
     ],
 )
-def test_a_part_that_is_not_there_is_one_line(results: Path, asked: str, why: str) -> None:
-    with pytest.raises(ExperimentError, match=re.escape(f"page.md: part: paper-table9: {why}")):
-        pages.page(f"<!-- part: paper-table9{asked} -->\n<!-- end -->\n", "page.md")
+def test_a_part_that_the_table_lacks_is_refused(results: Path, selector: str, parts: list[str]) -> None:
+    with pytest.raises(ExperimentError, match=naming("page.md: part: paper-table9", *parts)):
+        pages.page(f"<!-- part: paper-table9{selector} -->\n<!-- end -->\n", "page.md")

@@ -16,11 +16,11 @@ def _run(context: ReproductionContext) -> ReproductionResult:
     return MADE
 
 
-ONE = Reproduction("paper-table9", "What a thing costs", "A. Author, arXiv 0000.00000, Table 9", _run)
+ONE = Reproduction("paper-table9", "Cost of an item", "A. Author, arXiv 0000.00000, Table 9", _run)
 MADE = ReproductionResult(
     table=pd.DataFrame(
         {
-            "who": ["a|b", "a|b", "c"],
+            "item": ["a|b", "a|b", "c"],
             "n": [10, 20, 10],
             "cost": [0.123456789, 1234.5678, float("nan")],
             "cost (paper)": [0.1, None, 12.0],
@@ -35,7 +35,7 @@ MADE = ReproductionResult(
 
 def test_text_rounds_and_leaves_gaps_visible() -> None:
     text = render(ONE, MADE, "small")
-    assert "What a thing costs" in text
+    assert "Cost of an item" in text
     assert "scale small" in text
     assert " 0.1235 " in text
     assert " 1235 " in text
@@ -45,24 +45,24 @@ def test_text_rounds_and_leaves_gaps_visible() -> None:
 
 
 def test_text_splits_a_wide_table_and_names_the_rows_in_each_part() -> None:
-    wide = pd.DataFrame({"who": ["x", "y"], **{f"a rather long heading {place}": [1.5, 2.5] for place in range(9)}})
+    wide = pd.DataFrame({"item": ["x", "y"], **{f"a rather long heading {place}": [1.5, 2.5] for place in range(9)}})
     text = render(ONE, ReproductionResult(wide), "paper")
     assert max(map(len, text.splitlines())) <= 118
-    assert text.count("who") > 1
+    assert text.count("item") > 1
     assert all(f"heading {place}" in text for place in range(9))
 
 
 def test_markdown_is_one_table_per_part_with_its_figures() -> None:
     text = render(ONE, MADE, "small", "markdown")
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert rows[0] == "| who | n | cost | cost (paper) | rounds |"
+    assert rows[0] == "| item | n | cost | cost (paper) | rounds |"
     assert rows[1] == "| --- | --- | ---: | ---: | ---: |"
     assert rows[2].startswith("| a\\|b | 10 | 0.1235 |")
     assert "![figure](figure.png)" in text
     assert "figure.pdf" not in text
 
 
-def test_json_holds_whole_numbers_and_null_where_nothing_is() -> None:
+def test_json_has_unrounded_numbers_and_null_for_missing_values() -> None:
     data = json.loads(render(ONE, MADE, "small", "json"))
     assert data["name"] == "paper-table9"
     assert data["table"][0]["cost"] == 0.123456789
@@ -91,6 +91,6 @@ def test_without_a_table_there_is_no_csv(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be made") as raised:
+    with pytest.raises(RunError, match="cannot be created") as raised:
         write(ONE, MADE, "small", tmp_path / "file" / "below")
     assert "\n" not in str(raised.value)

@@ -21,6 +21,7 @@ from analysis.reproduction.verdicts import (
     within_factor,
 )
 from analysis.statistics import Interval
+from tests.messages_named import naming
 
 NUMBERS = st.floats(-1e6, 1e6)
 
@@ -54,7 +55,7 @@ def test_a_single_run_has_no_interval_and_decides_nothing() -> None:
     assert above("x", Interval(5.0, None)).verdict == "partly"
 
 
-def test_what_was_not_measured_is_not_run() -> None:
+def test_a_number_that_was_not_measured_is_not_run() -> None:
     assert above("x", None).verdict == "not run"
     assert above("x", math.nan).verdict == "not run"
     assert above("x", Interval(None, None)).verdict == "not run"
@@ -71,11 +72,11 @@ def test_a_claim_agrees_where_all_its_checks_do() -> None:
     assert PaperClaim("c", "m", [unknown]).verdict == "not run"
     assert PaperClaim("c", "m").verdict == "not run"
     assert PaperClaim("c", "m", undetermined="the threshold").verdict == "undetermined"
-    with pytest.raises(ValueError, match="undetermined, and yet checked"):
+    with pytest.raises(ValueError, match=naming("undetermined", "checks")):
         PaperClaim("c", "m", [yes], undetermined="the threshold")
 
 
-def test_how_it_was_judged_is_said() -> None:
+def test_the_basis_of_a_verdict_is_shown() -> None:
     assert within("minutes", 1.0, 2.0, 0.5).band == "1.5 to 2.5"
     assert above("points", 1.0).band == "> 0"
     assert below("points", 1.0, 3.0).band == "< 3"
@@ -95,7 +96,7 @@ def test_a_claim_counts_once() -> None:
 
 
 @given(NUMBERS, st.none() | st.floats(0, 1e6), NUMBERS, NUMBERS, st.booleans())
-def test_what_is_written_gives_the_same_verdict(mean, half, one, other, strict) -> None:
+def test_written_data_give_the_same_verdict(mean, half, one, other, strict) -> None:
     least, most = sorted((one, other))
     checks = [above("a", Interval(mean, half), least), between("b", Interval(mean, half), least, most)]
     checks.append(Check("c", mean, mean, mean, least, most, strict))

@@ -1,4 +1,4 @@
-"""The noise of sums, measured in real rounds, and what is made of it."""
+"""Noise of sums, measured in real rounds, and the claims that follow."""
 
 from dataclasses import replace
 

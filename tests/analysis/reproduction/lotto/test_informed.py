@@ -1,4 +1,4 @@
-"""Table 3 and Figures 8 and 9, tiny: through the real runs, and what is made of them."""
+"""Table 3 and Figures 8 and 9 at a tiny scale: real runs, and the claims that follow."""
 
 from types import SimpleNamespace
 
@@ -60,7 +60,7 @@ def test_figure_8_asks_everybody_at_each_snapshot(
 
 def test_worst_by_both_is_all_of_them_or_none() -> None:
     values = np.arange(1.0, 11.0)
-    assert fig8.worst_by_both(values, -values) == 0.2  # who has the least data quality is the slowest
+    assert fig8.worst_by_both(values, -values) == 0.2  # the clients with the least data quality are the slowest
     assert fig8.worst_by_both(values, values) == 0.0
 
 
@@ -78,7 +78,7 @@ def test_figure_9_measures_the_time_to_the_target(
     assert all(path.stat().st_size for path in result.figures)
 
 
-def test_words_are_measured_by_perplexity_under_secure_aggregation(
+def test_language_models_are_measured_by_perplexity_under_secure_aggregation(
     context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {"sequence_length": 4, "vocabulary_size": 30}

@@ -1,5 +1,6 @@
 """Figure 1a of Lotto, carried out at a tiny size: real attacks, counted and drawn."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.stats import binomtest
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import fig1a
 from analysis.reproduction.lotto.fig1a import PARTICIPANTS, SCALES, ReconstructionScale, chance
+from tests.messages_named import naming
 
 pytestmark = pytest.mark.xdist_group("lotto-fig1a")  # in one process, which runs its experiments once
 
@@ -24,7 +26,7 @@ def result(tmp_path_factory: pytest.TempPathFactory, in_process: Any) -> Any:
         yield fig1a.run_fig1a(ReproductionContext("small", out, in_process, lambda line: None))
 
 
-def test_what_was_measured(result: ReproductionResult) -> None:
+def test_reconstruction_happens_from_the_threshold_on(result: ReproductionResult) -> None:
     table = result.table
     assert len(table) == 2 * 3
     at_random = table[table["selection"] == "random"]
@@ -39,7 +41,7 @@ def test_what_was_measured(result: ReproductionResult) -> None:
     assert (lotto["exact"] <= lotto["Corollary 1 (paper)"]).all()
 
 
-def test_what_is_claimed(result: ReproductionResult) -> None:
+def test_claims_and_remarks_of_the_reconstruction(result: ReproductionResult) -> None:
     assert [claim.verdict for claim in result.claims] == ["agrees"] * 3
     assert result.claims[0].measured.startswith("s = 8: from x = 2 at t = 5, 4 at t = 6 on ")
     assert (
@@ -47,7 +49,7 @@ def test_what_is_claimed(result: ReproductionResult) -> None:
         in (result.remarks[0])
     )
     assert "t = 5:" not in result.remarks[0]
-    assert result.remarks[1].startswith("Honest clients refused something in 0 of the ")
+    assert re.search(naming("Honest clients", "in 0 of the "), result.remarks[1])
 
 
 def test_the_figures_are_there(result: ReproductionResult) -> None:

@@ -1,4 +1,4 @@
-"""Table 1, tiny: exponents of what is known, and of real rounds."""
+"""Table 1 at a tiny scale: exponents of known growth and of real rounds."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from analysis.reproduction.lotto import table1
 
 
 @given(st.floats(0, 1e6), st.floats(1e-3, 1e3), st.floats(0.5, 3.0), st.integers(3, 6))
-def test_the_exponent_is_that_of_what_grows(constant: float, factor: float, power: float, sizes: int) -> None:
+def test_the_exponent_ignores_a_constant_part(constant: float, factor: float, power: float, sizes: int) -> None:
     values = [constant + factor * (10 * 2.0**doubling) ** power for doubling in range(sizes)]
     found = table1.exponent(values)
     if max(values) - min(values) > table1.FLAT * max(values):
@@ -18,12 +18,12 @@ def test_the_exponent_is_that_of_what_grows(constant: float, factor: float, powe
         assert found == 0.0
 
 
-def test_what_does_not_grow_has_exponent_0() -> None:
+def test_a_constant_measure_has_exponent_0() -> None:
     assert table1.exponent([100.0, 100.5, 99.9, 101.0]) == 0.0
     assert table1.exponent([100.0, 90.0, 200.0, 400.0]) == pytest.approx(2 / 3)
 
 
-def test_orders_are_held_against_real_rounds(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_are_compared_with_real_rounds(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"n": [(40, 8), (80, 8), (160, 8)], "s": [(80, 8), (80, 16), (80, 32)]}
     monkeypatch.setitem(table1.SIZES, "small", sizes)
     monkeypatch.setattr(table1, "ROUNDS", 2)

@@ -1,4 +1,4 @@
-"""Table 2, tiny: what is run, and how claims are judged."""
+"""Table 2 at a tiny scale: its experiments, and the verdicts on its claims."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,13 +31,13 @@ def test_every_experiment_validates(scale: str) -> None:
                     assert str(point.experiment.rounds) in str(size)
 
 
-def test_the_authors_costs_replace_those_that_are_known(tiny: OverheadScale) -> None:
+def test_the_authors_costs_replace_the_reference_costs(tiny: OverheadScale) -> None:
     theirs = experiment(tiny, "FEMNIST", "authors", 12, [{"protocol": "random"}]).time.costs
     assert theirs["vrf.verify"] == 0.226
     assert theirs["mask.element"] == pytest.approx(1.02e-6, rel=0.01)
 
 
-def test_training_costs_what_the_model_takes() -> None:
+def test_the_cost_of_training_is_the_models() -> None:
     costs = {
         application: experiment(SCALES["paper"], application, "testbed", 100, [{"protocol": "random"}]).time.costs
         for application in APPLICATIONS
@@ -64,7 +64,7 @@ def test_the_server_verifies_in_one_row_and_not_in_the_papers(
     assert (shares[SILENT] < shares["Cli-Ctr"]).all()  # the same compute, and a deadline
 
 
-def test_margins_are_what_the_papers_own_runs_differ() -> None:
+def test_margins_are_the_differences_of_the_papers_own_runs() -> None:
     assert overhead_spread("server_min") == pytest.approx(0.0804, abs=1e-3)
     assert overhead_spread("client_min") == pytest.approx(0.0635, abs=1e-3)
     assert minutes_spread("server_min") == pytest.approx(1.76 / 1.46)
@@ -83,12 +83,12 @@ def _frame(change: Mapping[tuple[str, str], float] = {}, added_mb: Mapping[str, 
                     row: dict[str, Any] = {
                         "application": application, "costs": costs, "population": population, "protocol": protocol
                     }  # fmt: skip
-                    for who in ("server", "client"):
-                        paper, of_base = getattr(cost, f"{who}_min"), getattr(base, f"{who}_min")
-                        ours = paper * change.get((protocol, who), 1)
-                        row |= {f"{who} min": ours, f"{who} ×": ours / of_base, f"{who} MB ×": 1.0}
+                    for party in ("server", "client"):
+                        paper, of_base = getattr(cost, f"{party}_min"), getattr(base, f"{party}_min")
+                        ours = paper * change.get((protocol, party), 1)
+                        row |= {f"{party} min": ours, f"{party} ×": ours / of_base, f"{party} MB ×": 1.0}
                         if protocol not in (VERIFIED, SILENT):
-                            row |= {f"{who} min (paper)": paper, f"{who} × (paper)": paper / of_base}
+                            row |= {f"{party} min (paper)": paper, f"{party} × (paper)": paper / of_base}
                     row["server MB"] = 100 + added_mb.get(protocol, 0)
                     rows.append(row)
     return pd.DataFrame(rows)
@@ -111,13 +111,13 @@ def test_the_papers_own_cells_agree_with_it() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-@pytest.mark.parametrize(("who", "column"), [("server", "server"), ("participant", "client")])
-def test_cells_are_judged_in_both_directions(who: str, column: str, factor: float) -> None:
+@pytest.mark.parametrize(("party", "column"), [("server", "server"), ("participant", "client")])
+def test_cells_are_judged_in_both_directions(party: str, column: str, factor: float) -> None:
     change = {("Cli-Ctr", column): factor}
-    assert _verdicts(": Cli-Ctr takes", f"the {who} +", change=change) == {"disagrees"}
-    assert _verdicts(": Srv-Ctr takes", f"the {who} ", change=change) == {"agrees"}
+    assert _verdicts(": Cli-Ctr takes", f"the {party} +", change=change) == {"disagrees"}
+    assert _verdicts(": Srv-Ctr takes", f"the {party} ", change=change) == {"agrees"}
     every = {(protocol, column): factor for protocol in ("Rand", "Cli-Ctr", "Srv-Ctr")}
-    assert _verdicts(f"the {who}'s minutes", change=every) == {"disagrees"}
+    assert _verdicts(f"the {party}'s minutes", change=every) == {"disagrees"}
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "agrees"), (0.8, "disagrees"), (1.2, "disagrees")])
@@ -147,5 +147,5 @@ def test_rounds_that_were_never_completed_are_not_run() -> None:
     ("cli_ctr", "srv_ctr", "verdict"),
     [(1.3, 0.3, "agrees"), (1.3, 0.7, "partly"), (13.0, 7.0, "disagrees"), (0.1, 0.01, "disagrees")],
 )
-def test_added_megabytes_are_held_against_the_papers(cli_ctr: float, srv_ctr: float, verdict: str) -> None:
+def test_added_megabytes_are_compared_with_the_papers(cli_ctr: float, srv_ctr: float, verdict: str) -> None:
     assert _verdicts("1.3 MB", added_mb={"Cli-Ctr": cli_ctr, "Srv-Ctr": srv_ctr}) == {verdict}

@@ -1,4 +1,4 @@
-"""Multi-RoundSecAgg's accuracies, tiny: through the real runs, and what is made of made-up accuracies."""
+"""Multi-RoundSecAgg's accuracies at a tiny scale: real runs, and claims on made-up accuracies."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def _reproduction(name: str) -> Reproduction:
     return found
 
 
-# -- what is run ----------------------------------------------------------------------------------------------------
+# -- runs -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -167,7 +167,7 @@ def test_figure_9_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyP
     assert result.claims[-1].claim.startswith("partition fails to train")
 
 
-# -- what is made of it ---------------------------------------------------------------------------------------------
+# -- claims ---------------------------------------------------------------------------------------------------------
 
 NOISE = np.array([-0.2, 0.1, 0.0, 0.2, -0.1])
 AS_PUBLISHED = {scheme: row.non_iid for scheme, row in TABLE_5.items()}
@@ -197,7 +197,7 @@ def test_the_papers_own_numbers_agree_with_its_claims() -> None:
         assert {claim.verdict for claim in claims(late)} == {"agrees"}
 
 
-def test_a_scheme_below_partition_is_seen() -> None:
+def test_a_scheme_below_partition_disagrees() -> None:
     assert _of(_judged("non-IID", AS_PUBLISHED), "partition is worst") == "agrees"
     assert _of(_judged("non-IID", AS_PUBLISHED | {T6: 70.0}), "partition is worst") == "partly"
     assert (

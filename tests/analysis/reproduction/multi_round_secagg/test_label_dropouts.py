@@ -95,7 +95,7 @@ def test_a_rectified_model_is_the_built_in_one_with_relu() -> None:
     assert made.evaluate(-model).loss > 3
 
 
-def test_words_cannot_be_rectified() -> None:
+def test_a_language_model_cannot_be_rectified() -> None:
     section = WorkloadSection.model_validate({"dataset": label_dropouts.RECTIFIED, "model": "albert-small"})
     with pytest.raises(ExperimentError, match="not of images"):
         Rectified(section, 20, 1, "synthetic-reddit")

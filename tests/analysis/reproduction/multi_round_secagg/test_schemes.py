@@ -30,7 +30,7 @@ def test_table1_is_exact(context: ReproductionContext) -> None:
     assert "91389" in result.claims[-1].measured
 
 
-def test_fig3_holds_theorem_1_against_the_simulation(context: ReproductionContext) -> None:
+def test_fig3_compares_theorem_1_with_the_simulation(context: ReproductionContext) -> None:
     result = fig3.run_fig3(context)
     assert len(result.table) == 2 * len(fig3.PRIVACIES)
     assert [claim.verdict for claim in result.claims] == ["agrees", "agrees"]

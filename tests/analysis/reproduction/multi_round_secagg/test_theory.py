@@ -49,7 +49,7 @@ def test_no_grouping_has_more_sets_than_batches(privacy: int, data: st.DataObjec
     assert unions(tuple(sizes), wanted * privacy) <= comb(batches, wanted)
 
 
-def test_the_variance_of_a_mean_of_batches_is_what_choosing_gives() -> None:
+def test_the_variance_of_a_mean_of_batches_is_that_of_random_choices() -> None:
     generator = np.random.default_rng(1)
     batches = Batches.consecutive(120, 6)
     values = np.where(batches.of % 2 == 0, 1.0, -1.0)

@@ -59,9 +59,12 @@ def test_what_is_open_is_undetermined(context: ReproductionContext, monkeypatch:
 
 @pytest.fixture
 def found() -> Counterexample:
-    who, sigma = MANY_CLIENTS.who, MANY_CLIENTS.sigmas[PROPOSED]
+    participation, sigma = MANY_CLIENTS.participation, MANY_CLIENTS.sigmas[PROPOSED]
     return Counterexample(
-        MANY_CLIENTS, *worst_angle(who, sigma, EPSILON), Interval(1.13e-5, 2e-7), Advantage(10**8, 3000, 1800, EPSILON)
+        MANY_CLIENTS,
+        *worst_angle(participation, sigma, EPSILON),
+        Interval(1.13e-5, 2e-7),
+        Advantage(10**8, 3000, 1800, EPSILON),
     )
 
 
@@ -96,7 +99,7 @@ def test_which_published_sigmas_follow_from_their_theorems() -> None:
 
 def test_rows_say_what_a_pair_loses_at_the_published_noise(found: Counterexample) -> None:
     rows = unsound._rows(found).set_index("analysis or pair")["delta"]
-    assert rows["Theorem 4.1, centred on x'"] == recentred(MANY_CLIENTS.who, 1.065, EPSILON)
+    assert rows["Theorem 4.1, centred on x'"] == recentred(MANY_CLIENTS.participation, 1.065, EPSILON)
     assert rows["Theorem 4.1, centred on x'"] == pytest.approx(DELTA, rel=0.02)
     assert rows["angled pair, cosine 0.66"] > rows["orthogonal pair"] > DELTA
     assert rows["orthogonal pair in a crowd: 23,263 others along u"] < DELTA

@@ -1,4 +1,4 @@
-"""Section 6 of random participation, tiny: through the real runs, and what is said of made-up accuracies."""
+"""Section 6 of random participation at a tiny scale: real runs, and claims on made-up accuracies."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.selection.random_selection import BernoulliParameters
+from tests.messages_named import naming
 
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
@@ -89,7 +90,7 @@ def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(conte
         assert grid.reached[TINY.rates.index(rates[scheme])] == max(grid.reached)
 
 
-def test_the_best_rate_is_said_with_those_that_were_tried() -> None:
+def test_the_search_for_a_rate_lists_all_rates() -> None:
     inner = RateSearch((0.01, 0.03, 0.1), (20.0, 60.0, 30.0))
     assert inner.best == 0.03
     assert str(inner) == "0.03 (0.01: 20%, 0.03: 60%, 0.1: 30%)"
@@ -136,9 +137,12 @@ def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) ->
 def test_with_the_papers_data_the_federation_is_the_papers(scenario: PublishedScenario, scale: Scale) -> None:
     task = tasks.task_of(scenario, scale, Path("/data"))
     swept = accuracy.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
-    assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", scenario.who.local_samples)
+    assert (swept.workload.dataset, swept.workload.samples_per_client) == (
+        "emnist",
+        scenario.participation.local_samples,
+    )
     assert isinstance(swept.selection, BernoulliParameters)
-    assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.who.client_rate)
+    assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.participation.client_rate)
     assert [one["clip"] for one in swept.sweep["aggregation"]] == ["none", 1.0]
     if scale == "paper":
         assert set(scenario.rates.values()) <= set(task.rates)
@@ -150,19 +154,25 @@ def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: PublishedScenar
     task = tasks.task_of(scenario, "real", tmp_path)
     workload = accuracy.experiment(scenario.title, task, [(1.0, 0.1)], 1).workload
     assert (workload.dataset, workload.model) == ("mnist", "emnist-cnn")
-    assert (workload.partition.scheme, workload.samples_per_client) == ("overlapping", scenario.who.local_samples)
-    assert (task.population, task.who) == (scenario.population, scenario.who)
+    assert (workload.partition.scheme, workload.samples_per_client) == (
+        "overlapping",
+        scenario.participation.local_samples,
+    )
+    assert (task.population, task.participation) == (scenario.population, scenario.participation)
     assert "about 12 clients" in task.notes[1]
     (tmp_path / "gzip").mkdir()
     (tmp_path / "gzip" / "emnist-byclass-train-images-idx3-ubyte.gz").touch()
     task = tasks.task_of(scenario, "real", tmp_path)
     assert task.workload["dataset"] == "emnist"
     assert len(task.notes) == 1
-    with pytest.raises(ExperimentError, match="or of MNIST with --data DIR"):
+    with pytest.raises(ExperimentError, match=naming("MNIST", "--data DIR")):
         tasks.task_of(scenario, "real", None)
 
 
 @pytest.mark.parametrize("task", [DIGITS, tasks.task_of(MANY_CLIENTS, "paper", Path("/data"))])
 def test_a_batch_has_about_seventy_samples(task: TrainingTask) -> None:
-    who = task.who
-    assert task.population * who.local_samples * who.client_rate * who.sample_rate == pytest.approx(70, rel=0.02)
+    participation = task.participation
+    assert (
+        task.population * participation.local_samples * participation.client_rate * participation.sample_rate
+        == pytest.approx(70, rel=0.02)
+    )

@@ -24,7 +24,7 @@ def test_all_rows_are_there() -> None:
 
 
 def test_a_threshold_that_is_raised_may_lack_survivors() -> None:
-    """The remark on ten clients, of whom three are gone: four neighbours, and a threshold of 2."""
+    """Check the remark on ten clients, three of them gone: four neighbours, and a threshold of 2."""
     assert hypergeom(10, 7, 4).cdf(1) == pytest.approx(1 / 30)
     assert Instance(10, "curious", 0.0, 0.33, 4, 2) in SMALL
 

@@ -1,4 +1,4 @@
-"""The protocols that are compared, oldest first: one entry each, from which rows, figures and surveys follow."""
+"""Compared protocols, oldest first; rows, figures and surveys follow from the entries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from typing import Any
 from testbed.committee.parameters import OVER_SELECTION
 
 MEMBERS = 60
-"""Of a committee, where there are so many participants."""
+"""Members of a committee, if there are as many participants."""
 
 
 @dataclass(frozen=True)
 class ProtocolSetting:
-    """What a protocol is set up for.
+    """Setting for which a protocol is set up.
 
     Attributes:
-        participants: n, of a round.
-        dropouts: share of them that may be lost.
-        corruption: share of them that may work for the server.
-        online: share of all clients that is there at a time.
+        participants: n, participants of a round.
+        dropouts: share of the participants that may be lost.
+        corruption: share of the participants that may work for the server.
+        online: share of all clients that is online at a time.
     """
 
     participants: int
@@ -29,19 +29,20 @@ class ProtocolSetting:
 
     @property
     def corrupted(self) -> int:
-        """So many participants, rounded down."""
+        """Number of corrupted participants, rounded down."""
         return int(self.corruption * self.participants)
 
 
 @dataclass(frozen=True)
-class Generation:
-    """One protocol.
+class ComparedProtocol:
+    """One protocol of the comparison.
 
     Attributes:
-        protocol: its name in experiments.
+        protocol: name in experiments.
         source: the paper.
-        upload: the stage in which clients send their (masked) update: what is before sets up, what is behind recovers.
-        options: the keys of its section beside `protocol`.
+        upload: stage in which clients send their (masked) update; stages before it are set-up, stages after it
+            recovery.
+        options: function from a setting to the keys of the section `aggregation` beside `protocol`.
     """
 
     protocol: str
@@ -50,25 +51,27 @@ class Generation:
     options: Callable[[ProtocolSetting], Mapping[str, Any]] = lambda setting: {}
 
     def section(self, setting: ProtocolSetting) -> dict[str, Any]:
-        """The section `aggregation`."""
+        """Return the section `aggregation`."""
         return {"protocol": self.protocol, **self.options(setting)}
 
 
 def _least_safe_threshold(setting: ProtocolSetting) -> dict[str, Any]:
-    """2t - n above the corrupted (Bonawitz et al., Theorem 6.5): two stories about a client cannot both have t."""
+    """Return the least t with 2t - n above the corrupted (Bonawitz et al., Theorem 6.5)."""
+    # Two contradictory statements about a client cannot both reach t signatures.
     return {"threshold": (setting.participants + setting.corrupted) // 2 + 1}
 
 
 def _coded(setting: ProtocolSetting) -> dict[str, Any]:
-    """U survivors, T colluders below U."""
+    """Return U (survivors) and T (colluders), with T below U."""
     survivors = ceil((1 - setting.dropouts) * setting.participants)
     return {"threshold": max(2, survivors, setting.corrupted + 1), "max_colluders": setting.corrupted}
 
 
 def _committee(setting: ProtocolSetting) -> dict[str, Any]:
-    """60 members, as Ma et al. have them, or all; the least t of L that withstands all of the corrupted on it: 2t - L.
+    """Return a committee of 60 members, as in Ma et al., or of all, with the smallest safe threshold.
 
-    Where clients come and go it is drawn by sortition, from those that are there.
+    The threshold t of L members withstands all of the corrupted on the committee: 2t - L exceeds their number. If
+    clients come and go, the committee is drawn by sortition from the clients that are online.
     """
     size = min(MEMBERS, setting.participants)
     section: dict[str, Any] = {"size": size, "threshold": (size + _on_committee(setting)) // 2 + 1}
@@ -78,17 +81,17 @@ def _committee(setting: ProtocolSetting) -> dict[str, Any]:
 
 
 def _on_committee(setting: ProtocolSetting) -> int:
-    """The corrupted, all of whom may be members."""
+    """Return the number of corrupted members, since all corrupted clients may be members."""
     return min(setting.corrupted, MEMBERS)
 
 
 def _decryptors(setting: ProtocolSetting) -> dict[str, Any]:
-    """One committee for all rounds."""
+    """Return one committee for all rounds."""
     return {"committee": _committee(setting), "dishonest": setting.corruption, "dropouts": setting.dropouts}
 
 
 def _one_committee_a_round(setting: ProtocolSetting) -> dict[str, Any]:
-    """T corrupted members; a sum has all but the drop-outs."""
+    """Return T corrupted members, and sums with all participants but the dropouts."""
     return {
         "committee": {**_committee(setting), "serves_rounds": 1},
         "max_colluders": max(1, _on_committee(setting)),
@@ -96,18 +99,20 @@ def _one_committee_a_round(setting: ProtocolSetting) -> dict[str, Any]:
     }
 
 
-GENERATIONS = (
-    Generation("plain", "McMahan et al., AISTATS 2017, arXiv 1602.05629", "plain/update"),
-    Generation("secagg", "Bonawitz et al., CCS 2017, ePrint 2017/281", "secagg/masked-input", _least_safe_threshold),
-    Generation(
+PROTOCOLS = (
+    ComparedProtocol("plain", "McMahan et al., AISTATS 2017, arXiv 1602.05629", "plain/update"),
+    ComparedProtocol(
+        "secagg", "Bonawitz et al., CCS 2017, ePrint 2017/281", "secagg/masked-input", _least_safe_threshold
+    ),
+    ComparedProtocol(
         "secagg-plus",
         "Bell et al., CCS 2020, ePrint 2020/704",
         "secagg/masked-input",
         lambda setting: {"dishonest": setting.corruption, "dropouts": setting.dropouts},
     ),
-    Generation("lightsecagg", "So et al., MLSys 2022, arXiv 2109.14236", "lightsecagg/masked-input", _coded),
-    Generation("flamingo", "Ma et al., S&P 2023, arXiv 2308.09883", "flamingo/report", _decryptors),
-    Generation(
+    ComparedProtocol("lightsecagg", "So et al., MLSys 2022, arXiv 2109.14236", "lightsecagg/masked-input", _coded),
+    ComparedProtocol("flamingo", "Ma et al., S&P 2023, arXiv 2308.09883", "flamingo/report", _decryptors),
+    ComparedProtocol(
         "one-shot",
         "Karthikeyan and Polychroniadou, CRYPTO 2025, arXiv 2410.22303",
         "one-shot/masked-input",

@@ -1,27 +1,28 @@
-"""Under which conditions, and at which sizes, the protocols are compared: an experiment for each of both."""
+"""Conditions and sizes at which the protocols are compared, and an experiment for each pair of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from analysis.reproduction.aggregation_comparison.protocols import ComparedProtocol, ProtocolSetting
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.generations.protocols import Generation, ProtocolSetting
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 
 CORRUPTION = 0.1
 DROPOUT_MARGIN = 0.1
-"""Drop-outs are drawn: protocols are set up for so many more of the participants than are lost on average."""
+"""Share of the participants that protocols tolerate beyond the mean dropout rate, since dropouts are random."""
 
 _LEAST_STEP = 0.05
 _SEED = 1
 
 WIRED: dict[str, Any] = {"down_mbit_s": 100.0, "up_mbit_s": 100.0, "latency_ms": 10.0}
-"""Of all conditions but phones."""
+"""Links of all conditions but phones."""
 
 PHONE_LINKS: dict[str, tuple[float, float, float]] = {"3G": (2.0, 1.0, 100.0), "4G": (20.0, 10.0, 40.0),
                                                       "5G": (150.0, 50.0, 15.0)}  # fmt: skip
-"""Median Mbit/s down and up and ms one way; each client's own are log-normal about them."""
+"""Medians of down and up link rate [Mbit/s] and one-way latency [ms]; each client's values are log-normal about them.
+"""
 
 PHONES: dict[str, Any] = {
     "model": "diurnal-weibull",
@@ -33,22 +34,22 @@ PHONES: dict[str, Any] = {
     "peak_hour": 2,
 }
 PHONES_ONLINE = PHONES["mean_online_s"] / (PHONES["mean_online_s"] + PHONES["mean_offline_s"])
-"""A quarter of the phones is online at a time."""
+"""Share of the phones that is online at a time: a quarter."""
 
 PHONES_A_PARTICIPANT = 8
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One line of the table for each protocol.
+    """One condition, with a row of the table for each protocol.
 
     Attributes:
-        varied: what differs from the first condition.
-        value: how.
-        setting: what the protocols are set up for.
-        model: keys of the workload that say how long the vector is.
-        dropout: probability that a participant leaves when it is asked for its masked update, as the papers have it.
-        phones: which links they have; empty: clients that are always there.
+        varied: difference from the first condition.
+        value: value of the difference.
+        setting: setting for which the protocols are set up.
+        model: keys of the workload that determine the vector's length.
+        dropout: probability that a participant drops out when it is asked for its masked update, as in the papers.
+        phones: links of the phones; empty for clients that are always available.
     """
 
     varied: str
@@ -60,22 +61,22 @@ class Condition:
 
     @property
     def directory(self) -> str:
-        """Of its runs."""
+        """Name of the directory of its runs."""
         return f"{self.varied} {self.value}".strip().replace(" ", "-").replace("%", "").lower()
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run.
+    """Part of the comparison that is run.
 
     Attributes:
-        participants: n, where it is not what is varied.
-        model: of the workload, likewise.
-        dropouts: rates.
-        numbers: n.
-        models: by name.
-        corruptions: shares.
-        rounds: of each run.
+        participants: n, if the condition does not vary n.
+        model: model of the workload, if the condition does not vary it.
+        dropouts: dropout rates.
+        numbers: numbers of participants.
+        models: names of models.
+        corruptions: corrupted shares of the participants.
+        rounds: number of rounds of each run.
         workload: further keys of the workload.
     """
 
@@ -89,7 +90,7 @@ class Size:
     workload: Mapping[str, Any] = field(default_factory=dict)
 
     def conditions(self) -> Iterator[Condition]:
-        """All of them, in the table's order."""
+        """Yield all conditions, in the table's order."""
         n, base = self.participants, {"model": self.model}
         usual = ProtocolSetting(n, DROPOUT_MARGIN, CORRUPTION)
         yield Condition("always on", "", usual, base)
@@ -120,23 +121,30 @@ SIZES: dict[str, Size] = {
 }  # fmt: skip
 
 
-def experiment(size: Size, condition: Condition, generation: Generation) -> Experiment:
-    """A protocol under a condition, set up for the drop-outs that it asks for, or as many as the protocol takes.
+def experiment(size: Size, condition: Condition, compared: ComparedProtocol) -> Experiment:
+    """Return a protocol under a condition, set up for the condition's dropouts, or for as many as the protocol takes.
+
+    Args:
+        size: size of the runs.
+        condition: condition of the run.
+        compared: the protocol.
 
     Raises:
-        ExperimentError: it cannot be set up for any.
+        ExperimentError: the protocol cannot be set up for any number of dropouts.
     """
     setting = condition.setting
     for step in range(round(setting.dropouts / _LEAST_STEP) + 1):
         fewer = replace(setting, dropouts=round(setting.dropouts - step * _LEAST_STEP, 2))
         try:
-            return _declared(size, condition, generation, generation.section(fewer))
+            return _declared(size, condition, compared, compared.section(fewer))
         except ExperimentError as error:
             refused = error
     raise refused
 
 
-def _declared(size: Size, condition: Condition, generation: Generation, aggregation: Mapping[str, Any]) -> Experiment:
+def _declared(
+    size: Size, condition: Condition, compared: ComparedProtocol, aggregation: Mapping[str, Any]
+) -> Experiment:
     n = condition.setting.participants
     values: dict[str, Any] = {
         "seed": _SEED,
@@ -146,7 +154,7 @@ def _declared(size: Size, condition: Condition, generation: Generation, aggregat
         "selection.participants": n,
         "aggregation": aggregation,
         "links": WIRED,
-        "availability": {"dropout": {"rate": condition.dropout, "stage": generation.upload}},
+        "availability": {"dropout": {"rate": condition.dropout, "stage": compared.upload}},
         "devices": {"model": "constant", "factor": 1.0},
     }
     if condition.phones:
@@ -162,7 +170,7 @@ def _declared(size: Size, condition: Condition, generation: Generation, aggregat
         }
         values["time.between_rounds_s"] = 3600.0
     return declared(
-        f"{generation.protocol}, {condition.varied} {condition.value}".strip(),
+        f"{compared.protocol}, {condition.varied} {condition.value}".strip(),
         """
         selection: {protocol: random}
         time: {deadline_s: 600.0, disconnects: visible}

@@ -1,4 +1,4 @@
-"""The comparison of secure aggregations: its conditions, what it measures, and what its claims decide."""
+"""Comparison of secure aggregation protocols: its conditions, measures and claims."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.reproduction.aggregation_comparison import claims as judged
+from analysis.reproduction.aggregation_comparison import conditions, protocols, table, withstood
+from analysis.reproduction.aggregation_comparison.conditions import SIZES, Condition, Size, experiment
+from analysis.reproduction.aggregation_comparison.measures import PHASES, phases, promised, protocol_of, row
+from analysis.reproduction.aggregation_comparison.protocols import MEMBERS, PROTOCOLS, ComparedProtocol, ProtocolSetting
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.generations import claims as judged
-from analysis.reproduction.generations import conditions, protocols, table, withstood
-from analysis.reproduction.generations.conditions import SIZES, Condition, Size, experiment
-from analysis.reproduction.generations.measures import PHASES, phases, promised, protocol_of, row
-from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, ProtocolSetting
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -21,7 +21,7 @@ TINY = Size(
     8, "logistic", (0.3,), (6, 12), ("mlp",), (0.3,), 2,
     workload={"dataset": "digits", "batch_size": 20, "training": "simulated"},
 )  # fmt: skip
-OF = {one.protocol: one for one in GENERATIONS}
+OF = {one.protocol: one for one in PROTOCOLS}
 USUAL = Condition("always on", "", ProtocolSetting(8, 0.1, 0.2), {"model": "logistic"})
 
 
@@ -31,8 +31,8 @@ def ran(context: ReproductionContext, name: str, condition: Condition = USUAL) -
 
 
 @pytest.mark.parametrize("scale", ["small", "real"])
-@pytest.mark.parametrize("one", GENERATIONS, ids=lambda one: one.protocol)
-def test_every_protocol_can_be_set_up_for_every_condition(scale: str, one: Generation) -> None:
+@pytest.mark.parametrize("one", PROTOCOLS, ids=lambda one: one.protocol)
+def test_every_protocol_can_be_set_up_for_every_condition(scale: str, one: ComparedProtocol) -> None:
     size = SIZES[scale]
     listed = list(size.conditions())
     names = [condition.directory for condition in listed]
@@ -47,8 +47,8 @@ def test_every_protocol_can_be_set_up_for_every_condition(scale: str, one: Gener
             assert least <= (1 - condition.dropout) * condition.setting.participants
 
 
-def test_what_a_protocol_cannot_be_set_up_for_is_left_out_by_and_by() -> None:
-    """No graph of secagg-plus is safe with half of its participants gone; with four in ten one is."""
+def test_set_up_tolerates_fewer_dropouts_where_the_protocol_cannot_take_more() -> None:
+    """No graph of secagg-plus is safe with half of its participants gone; with four in ten gone, a graph is safe."""
     lost = replace(USUAL, setting=ProtocolSetting(20, 0.6, 0.1))
     section: Any = experiment(TINY, lost, OF["secagg-plus"]).aggregation
     assert 0.2 < section.dropouts < 0.5
@@ -84,7 +84,7 @@ def test_a_committee_withstands_all_of_the_corrupted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["secagg", "lightsecagg", "flamingo", "one-shot"])
 def test_numbers_of_clients_are_not_recorded_as_fractions(name: str, context: ReproductionContext) -> None:
-    """12 that is written as 12.0 would be read back as so many times the committee."""
+    """A 12 that is written as 12.0 would be read back as a multiple of the committee."""
     asked: Any = experiment(TINY, USUAL, OF[name]).aggregation
     read: Any = protocol_of(ran(context, name)).parameters
     for key in ("threshold", "max_colluders", "min_survivors", "committee"):
@@ -94,7 +94,7 @@ def test_numbers_of_clients_are_not_recorded_as_fractions(name: str, context: Re
             assert type(number) is int
 
 
-def test_questions_are_counted_of_who_serves_on_no_committee(
+def test_questions_are_counted_for_clients_outside_the_committee(
     context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocols, "MEMBERS", 5)
@@ -123,7 +123,7 @@ def test_phases_are_parts_of_a_round(name: str, context: ReproductionContext) ->
         assert found["MB up (set-up)"] > 0
 
 
-def test_the_server_works_on_the_lost_when_they_are_recovered(context: ReproductionContext) -> None:
+def test_dropouts_cost_the_server_seconds_of_recovery(context: ReproductionContext) -> None:
     found = {}
     for dropout in (0.0, 0.3):
         out = context.out / str(dropout)
@@ -152,9 +152,11 @@ def test_rounds_that_fail_have_no_costs(context: ReproductionContext) -> None:
     assert promised(run) == {"may be lost": 8 - 5, "least sum": 5, "may collude": "1"}
 
 
-def test_what_is_withstood_is_surveyed(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_survey_finds_attacks_on_each_protocol(
+    context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(withstood, "SURVEY", replace(withstood.SURVEY, rounds=1))
-    found = {one.protocol: withstood.withstood(context, one) for one in GENERATIONS if one.protocol != "secagg-plus"}
+    found = {one.protocol: withstood.withstood(context, one) for one in PROTOCOLS if one.protocol != "secagg-plus"}
     of_servers, of_clients = (
         "contradict-dropouts (an update), parallel-lists",
         "deal-inconsistent-shares, answer-wrong-sum",
@@ -177,27 +179,27 @@ def whole(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> Any:
         conditions, "PHONE_LINKS", {"4G": conditions.PHONE_LINKS["4G"]}
     )  # links differ in numbers alone
     monkeypatch.setattr(table, "withstood", lambda context, one: [])
-    return table.run_generations(context)
+    return table.run_comparison(context)
 
 
 def test_the_whole_table(whole: Any, context: ReproductionContext) -> None:
     frame = whole.table
     assert list(frame.columns[:3]) == ["varied", "value", "protocol"]
-    assert len(frame) == len(list(TINY.conditions())) * len(GENERATIONS)
+    assert len(frame) == len(list(TINY.conditions())) * len(PROTOCOLS)
     assert set(frame["rounds"].str.len()) == {5}
     assert [path.suffix for path in whole.figures] == [".png", ".pdf", ".csv"]
     drawn = pd.read_csv(context.out / "generations.csv")
     assert set(drawn["series"].dropna()) >= set(OF)
     assert {claim.verdict for claim in whole.claims} <= {"agrees", "partly", "disagrees", "undetermined", "not run"}
     (remark,) = [one for one in whole.remarks if one.startswith("Protocols and their papers")]
-    assert all(one.source in remark for one in GENERATIONS)
+    assert all(one.source in remark for one in PROTOCOLS)
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
 def numbers(**changed: float) -> pd.DataFrame:
-    """Rows as the papers have it, but for what is `changed`."""
+    """Return rows that agree with the papers, except for the `changed` values."""
     has = {
         "secagg lost": 3.0, "plus lost": 2.0, "light lost": 1.0, "secagg set-up": 4.0, "plus set-up": 1.5,
         "pieces": 9 / 7, "plus asked": 5, "flamingo asked": 1, "one-shot asked": 1, **changed,
@@ -250,7 +252,7 @@ def test_claims_are_decided_by_the_numbers(changed: dict[str, float], verdicts: 
     assert "30% lost" in found[0].measured  # at 50% nobody has completed a round
 
 
-def test_what_was_not_run_is_not_judged() -> None:
+def test_claims_without_runs_are_not_judged() -> None:
     frame = numbers()
     without = frame[~frame["protocol"].isin(("lightsecagg", "flamingo", "one-shot"))]
     verdicts = [claim.verdict for claim in judged.claims(without)]
@@ -258,13 +260,13 @@ def test_what_was_not_run_is_not_judged() -> None:
 
 
 def test_a_client_that_is_on_the_committee_speaks_more_than_once() -> None:
-    """Where everybody is, the paper's claim is not judged."""
+    """The paper's claim is not judged if everybody is on the committee."""
     frame = numbers(**{"one-shot asked": 3})
     frame["n"] = frame["n"].clip(upper=MEMBERS)
     assert judged.claims(frame)[-1].verdict == "not run"
 
 
-def test_the_settings_are_told() -> None:
+def test_remarks_name_the_phone_links() -> None:
     said = " ".join(table._remarks(TINY))
     for name in conditions.PHONE_LINKS:
         assert f"{name} " in said

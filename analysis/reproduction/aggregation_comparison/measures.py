@@ -1,4 +1,4 @@
-"""What one run of the comparison says: times, bytes, stages and rounds, from its records alone."""
+"""Measures of one run of the comparison, from its records alone: times, bytes, stages and rounds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison.measures import by_stage, per_round
-from analysis.reproduction.generations.protocols import Generation
+from analysis.reproduction.aggregation_comparison.protocols import ComparedProtocol
 from analysis.statistics import mean_interval
 from testbed.aggregation.contract import AggregationProtocol
 from testbed.engine.registry import aggregation_protocol
@@ -14,35 +14,45 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 PHASES = ("set-up", "upload", "recovery")
-"""The stages before the masked update is sent, that one, and those behind it; selection and training are neither."""
+"""Phases of an aggregation: the stages before the masked update, its own stage, and the stages after it; selection and
+training belong to none."""
 
 _MB = 1e6
 
 
 def protocol_of(run: RunRecords) -> AggregationProtocol:
-    """The aggregation of a run, as the engine made it."""
+    """Return the aggregation of a run, as the engine made it."""
     return aggregation_protocol(Experiment.model_validate(run.experiment).aggregation)
 
 
-def phases(run: RunRecords, generation: Generation) -> dict[str, str]:
-    """The phase of each stage of the run's aggregation."""
+def phases(run: RunRecords, compared: ComparedProtocol) -> dict[str, str]:
+    """Return the phase of each stage of a run's aggregation.
+
+    Args:
+        run: records of the run.
+        compared: the protocol.
+    """
     parameters = protocol_of(run).parameters
     order = parameters.stages_of_round()
-    at = order.index(generation.upload)
+    at = order.index(compared.upload)
     set_up = dict.fromkeys(order[:at], PHASES[0])
     further = [stage for stage in parameters.further_stages if stage not in order]
     recovery = dict.fromkeys([*order[at + 1 :], *further], PHASES[2])
-    return {**set_up, generation.upload: PHASES[1], **recovery}
+    return {**set_up, compared.upload: PHASES[1], **recovery}
 
 
-def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
-    """Columns of the table, means over completed rounds; None where none was.
+def row(run: RunRecords, compared: ComparedProtocol) -> dict[str, Any]:
+    """Return the measured columns of the table, as means over completed rounds; None without a completed round.
 
-    Client seconds are work on a client's device, mean over participants, by phase; server seconds are its own work once
-    a stage of the phase has ended; elapsed ones are what it waits and works in a phase. MB are 10^6 bytes of a
-    participant in the aggregation alone.
+    Client seconds are work on a client's device, as a mean over the participants, by phase. Server seconds are the
+    server's own work after the end of a stage of the phase. Elapsed seconds are waiting and work of a phase together.
+    MB are 10^6 bytes of a participant in the aggregation alone.
+
+    Args:
+        run: records of the run.
+        compared: the protocol.
     """
-    rounds, of_stage = per_round(run), phases(run, generation)
+    rounds, of_stage = per_round(run), phases(run, compared)
     done = rounds[rounds["outcome"] == "completed"]
     counts = {outcome: int((rounds["outcome"] == outcome).sum()) for outcome in ("completed", "aborted", "skipped")}
     exchanges = run.exchanges_of_participants
@@ -53,7 +63,7 @@ def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
     stages = stages.assign(phase=stages["stage"].map(of_stage)).dropna(subset="phase")
     served = run.participation[run.participation["round"].isin(done["round"])]
     people, updates = len(served), len(done)
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "completed": counts["completed"],
         "aborted": counts["aborted"],
         "skipped": counts["skipped"],
@@ -61,44 +71,45 @@ def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
         "questions": _fewest_questions(exchanges, served),
     }
     for phase in PHASES:
-        found[f"client s ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["compute_s"], people)
-    found["client s"] = _share(exchanges["compute_s"], people)
-    found["server s"] = _mean(done["server_compute_s"])
+        columns[f"client s ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["compute_s"], people)
+    columns["client s"] = _share(exchanges["compute_s"], people)
+    columns["server s"] = _mean(done["server_compute_s"])
     worked = [_by_phase(work, of_stage) for work in run.rounds.loc[run.rounds["outcome"] == "completed", "server_work"]]
     for phase in PHASES:
-        found[f"server s ({phase})"] = _mean(pd.Series([of_phase[phase] for of_phase in worked], dtype=float))
+        columns[f"server s ({phase})"] = _mean(pd.Series([of_phase[phase] for of_phase in worked], dtype=float))
     for phase in PHASES:
-        found[f"elapsed s ({phase})"] = _share(stages[stages["phase"] == phase]["duration_s"], updates)
-    found["round s"] = _mean(done["round_s"])
-    found["MB down"] = _share(exchanges["bytes_down"] / _MB, people)
-    found["MB up"] = _share(exchanges["bytes_up"] / _MB, people)
+        columns[f"elapsed s ({phase})"] = _share(stages[stages["phase"] == phase]["duration_s"], updates)
+    columns["round s"] = _mean(done["round_s"])
+    columns["MB down"] = _share(exchanges["bytes_down"] / _MB, people)
+    columns["MB up"] = _share(exchanges["bytes_up"] / _MB, people)
     for phase in PHASES[:2]:
-        found[f"MB up ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["bytes_up"] / _MB, people)
-    return found
+        columns[f"MB up ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["bytes_up"] / _MB, people)
+    return columns
 
 
 def _by_phase(work: Sequence[Mapping[str, Any]], of_stage: Mapping[str, str]) -> dict[str, float]:
-    """The server's own seconds of one round (`rounds.server_work`), by phase."""
-    found = dict.fromkeys(PHASES, 0.0)
-    for one in work:
-        if one["stage"] in of_stage:
-            found[of_stage[one["stage"]]] += one["compute_s"]
-    return found
+    """Return the server's own seconds of one round (`rounds.server_work`), by phase."""
+    seconds = dict.fromkeys(PHASES, 0.0)
+    for entry in work:
+        if entry["stage"] in of_stage:
+            seconds[of_stage[entry["stage"]]] += entry["compute_s"]
+    return seconds
 
 
 def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | None:
-    """In a completed round, to a participant that answered all that it was asked."""
-    asked = exchanges.merge(served[["round", "client"]].drop_duplicates(), on=["round", "client"])
-    by_client = asked.groupby(["round", "client"])["outcome"]
+    """Return the fewest questions to a participant of a completed round that answered all of them."""
+    questions = exchanges.merge(served[["round", "client"]].drop_duplicates(), on=["round", "client"])
+    by_client = questions.groupby(["round", "client"])["outcome"]
     counts = by_client.size()[by_client.agg(lambda outcomes: bool((outcomes == "answered").all()))]
     return int(counts.min()) if len(counts) else None
 
 
 def promised(run: RunRecords) -> dict[str, Any]:
-    """What the protocol promises of a round with these participants.
+    """Return the protocol's guarantees for a round with these participants.
 
-    How many may be lost, the fewest in a sum that a server sees that follows the protocol, and how many may collude
-    with one that does not; None: that one sees updates.
+    Returns:
+        The number of participants that may be lost; the fewest clients in a sum that an honest-but-curious server sees;
+        and the number that may collude with a malicious server ("none" if that server sees updates).
     """
     participants = int(run.experiment["selection"]["participants"])
     guarantees = protocol_of(run).guarantees(participants)

@@ -1,19 +1,23 @@
-"""What the papers say of costs, with the numbers that could be looked up, against the table."""
+"""Claims of the papers on costs, compared with the table."""
 
 import math
 from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.reproduction.generations.protocols import MEMBERS
+from analysis.reproduction.aggregation_comparison.protocols import MEMBERS
 from analysis.reproduction.verdicts import PaperClaim, above, below, between, equal, within
 
 UNCHANGED = 1.1
-"""A cost that does not depend on drop-outs is at most so many times that without any."""
+"""Largest ratio to the cost without dropouts at which a cost counts as independent of dropouts."""
 
 
 def claims(frame: pd.DataFrame) -> list[PaperClaim]:
-    """All claims, of `generations.table`'s rows."""
+    """Return all claims.
+
+    Args:
+        frame: rows of `aggregation_comparison.table`.
+    """
     return [
         _dropouts(frame),
         _coded_pieces(frame),
@@ -37,7 +41,15 @@ def claims(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def cell(frame: pd.DataFrame, protocol: str, varied: str, value: str, column: str) -> float | None:
-    """One number; None: there is no such row, or no round of it was completed."""
+    """Return one number of the table; None if there is no such row, or if none of its rounds was completed.
+
+    Args:
+        frame: rows of the table.
+        protocol: name of the protocol.
+        varied: kind of condition.
+        value: value of the condition.
+        column: name of the column.
+    """
     rows = frame[(frame["protocol"] == protocol) & (frame["varied"] == varied) & (frame["value"] == value)]
     if rows.empty or pd.isna(rows.iloc[0][column]):
         return None
@@ -45,12 +57,17 @@ def cell(frame: pd.DataFrame, protocol: str, varied: str, value: str, column: st
 
 
 def ratio(number: float | None, other: float | None) -> float | None:
-    """None where either is missing, or nothing can be divided by."""
+    """Return a ratio; None if a number is missing, or if the divisor is 0.
+
+    Args:
+        number: dividend.
+        other: divisor.
+    """
     return None if number is None or not other else number / other
 
 
 def _dropouts(frame: pd.DataFrame) -> PaperClaim:
-    """At the most drop-outs under which all of the three completed rounds."""
+    """Claim the growth of the server's seconds, at the largest dropout rate at which all three completed rounds."""
     names = [name for name in ("secagg", "secagg-plus", "lightsecagg") if name in set(frame["protocol"])]
     most = _most_dropouts(frame, names)
     ratios = {
@@ -66,37 +83,37 @@ def _dropouts(frame: pd.DataFrame) -> PaperClaim:
     return PaperClaim(
         "the complexity of rebuilding dropped users' seeds grows substantially with their number, and that of decoding "
         "the sum of masks does not (So et al., abstract)",
-        f"the server's seconds with {most} lost, of those with none: " + _said(ratios),
+        f"the server's seconds with {most} lost, of those with none: " + _format_ratios(ratios),
         checks,
     )
 
 
 def _most_dropouts(frame: pd.DataFrame, names: Sequence[str]) -> str:
-    """The last rate of the table at which all of them completed a round."""
+    """Return the largest dropout rate of the table at which all protocols completed a round."""
     rows = frame[(frame["varied"] == "drop-out") & frame["protocol"].isin(names)]
     fitting = [str(value) for value, of_it in rows.groupby("value", sort=False) if (of_it["completed"] > 0).all()]
     return fitting[-1] if fitting else ""
 
 
 def _coded_pieces(frame: pd.DataFrame) -> PaperClaim:
-    """The paper's Table 1: N / (U - T) vectors; a client sends none to itself."""
+    """Claim the size of the pieces, N / (U - T) vectors in the paper's Table 1; a client sends none to itself."""
     rows = frame[(frame["protocol"] == "lightsecagg") & frame["varied"].isin(("always on", "corruption", "drop-out"))]
-    found = []
+    shares = []
     for _, row in rows.dropna(subset=["MB up (upload)"]).iterrows():
-        if float(row["dropout"]):  # who has left has sent less
+        if float(row["dropout"]):  # a client that has dropped out has sent less
             continue
         due = (row["n"] - 1) / (row["n"] - row["may be lost"] - row["T"])
-        found.append(float(row["MB up (set-up)"] / row["MB up (upload)"] / due))
-    furthest = max(found, key=lambda one: abs(math.log(one)), default=None)
+        shares.append(float(row["MB up (set-up)"] / row["MB up (upload)"] / due))
+    furthest = max(shares, key=lambda share: abs(math.log(share)), default=None)
     return PaperClaim(
         "lightsecagg: beforehand a client sends N - 1 pieces of d / (U - T) elements (So et al., section 4)",
-        "not run" if furthest is None else f"{len(found)} rows, the furthest {furthest:.3f} of it",
+        "not run" if furthest is None else f"{len(shares)} rows, the furthest {furthest:.3f} of it",
         [within("share of (N - 1) d / (U - T)", furthest, 1.0, 0.05)],
     )
 
 
 def _neighbours(frame: pd.DataFrame) -> PaperClaim:
-    """From the fewest participants to the most."""
+    """Claim the growth of a client's set-up from the fewest participants to the most."""
     rows = frame[(frame["varied"] == "participants") & (frame["protocol"] == "secagg")]
     numbers = sorted(rows["value"], key=int)
     first, last = (numbers[0], numbers[-1]) if numbers else ("", "")
@@ -117,7 +134,7 @@ def _neighbours(frame: pd.DataFrame) -> PaperClaim:
     return PaperClaim(
         "a client's overhead grows with the number of clients in secagg, and with its logarithm in secagg-plus (Bell "
         "et al., abstract)",
-        f"bytes sent before the masked input, {last} participants of {first}: " + _said(grown),
+        f"bytes sent before the masked input, {last} participants of {first}: " + _format_ratios(grown),
         checks,
     )
 
@@ -126,33 +143,33 @@ def _round_times(frame: pd.DataFrame, name: str, other: str) -> str:
     rows = frame[frame["protocol"].isin((name, other))]
     pairs = rows.pivot_table(index=["varied", "value"], columns="protocol", values="round s", sort=False)
     times = (pairs[name] / pairs[other]).dropna().tolist() if {name, other} <= set(pairs) else []
-    said = f"{min(times):.2f} to {max(times):.2f} of {other}'s round time" if times else "no round was completed"
-    return f"{said}, over all conditions that both completed"
+    text = f"{min(times):.2f} to {max(times):.2f} of {other}'s round time" if times else "no round was completed"
+    return f"{text}, over all conditions that both completed"
 
 
 def _interactions(frame: pd.DataFrame) -> PaperClaim:
-    asked = {name: cell(frame, name, "always on", "", "questions") for name in ("flamingo", "secagg-plus")}
-    most = asked["secagg-plus"]
+    questions = {name: cell(frame, name, "always on", "", "questions") for name in ("flamingo", "secagg-plus")}
+    most = questions["secagg-plus"]
     return PaperClaim(
         "Flamingo reduces the number of interactions between clients and the server over Bell et al. (Ma et al., "
         "abstract)",
-        f"questions to a participant, the fewest of a round: {_said(asked)}",
-        [] if most is None else [below("questions of flamingo, of secagg-plus's", asked["flamingo"], most)],
+        f"questions to a participant, the fewest of a round: {_format_ratios(questions)}",
+        [] if most is None else [below("questions of flamingo, of secagg-plus's", questions["flamingo"], most)],
     )
 
 
 def _speaks_once(frame: pd.DataFrame) -> PaperClaim:
-    """Where not everybody is on the committee."""
+    """Claim one question per client, in rounds with clients that are not on the committee."""
     rows = frame[(frame["protocol"] == "one-shot") & (frame["varied"] == "always on") & (frame["n"] > MEMBERS)]
-    asked = cell(rows, "one-shot", "always on", "", "questions")
+    questions = cell(rows, "one-shot", "always on", "", "questions")
     return PaperClaim(
         "clients speak only once in an aggregation (Karthikeyan and Polychroniadou, abstract)",
         "not run with more participants than members of the committee"
-        if asked is None
-        else f"{asked:.0f} question to a participant that is not on the committee",
-        [equal("questions", asked, 1)],
+        if questions is None
+        else f"{questions:.0f} question to a participant that is not on the committee",
+        [equal("questions", questions, 1)],
     )
 
 
-def _said(ratios: dict[str, float | None]) -> str:
+def _format_ratios(ratios: dict[str, float | None]) -> str:
     return ", ".join(f"{name} {'–' if value is None else f'{value:.2f}'}" for name, value in ratios.items())
