@@ -106,8 +106,8 @@ def class_counts(classes: Mapping[str, ClientClass], population: int) -> dict[st
     shares = _shares(classes)
     exact = {name: share * population for name, share in shares.items()}
     counts = {name: int(quota) for name, quota in exact.items()}
-    left = population - sum(counts.values())
-    for name in sorted(exact, key=lambda name: (counts[name] - exact[name], name))[:left]:
+    remaining = population - sum(counts.values())
+    for name in sorted(exact, key=lambda name: (counts[name] - exact[name], name))[:remaining]:
         counts[name] += 1
     for name, count in counts.items():
         if shares[name] and not count:
@@ -119,29 +119,31 @@ def class_counts(classes: Mapping[str, ClientClass], population: int) -> dict[st
 
 def _shares(classes: Mapping[str, ClientClass]) -> dict[str, Fraction]:
     """The shares as decimals say them, sorted by name; they sum to 1."""
-    given = {name: Fraction(str(kind.share)) for name, kind in sorted(classes.items()) if kind.share is not None}
-    without = [name for name in classes if name not in given]
-    total = sum(given.values(), Fraction(0))
-    if len(without) > 1:
-        raise ValueError(f"{without[1]}.share: is required; one class alone may be the rest, and {without[0]} is")
-    if without and total < 1 - _ROUNDING:
-        return dict(sorted({**given, without[0]: 1 - total}.items()))
-    if abs(total - 1) > (_ROUNDING if without else _NEARLY):
-        last = list(given)[-1]
+    stated = {
+        name: Fraction(str(settings.share)) for name, settings in sorted(classes.items()) if settings.share is not None
+    }
+    unstated = [name for name in classes if name not in stated]
+    total = sum(stated.values(), Fraction(0))
+    if len(unstated) > 1:
+        raise ValueError(f"{unstated[1]}.share: is required; one class alone may be the rest, and {unstated[0]} is")
+    if unstated and total < 1 - _ROUNDING:
+        return dict(sorted({**stated, unstated[0]: 1 - total}.items()))
+    if abs(total - 1) > (_ROUNDING if unstated else _NEARLY):
+        last = list(stated)[-1]
         raise ValueError(
             f"{last}.share: the shares of the classes sum to {float(total):g}, and must sum to 1; one of them may be "
             "left out, and is the rest"
         )
-    scaled = {name: share / total for name, share in given.items()}
-    return dict(sorted({**scaled, **dict.fromkeys(without, Fraction(0))}.items()))
+    scaled = {name: share / total for name, share in stated.items()}
+    return dict(sorted({**scaled, **dict.fromkeys(unstated, Fraction(0))}.items()))
 
 
 def check_classes(classes: Mapping[str, ClientClass], links: Links, population: int) -> None:
     """Raise `ValueError`, beginning with a class's name, for classes that cannot be, or not beside `links`."""
-    for name, kind in classes.items():
+    for name, client_class in classes.items():
         if not re.fullmatch(_NAME, name):
             raise ValueError(f"{name!r}: no name for a class; letters, digits, - and _ are allowed, e.g. phone-4g")
-        settings = kind.link_settings
+        settings = client_class.link_settings
         if settings and links.model is not None:
             raise ValueError(
                 f"{name}.{next(iter(settings))}: links.model, a user-defined class, says what all links are like; "

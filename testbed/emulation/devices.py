@@ -72,13 +72,13 @@ class Devices(BaseModel):
 
     @field_validator("model")
     @classmethod
-    def _known(cls, model: str) -> str:
+    def _check_model(cls, model: str) -> str:
         if model not in MODELS and not re.fullmatch(PLUGIN_NAME, model):
             raise ValueError(f"unknown model {model!r}; allowed: {', '.join(MODELS)}, package.module:Name")
         return model
 
     @model_validator(mode="after")
-    def _range(self) -> "Devices":
+    def _check_keys(self) -> "Devices":
         if self.slowest < self.fastest and self.model != "table":
             raise ValueError(f"`slowest` ({self.slowest:g}) must be at least `fastest` ({self.fastest:g})")
         if self.model == "table" and (self.path is None or self.column is None):
@@ -190,11 +190,13 @@ def read_device_factors(path: Path, column: str, larger_is_faster: bool | Litera
         TraceError: one line with file and row: the file or the column cannot be used, a value is negative, all are 0,
             or the name of the column does not say which way it goes.
     """
-    found = read_columns(path, [column])
-    values = found.values[0]
+    table = read_columns(path, [column])
+    values = table.values[0]
     if (values < 0).any():
-        at = int(np.argmax(values < 0))
-        raise TraceError(f"{path}: row {found.rows[at]}: {column} is {values[at]:g}; no latency or score is negative")
+        first_bad = int(np.argmax(values < 0))
+        raise TraceError(
+            f"{path}: row {table.rows[first_bad]}: {column} is {values[first_bad]:g}; no latency or score is negative"
+        )
     measured = values[values > 0]
     if not len(measured):
         raise TraceError(f"{path}: {column} is 0 in every row; choose a column of latencies or scores")

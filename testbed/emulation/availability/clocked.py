@@ -123,8 +123,8 @@ class AlternatingAvailability:
         while len(clients):
             until = self._ends(number, clients, since)
             begin, end = np.maximum(since, 0.0), np.minimum(until, horizon_s)
-            seen = self._online(np.full(len(clients), number), clients) & (begin < end)
-            rows.append((clients[seen], begin[seen], end[seen]))
+            is_online = self._online(np.full(len(clients), number), clients) & (begin < end)
+            rows.append((clients[is_online], begin[is_online], end[is_online]))
             going = until < horizon_s
             clients, since = clients[going], until[going]
             number += 1
@@ -166,8 +166,8 @@ class AlternatingAvailability:
         block = self._blocks.get(number)
         if block is None:
             block = self._randomness.generator("availability", number, "dwell").random(self._population)
-            kept = min(_BLOCKS_KEPT, max(1, _DRAWS_KEPT // self._population))
-            while len(self._blocks) >= kept:
+            most_blocks = min(_BLOCKS_KEPT, max(1, _DRAWS_KEPT // self._population))
+            while len(self._blocks) >= most_blocks:
                 del self._blocks[min(self._blocks)]
             self._blocks[number] = block
         return block

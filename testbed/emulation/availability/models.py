@@ -165,19 +165,19 @@ class ScheduledAvailability:
         self._order[""] = _THROUGHOUT
         self._before_training = after - 0.5
         # Rows are sorted, and a client's participation comes right before its fate.
-        befalls = np.flatnonzero(schedule.fate != PARTICIPANT)
-        previous = np.maximum(befalls - 1, 0)
+        fates = np.flatnonzero(schedule.fate != PARTICIPANT)
+        previous = np.maximum(fates - 1, 0)
         took_part = (
             (schedule.fate[previous] == PARTICIPANT)
-            & (schedule.round[previous] == schedule.round[befalls])
-            & (schedule.client[previous] == schedule.client[befalls])
+            & (schedule.round[previous] == schedule.round[fates])
+            & (schedule.client[previous] == schedule.client[fates])
         )
-        self._round, self._client = schedule.round[befalls], schedule.client[befalls]
-        self._drops = schedule.fate[befalls] == DROPPED
-        self._stage, self._codes = schedule.stage[befalls], {name: at for at, name in enumerate(schedule.stages)}
-        known = np.array([stage in self._order for stage in schedule.stages])[self._stage]
+        self._round, self._client = schedule.round[fates], schedule.client[fates]
+        self._drops = schedule.fate[fates] == DROPPED
+        self._stage, self._codes = schedule.stage[fates], {name: at for at, name in enumerate(schedule.stages)}
+        has_place = np.array([stage in self._order for stage in schedule.stages])[self._stage]
         places = np.array([self._order.get(stage, np.nan) for stage in schedule.stages])[self._stage]
-        self._place = np.where(known, places, np.where(took_part, float(after), _THROUGHOUT))
+        self._place = np.where(has_place, places, np.where(took_part, float(after), _THROUGHOUT))
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
         here = self._order.get(stage, self._before_training)
@@ -186,14 +186,14 @@ class ScheduledAvailability:
         place = self._place[part]
         hit = (place == here) | (self._stage[part] == self._codes.get(stage, -1))
         away = ~hit & (place < here) | hit & ~self._drops[part]
-        lost = hit & self._drops[part]
+        dropped = hit & self._drops[part]
         reachable, drops = np.ones(len(clients), np.bool_), np.zeros(len(clients), np.bool_)
         row = np.searchsorted(self._client[part], clients)
         has = np.zeros(len(clients), np.bool_)
         inside = row < len(place)
         has[inside] = self._client[part][row[inside]] == clients[inside]
         reachable[has] = ~away[row[has]]
-        drops[has] = lost[row[has]]
+        drops[has] = dropped[row[has]]
         return Presence.of(reachable, drops)
 
 
@@ -301,8 +301,8 @@ class CheckedAvailability:
         }
         for name, (array, dtype) in columns.items():
             if not isinstance(array, np.ndarray) or array.shape != (m,) or array.dtype != dtype:
-                found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-                raise self._error(f"presence().{name} must be {np.dtype(dtype)} of shape ({m},), not {found}")
+                actual = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+                raise self._error(f"presence().{name} must be {np.dtype(dtype)} of shape ({m},), not {actual}")
         if np.isnan(answer.leaves_s).any():
             raise self._error("presence().leaves_s has NaN; a client that stays has infinity")
         return Presence(answer.reachable, answer.drops & answer.reachable, answer.leaves_s)

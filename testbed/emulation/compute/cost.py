@@ -216,10 +216,10 @@ def read_costs(path: Path) -> dict[str, float]:
         raise ExperimentError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
         raise ExperimentError(f"{path}: a cost table maps operations to seconds; `testbed calibrate` writes one")
-    return {_known(path, operation): _cost(path, operation, cost) for operation, cost in table.items()}
+    return {_checked_operation(path, operation): _cost(path, operation, cost) for operation, cost in table.items()}
 
 
-def _known(path: Path, operation: object) -> str:
+def _checked_operation(path: Path, operation: object) -> str:
     if operation not in REFERENCE_COSTS:
         raise ExperimentError(f"{path}: unknown operation {operation!r}; allowed: {', '.join(sorted(REFERENCE_COSTS))}")
     return str(operation)

@@ -74,7 +74,7 @@ class ClientLinks:
 
     def __post_init__(self) -> None:
         self.down, self.up = (  # user-defined classes give arrays
-            given if isinstance(given, Rates) else Rates.constant(given) for given in (self.down, self.up)
+            rates if isinstance(rates, Rates) else Rates.constant(rates) for rates in (self.down, self.up)
         )
         if not len(self.down) == len(self.up) == len(self.latency_s):
             raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
@@ -83,8 +83,8 @@ class ClientLinks:
         loss, buffer_s = np.asarray(self.loss, np.float64), np.asarray(self.buffer_s, np.float64)
         if not ((loss >= 0) & (loss <= MOST_LOSS)).all() or not (buffer_s >= 0).all():
             raise ValueError(f"a loss must be from 0 to {MOST_LOSS}, and a buffer at least 0 seconds")
-        loses = loss if self.loss_trace is None else self.loss_trace.maximum()
-        if not self.transport.has_windows and (loses.any() or (buffer_s < np.inf).any()):
+        highest_loss = loss if self.loss_trace is None else self.loss_trace.maximum()
+        if not self.transport.has_windows and (highest_loss.any() or (buffer_s < np.inf).any()):
             raise ValueError("a loss or a buffer needs a transport that sends again what is lost, e.g. TCP")
         self.loss, self.buffer_s = (
             compress_constant(np.broadcast_to(of, self.latency_s.shape)) for of in (loss, buffer_s)
@@ -94,9 +94,9 @@ class ClientLinks:
     @property
     def columns(self) -> list[npt.NDArray[Any]]:
         """`(n,)` each: clients for which all of these are equal have the same links."""
-        followed = [rates for rates in (self.down, self.up, self.latency_trace, self.loss_trace) if rates is not None]
-        of_rates = [column for rates in followed for column in (rates.trace_of, rates.phase_s, rates.scale)]
-        return [*of_rates, self.latency_s, self.loss, self.buffer_s]
+        all_rates = [rates for rates in (self.down, self.up, self.latency_trace, self.loss_trace) if rates is not None]
+        rate_columns = [column for rates in all_rates for column in (rates.trace_of, rates.phase_s, rates.scale)]
+        return [*rate_columns, self.latency_s, self.loss, self.buffer_s]
 
     def latency_at(self, now_s: float, clients: Ids) -> Floats:
         """`(m,)` one-way seconds of these clients at a moment of the run."""
@@ -153,33 +153,33 @@ def client_links(
         return _own_links(section.model, section, population, streams("own"))
     series = TraceFiles()
     down, up = _both_rates(section, population, streams, series)
-    latency, lost = section.latency_ms, section.loss
+    latency, loss_setting = section.latency_ms, section.loss
     latency_trace = loss_trace = None
     if isinstance(latency, FollowedDelay):
         latency_trace = _over_time(section, latency, LATENCY, population, streams, series, 1e-3)
         latency_ms = 1000 * latency_trace.at(0.0)
     else:
         latency_ms = _milliseconds(latency, population, streams)
-    if isinstance(lost, FollowedShare):
-        loss_trace = _over_time(section, lost, LOSS, population, streams, series)
+    if isinstance(loss_setting, FollowedShare):
+        loss_trace = _over_time(section, loss_setting, LOSS, population, streams, series)
         loss = np.minimum(loss_trace.at(0.0), MOST_LOSS)
     else:
-        loss = _given_or_drawn(lost, population, streams, "loss")
+        loss = _values(loss_setting, population, streams, "loss")
     buffer_ms = _buffers(section, population, streams)
     for group in groups:
-        own, drawn = section.with_settings(group.settings), _Streams(group.generator)
-        who = group.clients
+        group_section, group_streams = section.with_settings(group.settings), _Streams(group.generator)
+        members = group.clients
         if group.settings.keys() & {"down_mbit_s", "up_mbit_s", "outages"}:
-            theirs = _both_rates(own, population, drawn, series)
-            down, up = down.replaced(who, theirs[0]), up.replaced(who, theirs[1])
+            group_rates = _both_rates(group_section, population, group_streams, series)
+            down, up = down.replaced(members, group_rates[0]), up.replaced(members, group_rates[1])
         if "latency_ms" in group.settings:
-            assert not isinstance(own.latency_ms, FollowedDelay)
-            latency_ms[who] = _milliseconds(own.latency_ms, population, drawn)[who]
+            assert not isinstance(group_section.latency_ms, FollowedDelay)
+            latency_ms[members] = _milliseconds(group_section.latency_ms, population, group_streams)[members]
         if "loss" in group.settings:
-            assert not isinstance(own.loss, FollowedShare)
-            loss[who] = _given_or_drawn(own.loss, population, drawn, "loss")[who]
+            assert not isinstance(group_section.loss, FollowedShare)
+            loss[members] = _values(group_section.loss, population, group_streams, "loss")[members]
         if "buffer_ms" in group.settings:
-            buffer_ms[who] = _buffers(own, population, drawn)[who]
+            buffer_ms[members] = _buffers(group_section, population, group_streams)[members]
     latency_s = latency_ms / 1000
     has_latency = bool((latency_s if latency_trace is None else latency_trace.maximum()).any())
     loses = bool((loss if loss_trace is None else loss_trace.maximum()).any() or np.isfinite(buffer_ms).any())
@@ -230,9 +230,7 @@ def _transport(section: Links, takes_time: bool) -> Transport:
     return PRESETS[section.transport]
 
 
-def _given_or_drawn(
-    setting: float | list[float] | RandomValue, population: int, streams: _Streams, name: str
-) -> Floats:
+def _values(setting: float | list[float] | RandomValue, population: int, streams: _Streams, name: str) -> Floats:
     """A number, a list, or a distribution with a random stream of its own; `(population,)`."""
     return setting.draw(population, streams(name)) if isinstance(setting, RandomValue) else cycled(setting, population)
 
@@ -241,7 +239,7 @@ def _buffers(section: Links, population: int, streams: _Streams) -> Floats:
     """`(population,)` ms."""
     if section.buffer_ms is None:
         return np.full(population, np.inf)
-    return _given_or_drawn(section.buffer_ms, population, streams, "buffer")
+    return _values(section.buffer_ms, population, streams, "buffer")
 
 
 def _same_file(down: RateSetting, up: RateSetting) -> bool:
@@ -252,11 +250,11 @@ def _same_file(down: RateSetting, up: RateSetting) -> bool:
 
 def _both_rates(section: Links, population: int, streams: _Streams, series: TraceFiles) -> tuple[Rates, Rates]:
     """Rates down and up, with the outages."""
-    placing = {"down": "down", "up": "up"}
+    stream_names = {"down": "down", "up": "up"}
     if _same_file(section.down_mbit_s, section.up_mbit_s):
-        placing["up"] = "down"  # the trace, or the device, of a client is the same both ways
+        stream_names["up"] = "down"  # the trace, or the device, of a client is the same both ways
     down, up = (
-        _rates(setting, population, streams, name, placing[name], series)
+        _rates(setting, population, streams, name, stream_names[name], series)
         for name, setting in (("down", section.down_mbit_s), ("up", section.up_mbit_s))
     )
     if section.outages is not None:
@@ -269,15 +267,15 @@ def _both_rates(section: Links, population: int, streams: _Streams, series: Trac
 
 
 def _rates(
-    setting: RateSetting, population: int, streams: _Streams, name: str, placing: str, series: TraceFiles
+    setting: RateSetting, population: int, streams: _Streams, name: str, assignment_stream: str, series: TraceFiles
 ) -> Rates:
-    """Rates in one direction: `name` has its own stream for values, `placing` the one for who has which row."""
+    """Rates in one direction: `name` has its own stream for values, `assignment_stream` the one for who has which row."""
     if isinstance(setting, Followed):
-        return _followed(setting, bandwidth_of(series.read(setting, BANDWIDTH)), population, streams, placing)
+        return _followed(setting, bandwidth_of(series.read(setting, BANDWIDTH)), population, streams, assignment_stream)
     if isinstance(setting, Tabled):
 
         def rows(count: int) -> Ids:
-            return _assigned(setting.assign, count, population, streams, placing)
+            return _assigned(setting.assign, count, population, streams, assignment_stream)
 
         mbit_s = table_rates(setting, rows, lambda: streams(f"{name} rate")) * setting.scale
     elif isinstance(setting, RandomValue):
@@ -292,12 +290,12 @@ def _followed(
     traces: BandwidthTraces,
     population: int,
     streams: _Streams,
-    placing: str,
+    assignment_stream: str,
 ) -> Rates:
-    trace_of = _assigned(setting.assign, len(traces), population, streams, placing)
+    trace_of = _assigned(setting.assign, len(traces), population, streams, assignment_stream)
     phase_s = np.zeros(population)
     if setting.shift:
-        phase_s = streams(f"{placing} shift").random(population) * traces.period_s[trace_of]
+        phase_s = streams(f"{assignment_stream} shift").random(population) * traces.period_s[trace_of]
     return Rates.traced(traces, trace_of, phase_s, setting.scale)
 
 
@@ -315,13 +313,15 @@ def _over_time(
     A client has the trace and the moment that its downlink has, where the files of both are called the same and are
     given out in the same way: then they come from the same recordings.
     """
-    found = series.read(setting, kind)
-    down, placing = section.down_mbit_s, kind.name
+    trace_series = series.read(setting, kind)
+    down, assignment_stream = section.down_mbit_s, kind.name
     if isinstance(down, Followed) and (down.assign, down.shift) == (setting.assign, setting.shift):
-        same = series.read(down, BANDWIDTH).names == found.names
-        placing = "down" if same else placing
-    numbers = BandwidthTraces.of(found.offsets, found.time_s, found.value * factor, found.period_s)
-    return _followed(setting, numbers, population, streams, placing)
+        same_files = series.read(down, BANDWIDTH).names == trace_series.names
+        assignment_stream = "down" if same_files else assignment_stream
+    numbers = BandwidthTraces.of(
+        trace_series.offsets, trace_series.time_s, trace_series.value * factor, trace_series.period_s
+    )
+    return _followed(setting, numbers, population, streams, assignment_stream)
 
 
 def _milliseconds(
@@ -330,14 +330,14 @@ def _milliseconds(
     if isinstance(setting, MatrixColumn):
         delays = matrix_delays(setting)
         return delays[_assigned(setting.assign, len(delays), population, streams, "latency")] * setting.scale
-    return _given_or_drawn(setting, population, streams, "latency")
+    return _values(setting, population, streams, "latency")
 
 
-def _assigned(how: str, count: int, population: int, streams: _Streams, placing: str) -> Ids:
+def _assigned(assignment: str, count: int, population: int, streams: _Streams, assignment_stream: str) -> Ids:
     """`(population,)` which of `count` rows or traces each client has."""
-    if how == "cycle":
+    if assignment == "cycle":
         return np.arange(population) % count
-    return streams(f"{placing} row").integers(0, count, population)
+    return streams(f"{assignment_stream} row").integers(0, count, population)
 
 
 MOST_HISTORIES = 256

@@ -170,7 +170,7 @@ class Rates:
             `(n,)` float64 seconds; infinite if never.
         """
         begin, size = (
-            np.broadcast_to(np.asarray(given, np.float64), self.scale.shape) for given in (begin_s, size_bytes)
+            np.broadcast_to(np.asarray(values, np.float64), self.scale.shape) for values in (begin_s, size_bytes)
         )
         finish = begin.copy()
         sends = (size > 0) & (begin < np.inf)
@@ -188,8 +188,8 @@ class Rates:
             turns[short] -= 1
             rest[short] = total[short]
             # The last step before which less was carried than is asked for.
-            aimed = np.maximum(rest - _ROUNDING * goal, 0.0)
-            last = _last_at_most(traces.carried_bytes, traces.offsets[of], traces.offsets[of + 1], aimed, strict=True)
+            target = np.maximum(rest - _ROUNDING * goal, 0.0)
+            last = _last_at_most(traces.carried_bytes, traces.offsets[of], traces.offsets[of + 1], target, strict=True)
             with np.errstate(divide="ignore", invalid="ignore"):
                 within_s = (rest - traces.carried_bytes[last]) / traces.rate_bytes_s[last]
             into_s = into_s + traces.time_s[step]
@@ -223,8 +223,8 @@ class Rates:
         time_s = turn * traces.period_s[self.trace_of[who]][row] + traces.time_s[step] - self.phase_s[who][row]
         time_s = np.clip(time_s, begin[who][row], end[who][row])
         earlier = traces.rate_bytes_s[np.where(step > first[row], step, first[row] + steps[row]) - 1]
-        really = traces.rate_bytes_s[step] != earlier
-        return who[row][really], time_s[really], rate[really]
+        differs = traces.rate_bytes_s[step] != earlier
+        return who[row][differs], time_s[differs], rate[differs]
 
     def changes_per_s(self) -> Floats:
         """`(n,)` how often each rate changes, on average, per second."""
@@ -232,11 +232,11 @@ class Rates:
             return np.zeros(len(self))
         return np.append(np.diff(self.traces.offsets) / self.traces.period_s, 0.0)[self.trace_of]
 
-    def _on_traces(self, wanted: npt.NDArray[np.bool_]) -> Ids | None:
+    def _on_traces(self, mask: npt.NDArray[np.bool_]) -> Ids | None:
         """The clients among `wanted` that follow a trace; None if there are none."""
         if self.traces is None:
             return None
-        who = np.flatnonzero(wanted & (self.trace_of != CONSTANT))
+        who = np.flatnonzero(mask & (self.trace_of != CONSTANT))
         return who if len(who) else None
 
     def _place(self, who: Ids, time_s: Floats) -> tuple[BandwidthTraces, Floats, Ids, Floats]:
@@ -267,7 +267,7 @@ def _last_at_most(values: Floats, begin: Ids, end: Ids, limit: Floats, *, strict
         ahead = low + (1 << bit)
         inside = ahead < end
         there = values.take(np.where(inside, ahead, low))
-        right = there < limit if strict else there <= limit
-        right &= inside
-        low += right.astype(np.int64) << bit
+        moves = there < limit if strict else there <= limit
+        moves &= inside
+        low += moves.astype(np.int64) << bit
     return low

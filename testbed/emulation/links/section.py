@@ -52,14 +52,14 @@ class RandomValue(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_keys(self) -> Self:
         reads, needs = _READS[self.distribution], _NEEDS[self.distribution]
         values = dict(self)
         for key in ("minimum", "maximum", "mean", "median", "sigma"):
-            given = values[key] is not None
-            if given and key not in reads:
+            is_set = values[key] is not None
+            if is_set and key not in reads:
                 raise ValueError(f"a {self.distribution} distribution has no `{key}`; it has {', '.join(reads)}")
-            if not given and key in needs:
+            if not is_set and key in needs:
                 raise ValueError(f"a {self.distribution} distribution needs `{key}`; it needs {', '.join(needs)}")
         if self.maximum is not None and self.maximum < (self.minimum or 0.0):
             raise ValueError(f"`maximum` ({self.maximum:g}) must be at least `minimum` ({self.minimum:g})")
@@ -131,13 +131,13 @@ def _lower_tail(first: Floats, last: Floats) -> tuple[Floats, Floats, Floats]:
     return np.where(mirrored, -1.0, 1.0), np.where(mirrored, -last, first), np.where(mirrored, -first, last)
 
 
-def one_or_list(value: Any) -> str:
+def number_or_list(value: Any) -> str:
     """Which form a per-client setting has; an error is then about that form alone."""
     return "list" if isinstance(value, list | tuple) else "number"
 
 
 NUMBER, LIST = Tag("number"), Tag("list")
-EitherForm = Discriminator(one_or_list)
+EitherForm = Discriminator(number_or_list)
 NotEmpty = Field(min_length=1)
 
 Rate = Annotated[float, Field(gt=0)]
@@ -219,22 +219,22 @@ def form_of(value: Any) -> str | None:
         value = type(value).model_fields
     if isinstance(value, dict):
         return next((form for key, form in _FORMS.items() if key in value), None)
-    return one_or_list(value)
+    return number_or_list(value)
 
 
 def _any_form(*keys: str) -> Discriminator:
-    named = f"`{keys[-1]}`"
+    keys_text = f"`{keys[-1]}`"
     if len(keys) > 1:
-        named = ", ".join(f"`{key}`" for key in keys[:-1]) + f" or {named}"
-    expected = f"Input should be a number, a list, or a mapping with {named}"
+        keys_text = ", ".join(f"`{key}`" for key in keys[:-1]) + f" or {keys_text}"
+    expected = f"Input should be a number, a list, or a mapping with {keys_text}"
     return Discriminator(form_of, custom_error_type="no_such_form", custom_error_message=expected)
 
 
-_DRAWN = Annotated[RandomValue, Tag(_FORMS["distribution"])]
+_DISTRIBUTION = Annotated[RandomValue, Tag(_FORMS["distribution"])]
 RateSetting = Annotated[
     Annotated[Rate, NUMBER]
     | Annotated[list[Rate], NotEmpty, LIST]
-    | _DRAWN
+    | _DISTRIBUTION
     | Annotated[Followed, Tag(_FORMS["trace"])]
     | Annotated[Tabled, Tag(_FORMS["table"])],
     _any_form("distribution", "trace", "table"),
@@ -242,7 +242,7 @@ RateSetting = Annotated[
 DelaySetting = Annotated[
     Annotated[Delay, NUMBER]
     | Annotated[list[Delay], NotEmpty, LIST]
-    | _DRAWN
+    | _DISTRIBUTION
     | Annotated[FollowedDelay, Tag(_FORMS["trace"])]
     | Annotated[MatrixColumn, Tag(_FORMS["matrix"])],
     _any_form("distribution", "trace", "matrix"),
@@ -252,12 +252,12 @@ Share = Annotated[float, Field(ge=0, le=MOST_LOSS)]
 ShareSetting = Annotated[
     Annotated[Share, NUMBER]
     | Annotated[list[Share], NotEmpty, LIST]
-    | _DRAWN
+    | _DISTRIBUTION
     | Annotated[FollowedShare, Tag(_FORMS["trace"])],
     _any_form("distribution", "trace"),
 ]
 BufferSetting = Annotated[
-    Annotated[_Positive, NUMBER] | Annotated[list[_Positive], NotEmpty, LIST] | _DRAWN,
+    Annotated[_Positive, NUMBER] | Annotated[list[_Positive], NotEmpty, LIST] | _DISTRIBUTION,
     _any_form("distribution"),
 ]
 
@@ -320,7 +320,7 @@ class Links(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict, description="For a user-defined class")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_combination(self) -> Self:
         self._check()
         return self
 
@@ -346,8 +346,8 @@ class Links(BaseModel):
         transport = PRESETS.get(self.transport) if isinstance(self.transport, str) else self.transport
         if transport is not None and not transport.has_windows:
             loses = any(self.loss) if isinstance(self.loss, list) else self.loss != 0
-            for key, given in (("loss", loses), ("buffer_ms", self.buffer_ms is not None)):
-                if given:
+            for key, is_set in (("loss", loses), ("buffer_ms", self.buffer_ms is not None)):
+                if is_set:
                     raise ValueError(
                         f"`{key}` needs a transport that sends again what is lost; set `links.transport: tcp`"
                     )

@@ -39,11 +39,13 @@ def table_rates(
     path, column = setting.table, setting.column
     if set(FLASH_COLUMNS) <= set(column_names(path)):
         return _flash_rates(setting, assigned, generator)
-    found = read_columns(path, [column])
-    rates = found.values[0]
+    table = read_columns(path, [column])
+    rates = table.values[0]
     if not (rates > 0).all():
-        at = int(np.argmin(rates > 0))
-        raise TraceError(f"{path}: row {found.rows[at]}: {column} is {rates[at]:g} Mbit/s; a rate must be positive")
+        first_bad = int(np.argmin(rates > 0))
+        raise TraceError(
+            f"{path}: row {table.rows[first_bad]}: {column} is {rates[first_bad]:g} Mbit/s; a rate must be positive"
+        )
     chosen: Floats = rates[assigned(len(rates))]
     return chosen
 
@@ -55,14 +57,14 @@ def _flash_rates(
 
     if setting.column not in ("down", "up"):
         raise TraceError(f"{setting.table}: no column {setting.column!r} in FLASH's table; there are down, up")
-    found = read_columns(setting.table, FLASH_COLUMNS)  # all four, so that a row is the same device both ways
+    table = read_columns(setting.table, FLASH_COLUMNS)  # all four, so that a row is the same device both ways
     first = 0 if setting.column == "down" else 2
-    mean, sigma = found.values[first : first + 2] * _MBIT_PER_KB
-    bad = ~(sigma >= 0) | (share_between(mean, sigma, setting.minimum, np.inf) < LEAST_SHARE)
-    if bad.any():
-        at = int(np.argmax(bad))
+    mean, sigma = table.values[first : first + 2] * _MBIT_PER_KB
+    rejected = ~(sigma >= 0) | (share_between(mean, sigma, setting.minimum, np.inf) < LEAST_SHARE)
+    if rejected.any():
+        first_bad = int(np.argmax(rejected))
         raise TraceError(
-            f"{setting.table}: row {found.rows[at]}: normal with mean {mean[at]:g} and sigma {sigma[at]:g} Mbit/s is "
+            f"{setting.table}: row {table.rows[first_bad]}: normal with mean {mean[first_bad]:g} and sigma {sigma[first_bad]:g} Mbit/s is "
             f"hardly ever above {setting.minimum:g}; correct it, or set a smaller `minimum`"
         )
     row = assigned(len(mean))
@@ -77,8 +79,8 @@ def matrix_delays(setting: MatrixColumn) -> Floats:
     column = setting.column
     if isinstance(column, str):
         if column not in names:
-            shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
-            raise TraceError(f"{setting.matrix}: no column {column!r}; there are {shown}")
+            listed = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
+            raise TraceError(f"{setting.matrix}: no column {column!r}; there are {listed}")
         return values[:, names.index(column)]
     if column >= values.shape[1]:
         raise TraceError(f"{setting.matrix}: no column {column}; there are {values.shape[1]}, counted from 0")

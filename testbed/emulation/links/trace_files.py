@@ -25,18 +25,18 @@ class TraceFiles:
     @property
     def notes(self) -> tuple[str, ...]:
         """A line for each file or folder in which times are repeated, or for which nobody says what rows mean."""
-        told = []
+        lines = []
         for key, series in self._read.items():
             path, kind, _ = key
             if series.needs_rows and key in self._by_default:
-                told.append(f"{path}: {ROWS_NOTE.format('`rows: interval-before`, else `rows: until-next`')}")
+                lines.append(f"{path}: {ROWS_NOTE.format('`rows: interval-before`, else `rows: until-next`')}")
             if folders := folders_in(path):
-                told.append(
+                lines.append(
                     f"{path}: files in its folders are not read, e.g. in {folders[0]}; name one, or move them up"
                 )
             rows, files = int(series.repeated.sum()), int((series.repeated > 0).sum())
             if rows:
                 where = f"{files} of its {len(series)} files" if len(series) > 1 else "it"
                 times = f"{rows} {'row has' if rows == 1 else 'rows have'} the time of the row before"
-                told.append(f"{path}: {times}, in {where}; the mean {kind} of a time is taken")
-        return tuple(dict.fromkeys(told))
+                lines.append(f"{path}: {times}, in {where}; the mean {kind} of a time is taken")
+        return tuple(dict.fromkeys(lines))

@@ -39,7 +39,9 @@ class BandwidthTraces:
         cls, offsets: npt.ArrayLike, time_s: npt.ArrayLike, rate_bytes_s: npt.ArrayLike, period_s: npt.ArrayLike
     ) -> "BandwidthTraces":
         """The traces that any numbers of these shapes describe."""
-        times, rates, periods = (np.ascontiguousarray(given, np.float64) for given in (time_s, rate_bytes_s, period_s))
+        times, rates, periods = (
+            np.ascontiguousarray(values, np.float64) for values in (time_s, rate_bytes_s, period_s)
+        )
         return cls(np.ascontiguousarray(offsets, np.int64), times, rates, periods)
 
     def followed_by(self, others: "BandwidthTraces") -> "BandwidthTraces":

@@ -54,23 +54,23 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
             are there), a value that is no finite number, no row that has all the columns.
     """
     path = Path(path)
-    there, rows = _opened(path)
+    available, rows = _opened(path)
     for name in names:
-        if name not in there:
-            others = [*map(shown, there[:_NAMES_SHOWN]), *(["…"] if len(there) > _NAMES_SHOWN else [])]
+        if name not in available:
+            others = [*map(shown, available[:_NAMES_SHOWN]), *(["…"] if len(available) > _NAMES_SHOWN else [])]
             raise TraceError(f"{path}: no column {shown(name)}; there are {', '.join(others) or 'none'}")
-    places = [there.index(name) for name in names]
-    kept: list[list[float]] = []
+    places = [available.index(name) for name in names]
+    values: list[list[float]] = []
     numbers: list[int] = []
     for count, row in enumerate(rows, start=1):
         cells = [row[place] for place in places]
         if any(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells):
             continue
-        kept.append([_number(path, count, name, cell) for name, cell in zip(names, cells, strict=True)])
+        values.append([_number(path, count, name, cell) for name, cell in zip(names, cells, strict=True)])
         numbers.append(count)
-    if not kept:
+    if not values:
         raise TraceError(f"{path}: no row has a value in {', '.join(map(shown, names))}; the table needs at least one")
-    return Columns(np.array(kept, np.float64).T.copy(), np.array(numbers, np.int64))
+    return Columns(np.array(values, np.float64).T.copy(), np.array(numbers, np.int64))
 
 
 def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:

@@ -25,7 +25,7 @@ class DecimalMarks:
 
     def __init__(self, decimal: Decimal | None = None) -> None:
         self._decimal = decimal
-        self._seen: Decimal | None = None
+        self._mark: Decimal | None = None
         self._perhaps_thousands = ""  # the first cell with a point that can stand between thousands
         self._point_is_certain = False
 
@@ -41,7 +41,7 @@ class DecimalMarks:
             return cell.replace(",", "") if _COMMAS_BETWEEN_THOUSANDS.fullmatch(cell) else cell
         if self._decimal == "comma":
             return _of_commas(cell)
-        return self._as_seen(cell)
+        return self._by_earlier_cells(cell)
 
     def check_points(self) -> None:
         """Raise `ValueError` if each number with a point that was read can have the point between thousands."""
@@ -51,16 +51,16 @@ class DecimalMarks:
                 "--decimal point or --decimal comma"
             )
 
-    def _as_seen(self, cell: str) -> str:
+    def _by_earlier_cells(self, cell: str) -> str:
         if _WITH_POINT.fullmatch(cell):
-            self._note("point", cell)
+            self._note_mark("point", cell)
             if not _POINTS_BETWEEN_THOUSANDS.fullmatch(cell):  # a zero before the point, or not three digits after it
                 self._point_is_certain = True
             self._perhaps_thousands = self._perhaps_thousands or cell
             return cell
         grouped = _COMMAS_BETWEEN_THOUSANDS.fullmatch(cell)
-        if _WITH_COMMA.fullmatch(cell) and (not grouped or self._seen == "comma"):
-            self._note("comma", cell)
+        if _WITH_COMMA.fullmatch(cell) and (not grouped or self._mark == "comma"):
+            self._note_mark("comma", cell)
             return cell.replace(",", ".")
         if grouped and cell.count(",") == 1 and "." not in cell:
             parts = cell.split(",")
@@ -73,13 +73,13 @@ class DecimalMarks:
             raise ValueError(f"{cell!r} has points between thousands; say --decimal comma")
         return cell
 
-    def _note(self, mark: Decimal, cell: str) -> None:
-        if self._seen not in (None, mark):
+    def _note_mark(self, mark: Decimal, cell: str) -> None:
+        if self._mark not in (None, mark):
             raise ValueError(
-                f"{cell!r} has a decimal {mark}, and a number before it a {self._seen}; say --decimal comma or "
+                f"{cell!r} has a decimal {mark}, and a number before it a {self._mark}; say --decimal comma or "
                 "--decimal point, whichever stands before the decimals"
             )
-        self._seen = mark
+        self._mark = mark
 
 
 def _of_commas(cell: str) -> str:

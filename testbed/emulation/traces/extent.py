@@ -60,13 +60,13 @@ class Extent:
 
     def metadata(self) -> dict[bytes, str]:
         """As Parquet keeps it; `of_metadata` reads it."""
-        found: dict[bytes, Any] = {_HORIZON: self.horizon, _NEVER_ONLINE: self.never_online.tolist()}
+        entries: dict[bytes, Any] = {_HORIZON: self.horizon, _NEVER_ONLINE: self.never_online.tolist()}
         if len(self.recordings.clients):
             columns = self.recordings.clients, self.recordings.from_s, self.recordings.until_s
-            found[_RECORDED] = [column.tolist() for column in columns]
+            entries[_RECORDED] = [column.tolist() for column in columns]
         if self.names:
-            found[_NAMES] = [[client, name] for client, name in sorted(self.names.items())]
-        return {key: json.dumps(value) for key, value in found.items()}
+            entries[_NAMES] = [[client, name] for client, name in sorted(self.names.items())]
+        return {key: json.dumps(value) for key, value in entries.items()}
 
 
 def of_metadata(metadata: Mapping[bytes, bytes], path: Path) -> Extent:

@@ -130,7 +130,7 @@ def describe_series(series: RateSeries) -> Facts:
         "seconds": seconds,
         "seconds_shortest": float(period_s.min()),
         "seconds_longest": float(period_s.max()),
-        **{f"{before}{name}{after}": found for name, found in measures.items()},
+        **{f"{before}{name}{after}": value for name, value in measures.items()},
         "share_at_zero": float(lasts[value == 0].sum() / seconds),
         "repeated_times": int(series.repeated.sum()),
         "traces_with_repeated_times": int((series.repeated > 0).sum()),
@@ -211,11 +211,11 @@ def describe_schedule(schedule: Schedule) -> Facts:
         `rounds` (the last that it knows), `clients` (mentioned in any row), a count of rows per fate, `lost_from_...`
         a count of rows offline or dropped per stage (`whole_round` where there is none).
     """
-    found: Facts = {"rounds": schedule.last_round, "clients": len(np.unique(schedule.client))}
-    found |= {f"rows_{fate}": int((schedule.fate == code).sum()) for code, fate in enumerate(FATES)}
+    facts: Facts = {"rounds": schedule.last_round, "clients": len(np.unique(schedule.client))}
+    facts |= {f"rows_{fate}": int((schedule.fate == code).sum()) for code, fate in enumerate(FATES)}
     lost = schedule.fate != FATES.index("participant")
     number = np.bincount(schedule.stage[lost], minlength=len(schedule.stages))
-    return found | {
+    return facts | {
         f"lost_from_{stage or 'whole_round'}": int(count)
         for stage, count in zip(schedule.stages, number, strict=True)
         if count

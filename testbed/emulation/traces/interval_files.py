@@ -128,15 +128,15 @@ class RowCheck:
                 ),
             ),
         ]
-        found = [(int(mask.argmax()), rank) for rank, (mask, _) in enumerate(faults) if mask.any()]
-        if found:
-            at, rank = min(found)
+        faulty_rows = [(int(mask.argmax()), rank) for rank, (mask, _) in enumerate(faults) if mask.any()]
+        if faulty_rows:
+            at, rank = min(faulty_rows)
             raise row_error(self.where, self.rows + at + 1, faults[rank][1](at))
 
 
-def row_error(where: str, row: int, what: str) -> TraceError:
+def row_error(where: str, row: int, problem: str) -> TraceError:
     """The error for one row, counted from 1 without the header."""
-    return TraceError(f"{where}: row {row}: {what}")
+    return TraceError(f"{where}: row {row}: {problem}")
 
 
 def _whole(column: npt.NDArray[Any]) -> tuple[Ids, Mask]:
@@ -215,8 +215,8 @@ def _check_names(path: Path, names: Iterable[str]) -> None:
     names = list(names)
     if sorted(names) != sorted(COLUMNS):
         more = ", …" if len(names) > 8 else ""
-        found = ", ".join(map(shown, names[:8])) + more
-        raise TraceError(f"{path}: the columns must be {', '.join(COLUMNS)}; found {found}")
+        present = ", ".join(map(shown, names[:8])) + more
+        raise TraceError(f"{path}: the columns must be {', '.join(COLUMNS)}; found {present}")
 
 
 @contextlib.contextmanager

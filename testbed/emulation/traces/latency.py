@@ -60,12 +60,12 @@ def read_latency_matrix(path: Path) -> Matrix:
     bad = ~((values >= 0) & (values < np.inf))
     if bad.any():
         row, column = np.unravel_index(int(bad.argmax()), bad.shape)
-        what = f"column {columns[column]!r} is {values[row, column]} ms; a delay must be finite and at least 0"
-        raise row_error(str(path), int(row) + 1, what)
+        problem = f"column {columns[column]!r} is {values[row, column]} ms; a delay must be finite and at least 0"
+        raise row_error(str(path), int(row) + 1, problem)
     for kind, names in (("row", rows), ("column", columns)):
         if len(set(names)) < len(names):
-            twice = next(name for at, name in enumerate(names) if name in names[:at])
-            raise TraceError(f"{path}: the {kind} name {twice!r} stands twice")
+            repeated = next(name for at, name in enumerate(names) if name in names[:at])
+            raise TraceError(f"{path}: the {kind} name {repeated!r} stands twice")
     return values, rows, columns
 
 
@@ -141,6 +141,6 @@ def _read_npy(path: Path) -> Matrix:
     except (ValueError, EOFError, MemoryError) as error:
         raise TraceError(f"{path}: not an array of numbers in NumPy's .npy, or truncated: {reason(error)}") from None
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "iuf":
-        found = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else "an archive"
-        raise TraceError(f"{path}: {found}; it must be a matrix of numbers, a row per client and a column per server")
+        content = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else "an archive"
+        raise TraceError(f"{path}: {content}; it must be a matrix of numbers, a row per client and a column per server")
     return values.astype(np.float64), _numbered(values.shape[0]), _numbered(values.shape[1])

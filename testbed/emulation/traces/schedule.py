@@ -161,8 +161,8 @@ class _Reading:
         self._stage, self._fate = array("h"), array("b")
         self._stages = {"": 0}
 
-    def error(self, row: int, what: str) -> TraceError:
-        return TraceError(f"{self._where}: row {row}: {what}")
+    def error(self, row: int, problem: str) -> TraceError:
+        return TraceError(f"{self._where}: row {row}: {problem}")
 
     def add(self, row: Row) -> None:
         """The next row; raises `TraceError` when it says nothing that can happen."""
@@ -201,14 +201,14 @@ class _Reading:
         stage, fate = np.array(self._stage, np.int16), np.array(self._fate, np.int8)
         order = np.lexsort((fate != PARTICIPANT, client, number))  # stable: equal rows stay in the file's order
         keys = (number[order], client[order], (fate != PARTICIPANT)[order])
-        again = np.flatnonzero(np.logical_and.reduce([key[1:] == key[:-1] for key in keys])) + 1
-        if len(again):
-            place = again[np.argmin(order[again])]
+        repeats = np.flatnonzero(np.logical_and.reduce([key[1:] == key[:-1] for key in keys])) + 1
+        if len(repeats):
+            place = repeats[np.argmin(order[repeats])]
             row, before = order[place], order[place - 1]
-            what = "takes part" if fate[row] == PARTICIPANT else f"is {FATES[fate[before]]}"
+            fate_text = "takes part" if fate[row] == PARTICIPANT else f"is {FATES[fate[before]]}"
             raise self.error(
                 int(row) + 1,
-                f"client {client[row]} {what} in round {number[row]} already (row {before + 1}); remove one",
+                f"client {client[row]} {fate_text} in round {number[row]} already (row {before + 1}); remove one",
             )
         return Schedule(number[order], client[order], stage[order], fate[order], tuple(self._stages), self._where)
 
@@ -222,8 +222,8 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Row]]:
 
 def _csv_rows(path: Path) -> Iterator[Row]:
     with open(path, encoding="utf-8-sig", newline="") as file:
-        kept = (line for line in limits.lines(file, limits.TRACE_BYTES) if line.strip() and not line.startswith("#"))
-        lines = csv.reader(kept, strict=True)
+        rows = (line for line in limits.lines(file, limits.TRACE_BYTES) if line.strip() and not line.startswith("#"))
+        lines = csv.reader(rows, strict=True)
         names = tuple(name.strip() for name in next(lines, []))
         _check_columns(path, names)
         order = [names.index(name) for name in COLUMNS]
@@ -245,5 +245,5 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 def _check_columns(path: Path, names: tuple[str, ...]) -> None:
     if sorted(names) != sorted(COLUMNS):
-        found = ", ".join(map(shown, names[:8])) or "none (an empty file?)"
-        raise TraceError(f"{path}: the columns must be {','.join(COLUMNS)}; found {found}")
+        present = ", ".join(map(shown, names[:8])) or "none (an empty file?)"
+        raise TraceError(f"{path}: the columns must be {','.join(COLUMNS)}; found {present}")

@@ -117,32 +117,32 @@ class RateSeries:
     @property
     def offsets(self) -> Ids:
         """`(k + 1,)` int64; trace j has the steps `offsets[j]:offsets[j + 1]` of the arrays in a row."""
-        return np.append(0, np.cumsum([len(one.time_s) for one in self.steps])).astype(np.int64)
+        return np.append(0, np.cumsum([len(steps.time_s) for steps in self.steps])).astype(np.int64)
 
     @property
     def time_s(self) -> Floats:
         """`(steps,)` of all traces in a row."""
-        return np.concatenate([one.time_s for one in self.steps])
+        return np.concatenate([steps.time_s for steps in self.steps])
 
     @property
     def value(self) -> Floats:
         """`(steps,)` of all traces in a row."""
-        return np.concatenate([one.value for one in self.steps])
+        return np.concatenate([steps.value for steps in self.steps])
 
     @property
     def period_s(self) -> Floats:
         """`(k,)`."""
-        return np.array([one.period_s for one in self.steps])
+        return np.array([steps.period_s for steps in self.steps])
 
     @property
     def repeated(self) -> Ids:
         """`(k,)` int64 rows of each file with the time of the row before."""
-        return np.array([one.repeated for one in self.steps], np.int64)
+        return np.array([steps.repeated for steps in self.steps], np.int64)
 
     @property
     def needs_rows(self) -> bool:
         """Whether the user must state the meaning of rows: rates are often of the time before, and no file says so."""
-        return self.kind is BANDWIDTH and not all(one.says_rows for one in self.steps)
+        return self.kind is BANDWIDTH and not all(steps.says_rows for steps in self.steps)
 
 
 def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float | None = None) -> Steps:
@@ -164,8 +164,8 @@ def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float
         values = np.add.reduceat(values, begins) / np.diff(np.append(begins, len(values)))
         times = times[begins]
     if len(times) == 1 and first_s is None:
-        alone = f"{repeated + 1} rows with one time" if repeated else "a single row"
-        raise TraceError(f"{where}: {alone}; a trace needs two times, to say how long a number holds")
+        content = f"{repeated + 1} rows with one time" if repeated else "a single row"
+        raise TraceError(f"{where}: {content}; a trace needs two times, to say how long a number holds")
     time_s = times - times[0]
     step_s = float(np.median(np.diff(time_s))) if first_s is None else first_s
     period_s = float(time_s[-1] + step_s)
@@ -220,7 +220,7 @@ def folders_in(path: Path) -> list[str]:
     """The names of the folders in a folder, which `read_series` passes over; none in a file."""
     if not path.is_dir():
         return []
-    return sorted(one.name for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
 def is_trace_file(name: Path) -> bool:
@@ -299,8 +299,8 @@ def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
     last_s = period_s - (times[-1] - times[0])
     if not last_s > 0:
         raise TraceError(f"{path}: period_s is {period_s}, and the last row begins at {times[-1]}; correct one of them")
-    found = shaped(str(path), np.array(times), np.array(values), "until-next", last_s)
-    return Steps(found.time_s, found.value, period_s, found.repeated, says_rows=True)
+    steps = shaped(str(path), np.array(times), np.array(values), "until-next", last_s)
+    return Steps(steps.time_s, steps.value, period_s, steps.repeated, says_rows=True)
 
 
 def _directive(path: Path, row: int, line: str, kind: Kind, rows: Rows, period_s: float | None) -> float | None:
@@ -310,10 +310,10 @@ def _directive(path: Path, row: int, line: str, kind: Kind, rows: Rows, period_s
             raise TraceError(f"{path}: a trace of {head[1]}; here one of {kind.name} is needed, in {kind.unit}")
         if rows != "until-next":
             raise TraceError(f"{path}: rows: its rows hold until the next, as it says; leave out `rows: {rows}`")
-    elif found := _PERIOD.fullmatch(line.strip()):
-        if not is_number(found[1]) or not 0 < float(found[1]) <= _FARTHEST_S:
-            raise row_error(str(path), row, f"period_s {shown(found[1])} is no number of seconds")
-        return float(found[1])
+    elif period := _PERIOD.fullmatch(line.strip()):
+        if not is_number(period[1]) or not 0 < float(period[1]) <= _FARTHEST_S:
+            raise row_error(str(path), row, f"period_s {shown(period[1])} is no number of seconds")
+        return float(period[1])
     return period_s
 
 

@@ -50,14 +50,14 @@ class TextTable:
     form: TableForm = TableForm()
     _marks: DecimalMarks = field(default_factory=DecimalMarks)
 
-    def place(self, wanted: str) -> int:
+    def place(self, column: str) -> int:
         """Where the column is that is called `wanted`, or has that number (from 1); raises `TraceError`."""
-        number = _column_number(wanted)
-        if wanted in self.names:
-            named = list(self.names).index(wanted)
+        number = _column_number(column)
+        if column in self.names:
+            named = list(self.names).index(column)
             if number not in (None, named + 1) and self.form.header is None:
                 raise TraceError(
-                    f"{self.where}: {wanted} is the name of column {named + 1}, and a column's number; say --header if "
+                    f"{self.where}: {column} is the name of column {named + 1}, and a column's number; say --header if "
                     "the name is meant, --no-header if the number is"
                 )
             return named
@@ -65,19 +65,19 @@ class TextTable:
             return number - 1
         if not self.names:
             raise TraceError(
-                f"{self.where}: no line of column names; give the column's number, 1 to {self.width}, not {wanted!r}"
+                f"{self.where}: no line of column names; give the column's number, 1 to {self.width}, not {column!r}"
             )
         more = ", …" if len(self.names) > _NAMES_SHOWN else ""
         names = ", ".join(map(shown, self.names[:_NAMES_SHOWN])) + more
-        raise TraceError(f"{self.where}: no column {shown(wanted)}; its columns are {names}")
+        raise TraceError(f"{self.where}: no column {shown(column)}; its columns are {names}")
 
-    def places(self, wanted: Sequence[str]) -> list[int]:
+    def places(self, columns: Sequence[str]) -> list[int]:
         """Where several columns are; raises `TraceError` as `place`, and where two of them are one."""
         places: list[int] = []
-        for name in wanted:
+        for name in columns:
             place = self.place(name)
             if place in places:
-                other = wanted[places.index(place)]
+                other = columns[places.index(place)]
                 raise TraceError(f"{self.where}: {other!r} and {name!r} are one column; name two")
             places.append(place)
         return places
@@ -110,12 +110,12 @@ def table_of(
             in length; csv.Error as `csv` does.
     """
     form = form or TableForm()
-    kept = (line for line in lines if line.strip())
-    wanted = () if form.header is False else (*measured, *others)
-    first = next((line for line in kept if not line.startswith("#") or _names_one(line, wanted)), None)
+    nonempty = (line for line in lines if line.strip())
+    candidates = () if form.header is False else (*measured, *others)
+    first = next((line for line in nonempty if not line.startswith("#") or _is_name_line(line, candidates)), None)
     if first is None:
         raise TraceError(f"{where}: no rows; the file is empty")
-    parsed = _parsed(first, kept)
+    parsed = _parsed(first, nonempty)
     cells = [cell.strip() for cell in next(parsed)]
     has_names = _has_names(where, cells, measured, others) if form.header is None else form.header
     names = tuple(cells) if has_names else ()
@@ -149,14 +149,14 @@ def _parsed(first: str, others: Iterator[str]) -> Iterator[list[str]]:
     """The cells of lines, by the separator of the first one."""
     separator = _separator(first)
     if separator in first:
-        yield from csv.reader(_chained(first, others), delimiter=separator, skipinitialspace=True)
+        yield from csv.reader(_with_first(first, others), delimiter=separator, skipinitialspace=True)
     else:
-        yield from (line.split() for line in _chained(first, others))
+        yield from (line.split() for line in _with_first(first, others))
 
 
-def _names_one(line: str, wanted: Sequence[str]) -> bool:
+def _is_name_line(line: str, columns: Sequence[str]) -> bool:
     """Whether a line that begins with ``#`` is the line of names: one of the wanted names stands in it."""
-    names = {name for name in wanted if _column_number(name) is None}
+    names = {name for name in columns if _column_number(name) is None}
     return any(cell.strip() in names for cell in next(_parsed(line, iter(())), []))
 
 
@@ -190,7 +190,7 @@ def _column_number(name: str) -> int | None:
     return int(name) if name.isascii() and name.isdigit() and len(name) < 10 and int(name) > 0 else None
 
 
-def _chained(first: str, lines: Iterator[str]) -> Iterator[str]:
+def _with_first(first: str, lines: Iterator[str]) -> Iterator[str]:
     yield first
     yield from lines
 

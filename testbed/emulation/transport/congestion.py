@@ -46,7 +46,7 @@ class SenderFlights:
 
     number: int
     window: Floats
-    sent: Floats
+    segments: Floats
     fills: Mask
     limited: Mask
 
@@ -88,11 +88,11 @@ class CongestionControl:
         most = np.where(flight.limited, 2 * np.maximum(self.limit, senders.window), 2 * flight.window)
         most = np.maximum(most, senders.window)
         slow = np.minimum(
-            np.minimum(flight.sent, most - senders.window), np.maximum(senders.threshold - senders.window, 0.0)
+            np.minimum(flight.segments, most - senders.window), np.maximum(senders.threshold - senders.window, 0.0)
         )
         slow = self.leave_slow_start(senders, path, flight, slow)
         senders.window = senders.window + slow
-        rest = np.where(flight.limited & (senders.window >= senders.threshold), flight.sent - slow, 0.0)
+        rest = np.where(flight.limited & (senders.window >= senders.threshold), flight.segments - slow, 0.0)
         senders.since_loss_s = senders.since_loss_s + np.where(rest > 0, path.round_trip_s, 0.0)
         senders.window = np.minimum(self.avoid_congestion(senders, path, rest), most)
 
@@ -183,16 +183,16 @@ class Bbr(CongestionControl):
         took_s = np.maximum(sending_s, path.round_trip_s) if flight.number > 1 else sending_s + path.round_trip_s
         sample = np.where(flight.fills, np.inf, flight.window / took_s)
         senders.rate = np.maximum(senders.rate, np.minimum(sample, 1 / path.segment_s))
-        lasts_s = (flight.sent - flight.window) * path.segment_s
+        lasts_s = (flight.segments - flight.window) * path.segment_s
         rounds = np.where(lasts_s >= BBR_FULL_ROUNDS * path.round_trip_s, BBR_FULL_ROUNDS, 0)
         rounds = np.where(lasts_s > 0, rounds, 1)  # where packets may be lost, each window is a flight
         senders.full = np.minimum(senders.full + np.where(flight.fills, rounds, 0), BBR_FULL_ROUNDS)
         full = senders.full >= BBR_FULL_ROUNDS
         under_way = senders.rate * path.round_trip_s
         most = np.where(full, 2.0, BBR_GAIN) * under_way + BBR_SPARE_SEGMENTS
-        grown = np.maximum(senders.window, np.minimum(senders.window + flight.sent, most))
+        grown = np.maximum(senders.window, np.minimum(senders.window + flight.segments, most))
         starting = (flight.number == 0) & (flight.window <= self.first_window)
-        grown = np.where(starting, senders.window + flight.sent, grown)
+        grown = np.where(starting, senders.window + flight.segments, grown)
         senders.window = np.where(full, most, grown)
 
     def lose(self, senders: Senders, which: Mask) -> None:

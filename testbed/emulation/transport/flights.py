@@ -50,7 +50,7 @@ class Flights:
     def of(cls, flights: list[list[tuple[float, float]]]) -> "Flights":
         """Each transfer with a pattern of its own: its flights as (bytes, gap in seconds)."""
         offsets = np.cumsum([0, *map(len, flights)])
-        columns = np.array([flight for one in flights for flight in one], np.float64).reshape(-1, 2)
+        columns = np.array([flight for transfer in flights for flight in transfer], np.float64).reshape(-1, 2)
         return cls(np.arange(len(flights)), offsets, columns[:, 0].copy(), columns[:, 1].copy())
 
     def take(self, ids: Ids) -> "Flights":
@@ -70,8 +70,8 @@ class Flights:
     @property
     def total_bytes(self) -> Floats:
         """`(n,)` bytes of all flights of each transfer."""
-        each = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        return np.asarray(np.bincount(each, self.size_bytes, len(self.offsets) - 1)[self.pattern])
+        pattern = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return np.asarray(np.bincount(pattern, self.size_bytes, len(self.offsets) - 1)[self.pattern])
 
     def steps(self) -> Iterator[tuple[Ids, Floats, Floats]]:
         """For the first, second, ... flight: which transfers have one, its bytes, and its gap in seconds."""

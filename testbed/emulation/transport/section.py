@@ -114,14 +114,14 @@ class Transport(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_preset(cls, given: Any) -> Any:
+    def _fill_from_preset(cls, keys: Any) -> Any:
         """What is not given is the preset's."""
-        preset = given.get("preset") if isinstance(given, dict) else None
-        known = _PRESET_KEYS.get(preset) if isinstance(preset, str) else None
-        return given if known is None else {**known, **given}
+        preset = keys.get("preset") if isinstance(keys, dict) else None
+        preset_keys = _PRESET_KEYS.get(preset) if isinstance(preset, str) else None
+        return keys if preset_keys is None else {**preset_keys, **keys}
 
     @model_validator(mode="after")
-    def _in_segments(self) -> Self:
+    def _check_windows(self) -> Self:
         if self.has_windows and self.segment_bytes is None:
             raise ValueError("`congestion_control` needs `segment_bytes`; set it, or `preset: tcp`")
         if not self.has_windows:
@@ -210,6 +210,6 @@ TCP, TLS, QUIC = (Transport.model_validate({"preset": name}) for name in ("tcp",
 PRESETS = {"none": NO_TRANSPORT, "tcp": TCP, "tls": TLS, "quic": QUIC}
 
 
-def _parts(amount: Ids, of: int) -> Ids:
+def _parts(amount: Ids, divisor: int) -> Ids:
     """`ceil(amount / of)`."""
-    return -(-amount // of)
+    return -(-amount // divisor)

@@ -65,8 +65,8 @@ class Senders:
 
     def put(self, ids: Ids, others: "Senders") -> None:
         """Let the senders `ids` be as `others`."""
-        for column, given in zip(self.columns(), others.columns(), strict=True):
-            column[ids] = given
+        for column, values in zip(self.columns(), others.columns(), strict=True):
+            column[ids] = values
 
     def columns(self) -> list[Floats]:
         """All of it, in the order of the attributes."""

@@ -105,7 +105,7 @@ class Collected:
         """
         device, from_s, until_s = self._cleaned()
         if not len(device):
-            raise TraceError(f"{self.where}: no device is ever online; {_told(self.counts)}")
+            raise TraceError(f"{self.where}: no device is ever online; {_counts_text(self.counts)}")
         recorded = np.array(self._begin) - origin_s, np.array(self._end) - origin_s
         keep = keep_recordings and outside == "repeat"
         if horizon_s is not None and outside == "repeat" and not keep:
@@ -152,8 +152,8 @@ class Collected:
                 f"{self.where}: device {name}: interval {place}: a time is not a finite number; correct it"
             )
         order = np.argsort(device, kind="stable")  # each device's intervals in the order of the source
-        again = np.diff(device[order]) == 0
-        self.counts["intervals_unsorted"] = int((again & (np.diff(from_s[order]) < 0)).sum())
+        same_device = np.diff(device[order]) == 0
+        self.counts["intervals_unsorted"] = int((same_device & (np.diff(from_s[order]) < 0)).sum())
         self.counts["intervals_zero_length"] = int((from_s == until_s).sum())
         self.counts["intervals_reversed"] = int((until_s < from_s).sum())
         begin, end = np.array(self._begin)[device], np.array(self._end)[device]
@@ -221,5 +221,5 @@ def seconds(value: Any) -> float:
         return float("inf")
 
 
-def _told(counts: Counts) -> str:
+def _counts_text(counts: Counts) -> str:
     return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in counts.items() if value) or "it is empty"

@@ -61,21 +61,21 @@ def convert(
         table = table_of(str(path), lines, times, (client_column,), form)
         places = table.places((client_column, from_column, until_column))
         places += [table.place(column) for column in recorded_columns or ()]
-        seen, recorded = _collect(collected, table, places, moments, skip_incomplete)
+        spans, recorded = _collect(collected, table, places, moments, skip_incomplete)
     try:
         moments.check()
     except ValueError as why:
         raise TraceError(f"{path}: {why}") from None
-    for device, span in (recorded if recorded_columns else seen).items():
+    for device, span in (recorded if recorded_columns else spans).items():
         collected.record(device, *span)
-    first = min((begin for begin, _ in (*seen.values(), *recorded.values())), default=0.0)
+    first = min((begin for begin, _ in (*spans.values(), *recorded.values())), default=0.0)
     origin_s = float(np.floor(first / DAY_S) * DAY_S) if moments.are_dates else 0.0
     outside = outside or ("repeat" if recorded_columns else "offline")
     if outside == "offline" and not recorded_columns:
-        last = max((end for _, end in seen.values()), default=0.0)
-        short = sum(end - begin < (last - first) / 2 for begin, end in seen.values())
+        last = max((end for _, end in spans.values()), default=0.0)
+        short = sum(end - begin < (last - first) / 2 for begin, end in spans.values())
         collected.counts["devices_seen_for_less_than_half_the_horizon"] = short
-        for device in seen:
+        for device in spans:
             collected.record(device, -math.inf, math.inf)
     return collected.trace(outside, origin_s, keep_recordings=True)
 
@@ -85,7 +85,7 @@ def _collect(
 ) -> tuple[dict[int, Ends], dict[int, Ends]]:
     """Enter all rows; by device, from when until when its intervals go, and its recordings, as far as there are any."""
     devices: dict[str, int] = {}
-    seen: dict[int, Ends] = {}
+    spans: dict[int, Ends] = {}
     recorded: dict[int, Ends] = {}
     if skip_incomplete:
         collected.counts["rows_incomplete"] = 0
@@ -93,8 +93,8 @@ def _collect(
         name = cells[places[0]]
         if (missing := _missing(cells, places)) is not None:
             if not skip_incomplete:
-                what = "no client" if missing == places[0] else f"no time in column {_called(table, missing)}"
-                raise row_error(table.where, row, f"{what}; --skip-incomplete leaves such rows out")
+                problem = "no client" if missing == places[0] else f"no time in column {_column_text(table, missing)}"
+                raise row_error(table.where, row, f"{problem}; --skip-incomplete leaves such rows out")
             collected.counts["rows_incomplete"] += 1
             continue
         device = devices.get(name)
@@ -103,10 +103,10 @@ def _collect(
         times = [_time(table, row, cells, place, moments) for place in places[1:]]
         collected.online(device, times[0], times[1])
         if times[1] > times[0]:
-            _widen(seen, device, times[0], times[1])
+            _widen(spans, device, times[0], times[1])
         if len(times) > 2:
             _widen(recorded, device, times[2], times[3])
-    return seen, recorded
+    return spans, recorded
 
 
 def _missing(cells: list[str], places: list[int]) -> int | None:
@@ -116,7 +116,7 @@ def _missing(cells: list[str], places: list[int]) -> int | None:
     return next((place for place in places[1:] if cells[place].lower() in MISSING), None)
 
 
-def _called(table: TextTable, place: int) -> str:
+def _column_text(table: TextTable, place: int) -> str:
     return shown(table.names[place]) if table.names else str(place + 1)
 
 

@@ -125,13 +125,13 @@ def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, S
     except ValueError as why:
         raise TraceError(f"{path}: {why}") from None
     traces: dict[str, Steps] = {}
-    for name, one in readings.items():
+    for name, trace_readings in readings.items():
         where = str(path) if columns.split is None else f"{path}: {columns.split} {shown(name)}"
-        _check_order(where, one, columns)
-        times = np.array(one.times)
+        _check_order(where, trace_readings, columns)
+        times = np.array(trace_readings.times)
         if not columns.average_repeated:
             _check_repeated(where, times, columns, moments)
-        steps = shaped(where, times, np.array(one.values), columns.rows)
+        steps = shaped(where, times, np.array(trace_readings.values), columns.rows)
         counts["rows_with_repeated_times"] += steps.repeated
         counts["steps"] += len(steps.time_s)
         traces[name] = Steps(steps.time_s, steps.value, steps.period_s)
@@ -176,19 +176,19 @@ def _read(
     return readings, counts
 
 
-def _check_order(where: str, one: _Readings, columns: SeriesColumns) -> None:
+def _check_order(where: str, readings: _Readings, columns: SeriesColumns) -> None:
     """Raise `TraceError` for times that go back, with a guess at the content of the table."""
-    if not one.descents:
+    if not readings.descents:
         return
     several = "--split-column NAME makes a trace of each"
-    if one.descents > 2 and one.descents > _NO_TIMES * len(one.times):
+    if readings.descents > 2 and readings.descents > _NO_TIMES * len(readings.times):
         raise TraceError(
-            f"{where}: column {shown(columns.time)} goes back in {one.descents} of {len(one.times)} rows, so it holds "
+            f"{where}: column {shown(columns.time)} goes back in {readings.descents} of {len(readings.times)} rows, so it holds "
             "no times, which a trace needs: name the column that does, or add one; or it holds those of several runs "
             f"or clients, and {several}"
         )
-    row, cell = one.first_descent
-    if one.restarts:
+    row, cell = readings.first_descent
+    if readings.restarts:
         advice = f"the times begin again there: if it is another run or client, {several}; if not, sort the rows"
     else:
         advice = f"sort the rows; if they are of several runs or clients, {several}"

@@ -100,16 +100,16 @@ Read = tuple[list[str], Cells, Presence]  # the columns' names (none: empty), th
 
 def _without_index(path: Path, names: list[str], first: Cells, rest: Presence) -> tuple[list[str], str, Presence]:
     """The names of the clients, the name of the index ("" if there is none), and the matrix."""
-    called = names[0] if names else "1"
-    if len(first) and _is_index(called if names else None, first):
-        return names[1:], repr(called or "1"), rest
+    index_name = names[0] if names else "1"
+    if len(first) and _is_index(index_name if names else None, first):
+        return names[1:], repr(index_name or "1"), rest
     values = np.array([_VALUES.get(str(cell), -1) for cell in first], np.int8)
     if (values < 0).any():
         row = int((values < 0).argmax())
         cell = first[row]
-        told = shown(cell) if isinstance(cell, str) else f"{cell:g}"
-        at = "" if isinstance(cell, str) else "column 1: "
-        raise TraceError(f"{path}: row {row + 1}: {at}{told} is not 0 or 1; {_WHAT}")
+        cell_text = shown(cell) if isinstance(cell, str) else f"{cell:g}"
+        where = "" if isinstance(cell, str) else "column 1: "
+        raise TraceError(f"{path}: row {row + 1}: {where}{cell_text} is not 0 or 1; {_WHAT}")
     return names, "", np.concatenate([values[:, None] == 1, rest], axis=1)
 
 
@@ -201,7 +201,9 @@ def _parquet_rows(path: Path) -> Read:
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
             first.append(_plain(columns[0]))
             if columns[1:]:
-                parts.append(_checked(path, np.stack([one.astype(np.float64) for one in columns[1:]], axis=1), start))
+                parts.append(
+                    _checked(path, np.stack([column.astype(np.float64) for column in columns[1:]], axis=1), start)
+                )
             else:
                 parts.append(np.zeros((batch.num_rows, 0), np.bool_))
             start += batch.num_rows

@@ -91,10 +91,10 @@ class Opcodes(dict[int, Callable[[Any], None]]):
     """The functions of the opcodes that are read; all others are refused."""
 
     def __missing__(self, code: int) -> Callable[[Any], None]:
-        known = pickletools.code2op.get(chr(code))  # type: ignore[attr-defined]  # not in the stubs
-        if known is None:
+        opcode = pickletools.code2op.get(chr(code))  # type: ignore[attr-defined]  # not in the stubs
+        if opcode is None:
             raise UnreadablePickle("not a pickle, or damaged")
-        raise _refusal(f"{_REFUSED.get(known.name, 'a call')} ({known.name})")
+        raise _refusal(f"{_REFUSED.get(opcode.name, 'a call')} ({opcode.name})")
 
 
 class _Memo(dict[int, Any]):
@@ -147,10 +147,10 @@ class PlainUnpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the stand-in for an import; raises `UnreadablePickle` unless it is allowed."""
-        wanted = f"{module}.{name}"
-        if wanted not in self._allowed:
-            raise _refusal("".join(sign if sign.isprintable() else "?" for sign in wanted[:_SHOWN]))
-        return self._allowed[wanted]
+        import_name = f"{module}.{name}"
+        if import_name not in self._allowed:
+            raise _refusal("".join(sign if sign.isprintable() else "?" for sign in import_name[:_SHOWN]))
+        return self._allowed[import_name]
 
     def count_container(self) -> None:
         """Count one more dict, list or tuple; a byte of the file may be one."""
@@ -199,8 +199,8 @@ class PlainUnpickler(pickle._Unpickler):
             raise UnreadablePickle("a damaged pickle: items without a dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if type(key) not in _KEYS:
-                what = f"a {type(key).__name__} as the key of a dict"
-                raise UnreadablePickle(f"{what}; keys are strings, bytes and whole numbers")
+                problem = f"a {type(key).__name__} as the key of a dict"
+                raise UnreadablePickle(f"{problem}; keys are strings, bytes and whole numbers")
             if type(key) is int and not -(2**63) <= key < 2**64:
                 raise UnreadablePickle("a number of more than 64 bits as the key of a dict")
             name = str(key) if type(key) is int else key
@@ -209,8 +209,8 @@ class PlainUnpickler(pickle._Unpickler):
             target[name] = value
 
 
-def _refusal(wanted: str) -> UnreadablePickle:
+def _refusal(request: str) -> UnreadablePickle:
     return UnreadablePickle(
-        f"the pickle asks for {wanted}; only dicts, lists, tuples, strings, bytes and numbers are read, and nothing is "
+        f"the pickle asks for {request}; only dicts, lists, tuples, strings, bytes and numbers are read, and nothing is "
         "executed; save it again with plain values"
     )

@@ -52,12 +52,12 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
 def _collect(collected: Collected, file: Path, name: str) -> None:
     gap_s, data = _contents(file, read_json(file, _WHAT))
-    there = np.array(data, np.int64)
-    instances = max(1, int(there.max()))
+    available = np.array(data, np.int64)
+    instances = max(1, int(available.max()))
     for instance in range(instances):
-        called = name if instances == 1 else f"{name}#{instance}"
-        device = collected.device(called, 0.0, len(there) * gap_s)
-        edges = np.diff(np.concatenate([[0], there > instance, [0]]).astype(np.int8))
+        device_name = name if instances == 1 else f"{name}#{instance}"
+        device = collected.device(device_name, 0.0, len(available) * gap_s)
+        edges = np.diff(np.concatenate([[0], available > instance, [0]]).astype(np.int8))
         for begin, end in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True):
             collected.online(device, float(begin * gap_s), float(end * gap_s))
 
