@@ -22,7 +22,7 @@ import ray
 
 from cluster.hosts.connection import connect, disconnect
 from cluster.hosts.placement import Node, hosts_for, runs_at_a_time, spread
-from cluster.probe import NodeFacts, facts_here, start_probes, understood
+from cluster.probe import NodeFacts, check_inputs_on, facts_here, start_probes
 from testbed.engine.plan import RunPlan
 from testbed.errors import ClusterError, ExperimentError, RunError, TraceError
 from testbed.experiment.inputs import digests, located, plugin_classes
@@ -105,17 +105,17 @@ def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[
     together = f" ({at_once} runs at the same time)" if at_once > 1 else ""
     if at_once * hosts > cpus:
         advice = "results stay the same, time does not: fewer cluster.hosts, or more nodes"
-        detail = f"{counted(at_once * hosts, 'host')}{together} share {cpus} CPUs"
+        detail = f"{quantity(at_once * hosts, 'host')}{together} share {cpus} CPUs"
         yield CheckResult("warn", "cpus", "cluster", detail, advice)
     else:
-        yield CheckResult("ok", "cpus", "cluster", f"{counted(at_once * hosts, 'host')}{together}, {cpus} CPUs")
-    there = [Node(node.node_id, node.cpus, node.gpus) for node in nodes]
+        yield CheckResult("ok", "cpus", "cluster", f"{quantity(at_once * hosts, 'host')}{together}, {cpus} CPUs")
+    our_nodes = [Node(node.node_id, node.cpus, node.gpus) for node in nodes]
     try:
-        places = spread(there, at_once * hosts, first.gpus_per_host)
+        places = spread(our_nodes, at_once * hosts, first.gpus_per_host)
     except ClusterError as error:
         detail, _, advice = str(error).partition("; ")
         yield CheckResult("fail", "gpus", "cluster", detail, f"{advice}, or use nodes with more GPUs")
-        places = spread(there, at_once * hosts, 0.0)
+        places = spread(our_nodes, at_once * hosts, 0.0)
     on_node = Counter(place.node_id for place in places)
     need = most.host_bytes(hosts)
     for node in nodes:
@@ -129,7 +129,7 @@ def _hosts(demand: Demand, cpus: int, at_once: int) -> int:
 
 def _memory(node: NodeFacts, hosts: int, host_bytes: int) -> CheckResult:
     need, free = hosts * host_bytes, node.memory_bytes
-    detail = f"about {size(need)} for {counted(hosts, 'host')}, {size(free)} free"
+    detail = f"about {size(need)} for {quantity(hosts, 'host')}, {size(free)} free"
     if need > free:
         advice = "fewer cluster.hosts or cluster.parallel_runs: 1, or nodes with more memory"
         return CheckResult("fail", "memory", node.address, detail, advice)
@@ -146,9 +146,9 @@ def _object_store(node: NodeFacts, need: int) -> CheckResult:
     return CheckResult("ok", "object store", node.address, detail)
 
 
-def counted(number: int, what: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """1 host, 2 hosts."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def size(number: float) -> str:
@@ -195,8 +195,8 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
                 places = [located(experiment) for experiment in experiments]
                 files = {path: digest for place in places for path, digest in digests(place).items()}
                 files |= sources.digests(name for place in places for _, name in plugin_classes(place))
-                asked = understood({node.node_id: probes[node.node_id] for node in same}, places)
-                findings += inputs(same, files, asked)
+                answers_by_node = check_inputs_on({node.node_id: probes[node.node_id] for node in same}, places)
+                findings += inputs(same, files, answers_by_node)
         if out is not None:
             findings.append(writable(out))
         return findings
@@ -212,7 +212,7 @@ def reachable(nodes: Sequence[NodeFacts], lost: int) -> Iterator[CheckResult]:
     alive = [node for node in nodes if not node.failure]
     cpus, gpus = sum(node.cpus for node in alive), sum(node.gpus for node in alive)
     if alive:
-        yield CheckResult("ok", "nodes", "cluster", f"{counted(len(alive), 'node')}, {cpus:g} CPUs, {gpus:g} GPUs")
+        yield CheckResult("ok", "nodes", "cluster", f"{quantity(len(alive), 'node')}, {cpus:g} CPUs, {gpus:g} GPUs")
     for node in nodes:
         if node.failure:
             advice = "look at Ray's logs there, or take the node out of the cluster"
@@ -220,7 +220,7 @@ def reachable(nodes: Sequence[NodeFacts], lost: int) -> Iterator[CheckResult]:
     if lost:
         advice = "nothing, if they were removed on purpose; else start them again (`ray up`)"
         yield CheckResult(
-            "warn", "nodes", "cluster", f"{counted(lost, 'node')} left the cluster since it began", advice
+            "warn", "nodes", "cluster", f"{quantity(lost, 'node')} left the cluster since it began", advice
         )
 
 
@@ -230,12 +230,12 @@ def same_versions(nodes: Sequence[NodeFacts], here: NodeFacts) -> Iterator[Check
     differing = False
     for node in nodes:
         for name in (*_SAME_OR_FAIL, *_SAME_OR_WARN):
-            there, ours = node.versions.get(name), here.versions.get(name)
-            if there == ours and there is not None:
+            node_version, own_version = node.versions.get(name), here.versions.get(name)
+            if node_version == own_version and node_version is not None:
                 continue
             differing = True
-            level: Level = "fail" if there is None or name in _SAME_OR_FAIL else "warn"
-            detail = f"{name} {there} there, {ours} here" if there else f"{name} is missing there"
+            level: Level = "fail" if node_version is None or name in _SAME_OR_FAIL else "warn"
+            detail = f"{name} {node_version} there, {own_version} here" if node_version else f"{name} is missing there"
             yield CheckResult(
                 level, "versions", node.address, detail, "install the same wheel and constraints.txt everywhere"
             )
@@ -276,7 +276,7 @@ def inputs(
     Args:
         nodes: those that were asked.
         here: digests of the files in this process, by absolute path.
-        there: each node's answer, see `cluster.probe.understood`.
+        there: each node's answer, see `cluster.probe.check_inputs_on`.
     """
     trouble = False
     for node in nodes:
@@ -295,7 +295,7 @@ def inputs(
                 )
                 yield CheckResult("fail", "data", node.address, detail, advice)
     if not trouble:
-        what = counted(len(here), "path") + " of the experiment" if here else "the experiment needs no files"
+        what = quantity(len(here), "path") + " of the experiment" if here else "the experiment needs no files"
         yield CheckResult("ok", "data", "all nodes", what)
 
 
@@ -304,13 +304,13 @@ def writable(out: str) -> CheckResult:
     if is_uri(out):
         return _writable_uri(out)
     path = Path(out).absolute()
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    folder = next(folder for folder in (path, *path.parents) if folder.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # permissions alone do not tell (root, read-only mounts)
+        with tempfile.TemporaryFile(dir=folder):  # permissions alone do not tell (root, read-only mounts)
             pass
     except OSError as error:
-        return CheckResult("fail", "output", "here", f"{there}: {error.strerror}", "give another --out")
-    return CheckResult("ok", "output", "here", f"{path}, {size(shutil.disk_usage(there).free)} free")
+        return CheckResult("fail", "output", "here", f"{folder}: {error.strerror}", "give another --out")
+    return CheckResult("ok", "output", "here", f"{path}, {size(shutil.disk_usage(folder).free)} free")
 
 
 def _writable_uri(uri: str) -> CheckResult:

@@ -77,7 +77,7 @@ class RunMetrics:
     """
 
     def __init__(self, run: str, protocol: str) -> None:
-        self._own = {"run": visible(run)[:LONGEST_WORD], "protocol": visible(protocol)[:LONGEST_WORD]}
+        self._default_tags = {"run": visible(run)[:LONGEST_WORD], "protocol": visible(protocol)[:LONGEST_WORD]}
         self._words: dict[str, set[str]] = {}
         self.on = os.environ.get(RAYS_SWITCH, "1").lower() not in ("0", "false")
         if self.on:
@@ -94,7 +94,7 @@ class RunMetrics:
             for name, (tags, text, buckets) in HISTOGRAMS.items()
         }
         for metric in (*self._counters.values(), *self._gauges.values(), *self._histograms.values()):
-            metric.set_default_tags(self._own)
+            metric.set_default_tags(self._default_tags)
 
     def _give_up(self, error: Exception) -> None:
         self.on = False
@@ -184,8 +184,8 @@ class RunMetrics:
     def _word(self, tag: str, word: str) -> str:
         """`word`, or "other" when this tag has taken too many values already."""
         word = visible(word)[:LONGEST_WORD]
-        known = self._words.setdefault(tag, set())
-        if word not in known and len(known) >= MAXIMUM_WORDS:
+        words = self._words.setdefault(tag, set())
+        if word not in words and len(words) >= MAXIMUM_WORDS:
             return _OTHER
-        known.add(word)
+        words.add(word)
         return word

@@ -112,7 +112,7 @@ class Probe:
         """This node's clock."""
         return time.time()
 
-    def understands(self, experiments: Sequence[Any]) -> tuple[str, dict[str, str]]:
+    def check_experiments(self, experiments: Sequence[Any]) -> tuple[str, dict[str, str]]:
         """What is wrong with the experiments' classes here (or empty), and digests of their files, own modules too."""
         from importlib import import_module
 
@@ -145,46 +145,46 @@ def start_probes() -> tuple[list[NodeFacts], dict[str, Any]]:
     try:
         probe_class: Any = ray.remote(Probe)  # Ray's types know `.remote` only of methods that it has marked
         rows = [row for row in ray.nodes() if row["Alive"]]
-        probes = {row["NodeID"]: probe_class.options(**_only_on(row["NodeID"])).remote() for row in rows}
-        asked = {node: probe.facts.remote(PACKAGES) for node, probe in probes.items()}
+        probes = {row["NodeID"]: probe_class.options(**_placed_on(row["NodeID"])).remote() for row in rows}
+        references = {node: probe.facts.remote(PACKAGES) for node, probe in probes.items()}
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_TIMEOUT_S)
-    found = []
-    shared = Counter(row["NodeManagerAddress"] for row in rows)
+    ray.wait(list(references.values()), num_returns=len(references), timeout=ANSWER_TIMEOUT_S)
+    nodes = []
+    nodes_at = Counter(row["NodeManagerAddress"] for row in rows)
     for row in rows:
         node, resources, address = row["NodeID"], row["Resources"], row["NodeManagerAddress"]
-        known: dict[str, Any] = {
+        basics: dict[str, Any] = {
             "node_id": node,
-            "address": address if shared[address] == 1 else f"{address}/{node[:6]}",
+            "address": address if nodes_at[address] == 1 else f"{address}/{node[:6]}",
             "cpus": resources.get("CPU", 0.0),
             "gpus": resources.get("GPU", 0.0),
             "object_store_bytes": int(resources.get("object_store_memory", 0)),
         }
         try:
-            answer = ray.get(asked[node], timeout=0.1)
+            answer = ray.get(references[node], timeout=0.1)
             ahead, error = _clock(probes[node])
-            found.append(NodeFacts(**known, **answer, clock_ahead_s=ahead, clock_error_s=error))
+            nodes.append(NodeFacts(**basics, **answer, clock_ahead_s=ahead, clock_error_s=error))
         except (RayError, TimeoutError) as failure:
-            found.append(NodeFacts(**known, failure=_why(failure)))
+            nodes.append(NodeFacts(**basics, failure=_failure_text(failure)))
             ray.kill(probes.pop(node), no_restart=True)
-    return sorted(found, key=lambda facts: (facts.address, facts.node_id)), probes
+    return sorted(nodes, key=lambda facts: (facts.address, facts.node_id)), probes
 
 
-def understood(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dict[str, tuple[str, dict[str, str]]]:
+def check_inputs_on(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dict[str, tuple[str, dict[str, str]]]:
     """For each probed node: what is wrong with the experiments there, or empty; and its files' digests.
 
     Args:
         probes: by node id; of nodes that have the testbed.
         experiments: without sweeps, their paths absolute (see `testbed.experiment.inputs.located`).
     """
-    asked = {node: probe.understands.remote(list(experiments)) for node, probe in probes.items()}
+    references = {node: probe.check_experiments.remote(list(experiments)) for node, probe in probes.items()}
     answers: dict[str, tuple[str, dict[str, str]]] = {}
-    for node, reference in asked.items():
+    for node, reference in references.items():
         try:
             answers[node] = ray.get(reference, timeout=10 * ANSWER_TIMEOUT_S)  # it reads all the data
         except (RayError, TimeoutError) as failure:
-            answers[node] = (_why(failure), {})
+            answers[node] = (_failure_text(failure), {})
     return answers
 
 
@@ -193,7 +193,7 @@ def facts_here() -> NodeFacts:
     return NodeFacts("", "here", 0.0, 0.0, 0, **Probe().facts(PACKAGES))
 
 
-def _only_on(node_id: str) -> dict[str, Any]:
+def _placed_on(node_id: str) -> dict[str, Any]:
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
 
@@ -201,14 +201,14 @@ def _clock(probe: Any) -> tuple[float, float]:
     """How far the node's clock is ahead, and the error's bound (Cristian 1989: the question with the shortest way)."""
     best = (float("inf"), 0.0)
     for _ in range(_CLOCK_QUESTIONS):
-        asked = time.time()
-        there = ray.get(probe.now_s.remote(), timeout=ANSWER_TIMEOUT_S)
-        answered = time.time()
-        best = min(best, (answered - asked, there - (asked + answered) / 2))
+        sent_s = time.time()
+        node_s = ray.get(probe.now_s.remote(), timeout=ANSWER_TIMEOUT_S)
+        received_s = time.time()
+        best = min(best, (received_s - sent_s, node_s - (sent_s + received_s) / 2))
     return best[1], best[0] / 2
 
 
-def _why(failure: Exception) -> str:
+def _failure_text(failure: Exception) -> str:
     if isinstance(failure, TimeoutError):
         return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
     return f"{type(failure).__name__}: {reason(failure)}"

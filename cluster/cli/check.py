@@ -58,9 +58,9 @@ def check(
             out = str(experiment.output.directory)
     if output_format == "text":
         messages().print("asking every node", style="dim")
-    from cluster.check import check as checked
+    from cluster.check import check as run_checks
 
-    findings = checked(address or "auto", experiments, out)
+    findings = run_checks(address or "auto", experiments, out)
     failed = any(finding.level == "fail" for finding in findings)
     if output_format == "json":
         lines = [asdict(finding) for finding in findings]

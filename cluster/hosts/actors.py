@@ -136,8 +136,10 @@ class ClientHost:
 
     def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
         """See `Host.vectors`."""
-        found = self.host.vectors(key, clients)
-        return {number: (one.values, FLOAT32 if one.is_float else one.bits) for number, one in found.items()}
+        vectors = self.host.vectors(key, clients)
+        return {
+            number: (vector.values, FLOAT32 if vector.is_float else vector.bits) for number, vector in vectors.items()
+        }
 
 
 class Coordinator:
@@ -149,8 +151,9 @@ class Coordinator:
         self._live: LiveNetwork | None = None
         self._records: RunDirectory | None = None
         self._progress: RunProgress | None = None
-        self._held = contextlib.ExitStack()
-        self._checked: tuple[Any, Any] | None = None  # what the workload of the last check was built of, and it
+        self._run_locks = contextlib.ExitStack()
+        # The arguments of the workload that the last check built, and the workload.
+        self._checked_workload: tuple[Any, Any] | None = None
 
     @staticmethod
     def hosts_at(hosts: list[Any], places: list[Place], pki: Any) -> RayHosts:
@@ -169,17 +172,17 @@ class Coordinator:
             interruption: why an earlier coordinator did not get to the end; becomes an event.
         """
         self._progress = None
-        self._checked = None  # its memory is the run's now
+        self._checked_workload = None  # its memory is the run's now
         plan = RunPlan(experiment, simulation_seed)
         await self._close_connections()
-        self._held.close()
+        self._run_locks.close()
         self._records = None if directory is None else RunDirectory(Path(directory))
         if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
-            self._held.enter_context(run_lock(self._records.path, WRITER))
+            self._run_locks.enter_context(run_lock(self._records.path, WRITER))
         checkpoint = None if self._records is None else self._records.checkpoint()
         last_round = 0 if checkpoint is None else checkpoint.round_number
-        early: list[tuple[str, str, str]] = []
-        self._hosts.on_event = lambda *event: early.append(event)
+        early_events: list[tuple[str, str, str]] = []
+        self._hosts.on_event = lambda *event: early_events.append(event)
         states = None
         if plan.clients_remember:
             if directory is None:
@@ -214,13 +217,13 @@ class Coordinator:
             workload,
             directory=keys,
             records=self._records,
-            on_progress=self._note,
+            on_progress=self._set_progress,
             network=live if experiment.time.clock == "wall" else None,
         )
         self._hosts.on_event = self._note_event
         if interruption:
-            early.append(("coordinator", "restart", interruption))
-        for event in early:
+            early_events.append(("coordinator", "restart", interruption))
+        for event in early_events:
             self._note_event(*event)
         self._progress = self._federation.progress("start")
         if isinstance(self._federation.network, LiveNetwork) and not self._federation.finished:
@@ -236,9 +239,9 @@ class Coordinator:
             with locating_crashes(f"{name}: its preparation", then=""):
                 plan = RunPlan(experiment, simulation_seed)
                 key = (experiment.workload, experiment.population, plan.seed)
-                if self._checked is None or self._checked[0] != key:
-                    self._checked = (key, building.build(*key))
-                return notes_of(plan, self._checked[1])
+                if self._checked_workload is None or self._checked_workload[0] != key:
+                    self._checked_workload = (key, building.build(*key))
+                return notes_of(plan, self._checked_workload[1])
 
         return await asyncio.to_thread(notes)
 
@@ -257,7 +260,7 @@ class Coordinator:
         elif kind == "poisoned":
             RunLog(self._records.path).write("client-left-out", client=party.removeprefix("client:"), detail=detail)
 
-    def _note(self, progress: RunProgress) -> None:
+    def _set_progress(self, progress: RunProgress) -> None:
         self._progress = progress
 
     async def progress(self) -> RunProgress | None:
@@ -287,7 +290,7 @@ class Coordinator:
         await self._close_connections()
         if self._records is not None:
             self._records.finish()
-        self._held.close()
+        self._run_locks.close()
 
     async def host_processes(self) -> list[int]:
         """Process ids of the hosts (for tests that kill one)."""
@@ -296,10 +299,10 @@ class Coordinator:
 
 def check_plugin_modules(experiment: Experiment) -> None:
     """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
-    wanted = (experiment.provenance or {}).get("modules")
-    if wanted is not None:
+    recorded_modules = (experiment.provenance or {}).get("modules")
+    if recorded_modules is not None:
         names = [name for _, name in plugin_classes(experiment)]
-        sources.check_same(wanted, names, f"node {ray.util.get_node_ip_address()}")
+        sources.check_same(recorded_modules, names, f"node {ray.util.get_node_ip_address()}")
 
 
 def quarantined_before(records: RunDirectory) -> set[int]:

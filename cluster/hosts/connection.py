@@ -35,9 +35,9 @@ STARTS = 4  # attempts to start Ray here
 START_PATIENCE_S = 90.0  # for the processes of each to appear
 RAY_EXTRAS = "TESTBED_RAY_EXTRAS"
 """Environment variable: 1 starts Ray here with all of its own processes."""
-_LOOK_EVERY_S = 0.1
+_POLL_S = 0.1
 _ADDRESS_VARIABLE = "RAY_ADDRESS"
-_NOT_WORTH_REPEATING = (ValueError, TypeError, ImportError)
+_PERMANENT_ERRORS = (ValueError, TypeError, ImportError)
 
 
 def connect(address: str | None, on_retry: Callable[[str], None] = lambda line: None) -> bool:
@@ -80,13 +80,13 @@ def _resolved(address: str) -> tuple[str, str]:
         return address, ""
     variable = os.environ.get(_ADDRESS_VARIABLE, "")
     try:
-        found = ray._private.services.get_ray_address_from_environment("auto", None)
+        cluster_address = ray._private.services.get_ray_address_from_environment("auto", None)
     except ConnectionError:
         advice = "start one with `ray start --head`, or give --address HEAD:6379"
         raise ClusterError(f"no Ray cluster at 'auto': none runs on this machine; {advice}") from None
     if variable and variable != "auto":
-        return found, f" (from {_ADDRESS_VARIABLE}; unset it, or give --address HEAD:6379)"
-    return found, " (the last one that was started on this machine; give --address HEAD:6379)"
+        return cluster_address, f" (from {_ADDRESS_VARIABLE}; unset it, or give --address HEAD:6379)"
+    return cluster_address, " (the last one that was started on this machine; give --address HEAD:6379)"
 
 
 def _join(address: str, origin: str) -> None:
@@ -98,14 +98,14 @@ def _join(address: str, origin: str) -> None:
             raise ClusterError(refusal)
     one_thread = {"env_vars": {"OMP_NUM_THREADS": "1"}}
     try:
-        with _sigterm_as_it_is():
+        with _keep_sigterm_handler():
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=one_thread)
     except KeyboardInterrupt:
         ray.shutdown()
         raise
     except Exception as error:
         ray.shutdown()
-        raise ClusterError(f"no Ray cluster at {address!r}: {_told(error)}{origin}") from None
+        raise ClusterError(f"no Ray cluster at {address!r}: {_error_text(error)}{origin}") from None
 
 
 def _check(address: str, origin: str) -> None:
@@ -144,12 +144,12 @@ def _start(on_retry: Callable[[str], None]) -> None:
         try:
             _start_once()
         except KeyboardInterrupt as stopped:  # what has been started goes at once, and not when it notices
-            _clear_away(stopped)
+            _end_failed_start(stopped)
             raise
         except Exception as error:
-            _clear_away(error)
-            why = _told(error)
-            if isinstance(error, _NOT_WORTH_REPEATING):
+            _end_failed_start(error)
+            why = _error_text(error)
+            if isinstance(error, _PERMANENT_ERRORS):
                 raise ClusterError(f"Ray cannot be started here: {why}") from None
         else:
             _watch()
@@ -167,7 +167,7 @@ def _start_once() -> None:
     # made for it, half a second later, instead of in one of those that wait.
     with (
         _environment_variable("OMP_NUM_THREADS", "1"),
-        _sigterm_as_it_is(),
+        _keep_sigterm_handler(),
         _patience(),
         _without_unused_processes(),
     ):
@@ -199,38 +199,38 @@ def _without_unused_processes() -> Iterator[None]:
         self._webui_url = ""  # as Ray sets it for a server without a dashboard
 
     node: Any = ray._private.node.Node
-    instead = {"start_monitor": nothing, "start_log_monitor": nothing, "start_api_server": no_server}
-    former = {name: getattr(node, name) for name in instead}
+    replacements = {"start_monitor": nothing, "start_log_monitor": nothing, "start_api_server": no_server}
+    originals = {name: getattr(node, name) for name in replacements}
     try:
-        for name, method in instead.items():
+        for name, method in replacements.items():
             setattr(node, name, method)
         yield
     finally:
-        for name, method in former.items():
+        for name, method in originals.items():
             setattr(node, name, method)
 
 
 @contextlib.contextmanager
 def _patience() -> Iterator[None]:
     """Wait up to `START_PATIENCE_S` for a node that has been started to be known; Ray itself gives up after 30 s."""
-    look: Callable[..., Any] = ray._private.services.get_node
+    get_node: Callable[..., Any] = ray._private.services.get_node
     dead_before = _dead_raylets()
 
-    def look_again(gcs_address: str, node_id: str) -> Any:
-        give_up_s = time.monotonic() + START_PATIENCE_S
+    def get_node_patiently(gcs_address: str, node_id: str) -> Any:
+        deadline_s = time.monotonic() + START_PATIENCE_S
         while True:
             try:
-                return look(gcs_address, node_id)
+                return get_node(gcs_address, node_id)
             except RuntimeError:
-                if time.monotonic() > give_up_s or _dead_raylets() - dead_before:
+                if time.monotonic() > deadline_s or _dead_raylets() - dead_before:
                     raise
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
 
-    ray._private.services.get_node = look_again
+    ray._private.services.get_node = get_node_patiently
     try:
         yield
     finally:
-        ray._private.services.get_node = look
+        ray._private.services.get_node = get_node
 
 
 def _dead_raylets() -> set[int]:
@@ -264,7 +264,7 @@ def _unwatch() -> None:
         threading.Thread(target=watcher.wait, daemon=True).start()  # or it would stay as a zombie
 
 
-def _clear_away(error: BaseException) -> None:
+def _end_failed_start(error: BaseException) -> None:
     """End what a start that failed has left: Ray forgets the node whose making raised, and its processes live on."""
     ray.shutdown()
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -274,7 +274,7 @@ def _clear_away(error: BaseException) -> None:
                 node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """The first line of an error of Ray's, or what to do about a token."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return authentication.advice(str(error)) or reason(lines[0])
@@ -283,31 +283,31 @@ def _told(error: Exception) -> str:
 @contextlib.contextmanager
 def _environment_variable(name: str, value: str) -> Iterator[None]:
     """Set a variable of this process for a while."""
-    former = os.environ.get(name)
+    old_value = os.environ.get(name)
     os.environ[name] = value
     try:
         yield
     finally:
-        if former is None:
+        if old_value is None:
             del os.environ[name]
         else:
-            os.environ[name] = former
+            os.environ[name] = old_value
 
 
 @contextlib.contextmanager
-def _sigterm_as_it_is() -> Iterator[None]:
+def _keep_sigterm_handler() -> Iterator[None]:
     """Keep the process's own handler of SIGTERM while Ray starts, and afterwards.
 
     Ray's two handlers in Python leave by `SystemExit` from wherever Ray is, and one of eleven was never heard of again.
     Its handler in C++ prints stacks as after a crash before it calls the handler that was there before. Setting that
     one again replaces it.
     """
-    theirs = ray._private.utils.set_sigterm_handler
+    original = ray._private.utils.set_sigterm_handler
     ray._private.utils.set_sigterm_handler = lambda handler: None
     try:
         yield
     finally:
-        ray._private.utils.set_sigterm_handler = theirs
+        ray._private.utils.set_sigterm_handler = original
         handler = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is threading.main_thread() and handler is not None:
             signal.signal(signal.SIGTERM, handler)

@@ -28,7 +28,7 @@ def processes_of(session: str, package: str) -> list[int]:
         session: the name of its folder, e.g. ``session_2026-11-27_14-32-48_794348_1963``.
         package: the folder of the installed package `ray`.
     """
-    found = []
+    process_ids = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -41,10 +41,10 @@ def processes_of(session: str, package: str) -> list[int]:
             if not is_rays and not arguments[0].startswith(_TITLE):
                 continue
             if any(f"/{session}/" in f"{place}/" for place in (*arguments, *_open_files(name))):
-                found.append(int(name))
+                process_ids.append(int(name))
         except OSError:  # has ended meanwhile
             continue
-    return found
+    return process_ids
 
 
 def _open_files(process: str) -> list[str]:

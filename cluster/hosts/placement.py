@@ -80,8 +80,8 @@ def hosts_for(cluster: Cluster, population: int, cpus: int, at_once: int) -> int
     """
     if cluster.clients_per_host is not None:
         return math.ceil(population / cluster.clients_per_host)
-    wanted = max(1, cpus // at_once) if cluster.hosts == "auto" else cluster.hosts
-    return min(wanted, population)
+    count = max(1, cpus // at_once) if cluster.hosts == "auto" else cluster.hosts
+    return min(count, population)
 
 
 def runs_at_a_time(cluster: Cluster, points: int, cpus: int, memory_bytes: int) -> int:
@@ -92,8 +92,8 @@ def runs_at_a_time(cluster: Cluster, points: int, cpus: int, memory_bytes: int) 
     if cluster.parallel_runs != "auto":
         return min(cluster.parallel_runs, points)
     # A run's coordinator and its hosts take turns. With a CPU for each run, no CPU waits for either.
-    each = 1 if cluster.hosts == "auto" else cluster.hosts
-    return max(1, min(points, cpus // each, memory_bytes // MEMORY_PER_RUN_BYTES))
+    cpus_per_run = 1 if cluster.hosts == "auto" else cluster.hosts
+    return max(1, min(points, cpus // cpus_per_run, memory_bytes // MEMORY_PER_RUN_BYTES))
 
 
 def spread(nodes: Sequence[Node], hosts: int, gpus_per_host: str | float = "auto", sessions: int = 1) -> list[Place]:
@@ -113,28 +113,28 @@ def spread(nodes: Sequence[Node], hosts: int, gpus_per_host: str | float = "auto
         ClusterError: the nodes have no GPUs for so many hosts.
     """
     usable = [node for node in nodes if node.cpus > 0] or list(nodes)
-    wanted = 0.0 if gpus_per_host == "auto" else float(gpus_per_host)
-    if wanted:
-        room = sum(_fitting(node.gpus, wanted) for node in usable)
-        if room < hosts:
+    gpus = 0.0 if gpus_per_host == "auto" else float(gpus_per_host)
+    if gpus:
+        capacity = sum(_fitting(node.gpus, gpus) for node in usable)
+        if capacity < hosts:
             raise ClusterError(
-                f"cluster.gpus_per_host: the cluster has GPUs for {room} hosts with {wanted:g} each, and the run has "
+                f"cluster.gpus_per_host: the cluster has GPUs for {capacity} hosts with {gpus:g} each, and the run has "
                 f"{hosts}; lower it, or cluster.hosts"
             )
-        usable = [node for node in usable for _ in range(min(hosts, _fitting(node.gpus, wanted)))]
-    crowd: Counter[str] = Counter()
+        usable = [node for node in usable for _ in range(min(hosts, _fitting(node.gpus, gpus)))]
+    hosts_on: Counter[str] = Counter()
     chosen = []
     for _ in range(hosts):
-        node = _roomiest(usable, crowd)
-        if wanted:
+        node = _roomiest(usable, hosts_on)
+        if gpus:
             usable.remove(node)  # it stands there once for every host that its GPUs can take
-        crowd[node.node_id] += 1
+        hosts_on[node.node_id] += 1
         chosen.append(node)
     return [
         Place(
             node.node_id,
-            _RESERVED * min(1.0, node.cpus / (crowd[node.node_id] * sessions)),
-            wanted or (_gpu_share(node.gpus, crowd[node.node_id] * sessions) if gpus_per_host == "auto" else 0.0),
+            _RESERVED * min(1.0, node.cpus / (hosts_on[node.node_id] * sessions)),
+            gpus or (_gpu_share(node.gpus, hosts_on[node.node_id] * sessions) if gpus_per_host == "auto" else 0.0),
         )
         for node in chosen
     ]
@@ -153,8 +153,8 @@ def replacement(nodes: Sequence[Node], lost: Place, others: Iterable[Place]) -> 
     return Place(_roomiest(usable, Counter(place.node_id for place in others)).node_id, 0.0, lost.gpus)
 
 
-def _roomiest(nodes: Sequence[Node], crowd: Counter[str]) -> Node:
-    return max(nodes, key=lambda node: (node.cpus or 1.0) / (crowd[node.node_id] + 1))
+def _roomiest(nodes: Sequence[Node], hosts_on: Counter[str]) -> Node:
+    return max(nodes, key=lambda node: (node.cpus or 1.0) / (hosts_on[node.node_id] + 1))
 
 
 def _fitting(gpus: float, each: float) -> int:
@@ -198,17 +198,17 @@ def tree(holders: Sequence[int], node_of: Sequence[str], own_node: str) -> tuple
     by_node: dict[str, list[int]] = {}
     for host in holders:
         by_node.setdefault(node_of[host], []).append(host)
-    near = by_node.pop(own_node, [])
-    groups = [*_in_groups(near, FAN_IN if len(near) > FAN_IN else 1), *by_node.values()]
+    own_hosts = by_node.pop(own_node, [])
+    groups = [*_in_groups(own_hosts, FAN_IN if len(own_hosts) > FAN_IN else 1), *by_node.values()]
     levels = []
     while True:
         level = [Merge(group[0], tuple(group)) for group in groups if len(group) > 1]
         if level:
             levels.append(level)
-        left = [group[0] for group in groups]
-        if len(left) <= FAN_IN:
-            return levels, left
-        groups = _in_groups(left, FAN_IN)
+        remaining = [group[0] for group in groups]
+        if len(remaining) <= FAN_IN:
+            return levels, remaining
+        groups = _in_groups(remaining, FAN_IN)
 
 
 def _in_groups(hosts: Sequence[int], size: int) -> list[list[int]]:

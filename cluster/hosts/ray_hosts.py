@@ -113,8 +113,8 @@ class RayHosts:
         self._log.clear()
         self._restarts.clear()
         self.quarantined.clear()
-        await self._of_pki(self._pki.prepare.remote(experiment.population, randomness))
-        await self._everywhere(self._prepare_one)
+        await self._from_pki(self._pki.prepare.remote(experiment.population, randomness))
+        await self._call_all(self._prepare_one)
 
     async def _prepare_one(self, index: int) -> None:
         self.processes[index], self.node_of[index] = await self._actors[index].prepare.remote(
@@ -124,13 +124,13 @@ class RayHosts:
     async def register(self, completed: Callable[[Directory], Directory] = lambda directory: directory) -> Directory:
         """Every client registers with the PKI; the key directory goes to all hosts, as `completed` has it."""
         self._registers = True
-        await self._everywhere(self._register_one)
-        return await self.share(completed(await self._of_pki(self._pki.directory.remote())))
+        await self._call_all(self._register_one)
+        return await self.share(completed(await self._from_pki(self._pki.directory.remote())))
 
     async def share(self, directory: Directory) -> Directory:
         """The key directory goes to all hosts."""
         self._directory = ray.put(directory)
-        await self._everywhere(lambda index: self._actors[index].set_key_directory.remote(self._directory))
+        await self._call_all(lambda index: self._actors[index].set_key_directory.remote(self._directory))
         return directory
 
     async def _register_one(self, index: int) -> None:
@@ -146,18 +146,18 @@ class RayHosts:
         self._last_round = round_number - 1
         self._log.clear()
         self._restarts.clear()
-        await self._everywhere(lambda index: self._actors[index].begin_round.remote())
+        await self._call_all(lambda index: self._actors[index].begin_round.remote())
 
     async def go_live(self, address: Address) -> None:
         """Let all clients connect to a live network; they are then asked over it, and no longer by `deliver`."""
         self._address = address
-        await self._everywhere(lambda index: self._actors[index].go_live.remote(address))
+        await self._call_all(lambda index: self._actors[index].go_live.remote(address))
 
     async def begin_live_round(self, round_number: int) -> None:
         """Bring hosts back that have died: their clients were gone for the rest of the round, and connect again."""
         self._last_round = round_number - 1
         self._restarts.clear()
-        await self._everywhere(lambda index: self._actors[index].alive.remote())
+        await self._call_all(lambda index: self._actors[index].alive.remote())
 
     async def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
         """See `LiveClients.crash_report`; None, too, where the client's host has died meanwhile."""
@@ -170,8 +170,8 @@ class RayHosts:
     async def deliver(self, delivery: Delivery) -> HostAnswers:
         vectors = ray.put([(v.values, v.bits) for v in delivery.vectors]) if delivery.vectors else None
         parts = split(replace(self._without_quarantined(delivery), vectors=()), len(self._actors))
-        asked = [index for index, part in enumerate(parts) if len(part.recipients)]
-        answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in asked))
+        addressed = [index for index, part in enumerate(parts) if len(part.recipients)]
+        answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in addressed))
         self._log.append(([self._without_quarantined(part) for part in parts], vectors))
         return HostAnswers.merged(answers)
 
@@ -181,49 +181,49 @@ class RayHosts:
         """See `Hosts.total`; hosts of one node add up first, so that one vector leaves it."""
         chosen = {}
         for index in range(len(self._actors)):
-            here, shares = chosen_on(index, len(self._actors), clients, weights)
-            if len(here):
-                chosen[index] = (here, shares)
+            host_clients, shares = chosen_on(index, len(self._actors), clients, weights)
+            if len(host_clients):
+                chosen[index] = (host_clients, shares)
         if not chosen:
             raise Refusal("sum.empty", "there is nobody to sum over")
 
         async def summed() -> list[Any]:
             sums = {index: self._actors[index].total.remote(key, *chosen[index]) for index in chosen}
-            levels, left = tree(list(chosen), self.node_of, self._own_node)
+            levels, remaining = tree(list(chosen), self.node_of, self._own_node)
             for level in levels:
                 for merge in level:
                     sums[merge.at] = self._actors[merge.at].merge.remote(*(sums[index] for index in merge.of))
-            return list(await asyncio.gather(*(sums[index] for index in left)))
+            return list(await asyncio.gather(*(sums[index] for index in remaining)))
 
-        parts = await self._surviving(summed, list(chosen))
+        parts = await self._with_replacements(summed, list(chosen))
         return merged(part for part, _ in parts), sum(cpu_s for _, cpu_s in parts)
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
 
-        async def of_host(index: int, here: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
-            return dict(await self._actors[index].vectors.remote(key, here))
+        async def of_host(index: int, host_clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
+            return dict(await self._actors[index].vectors.remote(key, host_clients))
 
-        found: dict[int, Vector] = {}
+        vectors: dict[int, Vector] = {}
         for index in range(len(self._actors)):
-            here = chosen_on(index, len(self._actors), clients, None)[0]
-            arrays = await self._surviving(functools.partial(of_host, index, here), [index])
-            found.update({number: Vector(values, bits) for number, (values, bits) in arrays.items()})
-        return found
+            host_clients = chosen_on(index, len(self._actors), clients, None)[0]
+            arrays = await self._with_replacements(functools.partial(of_host, index, host_clients), [index])
+            vectors.update({number: Vector(values, bits) for number, (values, bits) in arrays.items()})
+        return vectors
 
     # -- when something dies ---------------------------------------------------------------------------------
 
-    async def _everywhere(self, call: Callable[[int], Awaitable[Any]]) -> None:
+    async def _call_all(self, call: Callable[[int], Awaitable[Any]]) -> None:
         """Call every host; those that have died are replaced and called again."""
         indices = range(len(self._actors))
-        await asyncio.gather(*(self._surviving(functools.partial(call, i), [i]) for i in indices))
+        await asyncio.gather(*(self._with_replacements(functools.partial(call, i), [i]) for i in indices))
 
-    async def _surviving(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
+    async def _with_replacements(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
         """What `call` gives; when something has died meanwhile, the dead of `hosts` are replaced and it is repeated."""
         while True:
             try:
                 return await call()
             except LOST as error:
-                await self._of_pki(self._pki.alive.remote())
+                await self._from_pki(self._pki.alive.remote())
                 dead = [index for index in hosts if not await self._alive(index)] if len(hosts) > 1 else hosts
                 for index in dead or hosts[:1]:  # nobody died: an object was lost, and it may be lost again
                     await self._replace(index, error)
@@ -235,7 +235,7 @@ class RayHosts:
             return False
         return True
 
-    async def _of_pki(self, reference: Awaitable[Result]) -> Result:
+    async def _from_pki(self, reference: Awaitable[Result]) -> Result:
         try:
             return await reference
         except LOST:
@@ -249,7 +249,7 @@ class RayHosts:
         """
         pending, handled, answers = [part], [], []
         deaths: Counter[tuple[int, int]] = Counter()
-        found = 0
+        quarantined = 0
         while pending:
             piece = pending.pop(0)
             try:
@@ -259,26 +259,26 @@ class RayHosts:
             except LOST as lost:
                 error = lost
             suspects = piece.recipients
-            name = (int(suspects[0]), len(suspects))
-            deaths[name] += 1
+            piece_key = (int(suspects[0]), len(suspects))
+            deaths[piece_key] += 1
             isolating = len(suspects) < len(part.recipients)
             enough = 2 if isolating or len(suspects) > 1 else 3  # who is alone there from the start may have bad luck
             await self._replace(index, error, [(piece, vectors) for piece in handled], counts=not isolating)
-            if len(suspects) == 1 and deaths[name] >= enough:
-                found += 1
-                self._leave_out(int(suspects[0]), part.kind.stage)
-                if found >= MAXIMUM_QUARANTINED:
+            if len(suspects) == 1 and deaths[piece_key] >= enough:
+                quarantined += 1
+                self._quarantine(int(suspects[0]), part.kind.stage)
+                if quarantined >= MAXIMUM_QUARANTINED:
                     raise ClusterError(
                         f"host {index} died on client after client at {part.kind.stage}; out of memory? "
                         "lower cluster.clients_per_host, see Ray's logs, and rerun with --resume"
                     )
-            elif len(suspects) > 1 and (isolating or deaths[name] >= enough):
+            elif len(suspects) > 1 and (isolating or deaths[piece_key] >= enough):
                 pending[:0] = _halves(piece)
             else:
                 pending.insert(0, piece)
         return HostAnswers.merged(answers)
 
-    def _leave_out(self, client: int, stage: str) -> None:
+    def _quarantine(self, client: int, stage: str) -> None:
         self.quarantined.add(client)
         self.on_event(
             f"client:{client}",
@@ -304,7 +304,7 @@ class RayHosts:
         """
         while True:
             nodes = await asyncio.to_thread(living_nodes, ray.nodes())
-            why = self._why(index, error, nodes)
+            why = self._loss_text(index, error, nodes)
             self._restarts[index] += counts
             if self._experiment.seed is None:
                 raise ClusterError(
@@ -320,13 +320,13 @@ class RayHosts:
             others = [place for number, place in enumerate(self._places) if number != index]
             self._places[index] = replacement(nodes, self._places[index], others)
             self._actors[index] = start_host(self._host_class, self._places[index], elsewhere=False)
-            then = "the round's messages are replayed" if self._address is None else "its clients connect again"
-            self.on_event(f"host:{index}", "restart", f"{why}; another host takes its place and {then}")
+            consequence = "the round's messages are replayed" if self._address is None else "its clients connect again"
+            self.on_event(f"host:{index}", "restart", f"{why}; another host takes its place and {consequence}")
             try:
                 await self._bring_up_to_date(index, handled)
-            except LOST as again:
-                error, counts = again, True
-                await self._of_pki(self._pki.alive.remote())
+            except LOST as repeated_loss:
+                error, counts = repeated_loss, True
+                await self._from_pki(self._pki.alive.remote())
             else:
                 return
 
@@ -349,7 +349,7 @@ class RayHosts:
         if self._address is not None:
             await self._actors[index].go_live.remote(self._address)
 
-    def _why(self, index: int, error: Exception, nodes: Sequence[Node]) -> str:
+    def _loss_text(self, index: int, error: Exception, nodes: Sequence[Node]) -> str:
         """A few words; Ray's own hold addresses and paths."""
         if isinstance(error, OutOfMemoryError):
             return "out of memory"

@@ -36,11 +36,11 @@ def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[s
 
 
 @dataclass(frozen=True)
-class HeldSession:
+class OpenSession:
     """A session, and what it was made for: a cluster section and a number of hosts."""
 
     session: RaySession
-    made_for: tuple[Cluster, int]
+    requirements: tuple[Cluster, int]
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,17 @@ class WorkerShares:
         workers = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes()) if points > 1 else 1
         return cls(cpus, workers)
 
-    def wanted(self, experiment: Experiment) -> tuple[Cluster, int]:
+    def requirements(self, experiment: Experiment) -> tuple[Cluster, int]:
         """The cluster section and the number of hosts that a point gets."""
         hosts = placement.hosts_for(experiment.cluster, experiment.population, self.cpus, self.workers)
         return experiment.cluster, hosts
 
-    def start(self, experiment: Experiment) -> HeldSession:
+    def start(self, experiment: Experiment) -> OpenSession:
         """Start a session for a point; raises as `RaySession`."""
-        cluster, hosts = wanted = self.wanted(experiment)
-        return HeldSession(RaySession(cluster.address, hosts, cluster.gpus_per_host, sessions=self.workers), wanted)
+        cluster, hosts = requirements = self.requirements(experiment)
+        return OpenSession(
+            RaySession(cluster.address, hosts, cluster.gpus_per_host, sessions=self.workers), requirements
+        )
 
 
 class JoinedHosts:
@@ -85,7 +87,7 @@ class JoinedHosts:
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
-        self._checking: HeldSession | None = None
+        self._checking: OpenSession | None = None
 
     def start_checking(self, experiment: Experiment, points: int) -> None:
         self._checking = WorkerShares.among(experiment.cluster, points).start(experiment)
@@ -117,11 +119,11 @@ class RayWorker(PointWorker):
         observer: Observer,
         open_run: Callable[[PlannedRun], OpenRun],
         shares: WorkerShares,
-        held: HeldSession | None = None,
+        first_session: OpenSession | None = None,
     ) -> None:
         super().__init__(observer, open_run)
         self._shares = shares
-        self._held = held
+        self._open_session = first_session
         self._turn = threading.Lock()
 
     def close(self) -> None:
@@ -131,26 +133,26 @@ class RayWorker(PointWorker):
 
     def _release(self) -> None:
         with self._turn:
-            held, self._held = self._held, None
-        if held is not None:
-            held.session.close()
+            session_slot, self._open_session = self._open_session, None
+        if session_slot is not None:
+            session_slot.session.close()
 
     def _prepare(self, run: PlannedRun) -> None:
-        held = self._held
-        if held is not None and held.made_for == self._shares.wanted(run.point.experiment):
+        session_slot = self._open_session
+        if session_slot is not None and session_slot.requirements == self._shares.requirements(run.point.experiment):
             return
         self._release()
-        held = self._shares.start(run.point.experiment)
+        session_slot = self._shares.start(run.point.experiment)
         with self._turn:
             if not self._closed.is_set():
-                self._held = held
+                self._open_session = session_slot
                 return
-        held.session.close()
+        session_slot.session.close()
         raise ClusterError("stopped while the hosts were started; rerun with --resume")
 
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
-        held = self._held
-        if held is None:  # closed in this very moment
+        session_slot = self._open_session
+        if session_slot is None:  # closed in this very moment
             raise ClusterError("stopped before its first round; rerun with --resume")
 
         def unless_closed(progress: RunProgress) -> None:
@@ -158,6 +160,8 @@ class RayWorker(PointWorker):
                 raise ClusterError("stopped; rerun with --resume")
             on_progress(progress)
 
-        there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
-        described = with_digests(there, opened.files, opened.former_rounds)
-        held.session.run(described, run.simulation_seed, opened.records.path, unless_closed)
+        located_experiment = located(run.point.experiment).model_copy(
+            update={"provenance": {"modules": dict(run.modules)}}
+        )
+        experiment = with_digests(located_experiment, opened.files, opened.former_rounds)
+        session_slot.session.run(experiment, run.simulation_seed, opened.records.path, unless_closed)

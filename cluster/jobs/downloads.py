@@ -1,7 +1,7 @@
 """Results brought home through the log of a job, where nothing but the dashboard's port can be reached.
 
 On the cluster ``python -m cluster.jobs.downloads DIRECTORY`` prints a compressed tar of the directory as lines of
-base64, framed by its size and SHA-256 digest; here `unpacked` checks and unpacks it, and `settled` puts it in its
+base64, framed by its size and SHA-256 digest; here `unpack` checks and unpacks it, and `merge_into` puts it in its
 place. What was printed on a cluster is not trusted: regular files alone, none outside of the directory, no bombs.
 """
 
@@ -36,10 +36,10 @@ _BEGIN, _END, _ERROR = "testbed-results begin", "testbed-results end", "testbed-
 _PARTS = "parts"  # rounds that are not merged yet; gone when a run has ended
 
 
-def send(directory: Path, to: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
+def send(directory: Path, output: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
     """Print the regular files at and below `directory`; False when that cannot be, after a line that says why."""
     if not directory.is_dir():
-        print(f"{_ERROR} {directory}: no such directory on the head; did the run begin?", file=to, flush=True)
+        print(f"{_ERROR} {directory}: no such directory on the head; did the run begin?", file=output, flush=True)
         return False
     with tempfile.TemporaryFile() as archive:
         # dereference: of a run that was killed, two checkpoints may be two names of one file (`keep_checkpoint`).
@@ -53,19 +53,19 @@ def send(directory: Path, to: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
             print(
                 f"{_ERROR} {directory}: more than {maximum // 1024**2} MiB of results; submit with --out URI (s3://, "
                 "gs://, hdfs://), or copy the directory from the head",
-                file=to,
+                file=output,
                 flush=True,
             )
             return False
         archive.seek(0)
-        print(f"{_BEGIN} bytes={size} sha256={digest}", file=to)
+        print(f"{_BEGIN} bytes={size} sha256={digest}", file=output)
         while block := archive.read(_LINE_BYTES):
-            print(base64.b64encode(block).decode("ascii"), file=to)
-        print(_END, file=to, flush=True)
+            print(base64.b64encode(block).decode("ascii"), file=output)
+        print(_END, file=output, flush=True)
     return True
 
 
-def received(log: str) -> bytes:
+def results_in_log(log: str) -> bytes:
     """The compressed tar in a job's log; raises `RunError` when there is none, or it is damaged."""
     lines = iter(log.splitlines())
     for line in lines:
@@ -76,7 +76,7 @@ def received(log: str) -> bytes:
     else:
         last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "nothing")
         raise RunError(f"the results could not be fetched; the job on the cluster said: {last[:200]}")
-    told = dict(part.partition("=")[::2] for part in line.split()[2:])
+    announced = dict(part.partition("=")[::2] for part in line.split()[2:])
     blocks = []
     for line in lines:
         if line == _END:
@@ -86,12 +86,12 @@ def received(log: str) -> bytes:
         data = base64.b64decode("".join(blocks), validate=True)
     except ValueError:
         data = b""
-    if str(len(data)) != told.get("bytes") or hashlib.sha256(data).hexdigest() != told.get("sha256"):
+    if str(len(data)) != announced.get("bytes") or hashlib.sha256(data).hexdigest() != announced.get("sha256"):
         raise RunError("the results arrived damaged or cut off; fetch them again (`testbed jobs fetch`)")
     return data
 
 
-def unpacked(data: bytes, into: Path) -> None:
+def unpack(data: bytes, into: Path) -> None:
     """Unpack a compressed tar into the empty directory `into`.
 
     Raises:
@@ -120,7 +120,7 @@ def unpacked(data: bytes, into: Path) -> None:
         raise RunError(f"the results cannot be unpacked: {error}") from None
 
 
-def copied(directory: Path, into: Path) -> None:
+def copy_files(directory: Path, into: Path) -> None:
     """Copy the regular files at and below `directory` to the directory `into`."""
     for path in _regular_files(directory):
         place = inside(into, path.relative_to(directory).as_posix(), str(into))
@@ -134,7 +134,7 @@ def check_free(target: Path) -> None:
         raise RunError(f"{target}: is there already; give another directory with --to, or --resume to continue it")
 
 
-def settled(fresh: Path, target: Path) -> Path:
+def merge_into(fresh: Path, target: Path) -> Path:
     """Move what was unpacked in `fresh` to `target`, or into the earlier copy of the same run that is there.
 
     Files of the user's own (figures) stay. Returns `target`.

@@ -82,14 +82,14 @@ def pack(
         *(f"{name}: not beside the experiment; the cluster's nodes must have it" for name in missing),
     ]
     links: list[Path] = []
-    mine = {name: source for found in (inputs.packed, modules) for name, source in _files(found, links)}
+    user_files = {name: source for paths in (inputs.packed, modules) for name, source in _files(paths, links)}
     notes += [f"{link}: a symbolic link, not sent; put there what it stands for" for link in links]
     packed = validated(plain, str(file))
-    sizes = {name: _size(source) for name, source in mine.items()}
+    sizes = {name: _size(source) for name, source in user_files.items()}
     _check_unpacked(sizes)  # before minutes of compressing
     path = into / "job.zip"
     experiment_text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    _write(path, {**_code(), **mine}, {EXPERIMENT: experiment_text, **_metadata()})
+    _write(path, {**_code(), **user_files}, {EXPERIMENT: experiment_text, **_metadata()})
     _check_size(path.stat().st_size, MAXIMUM_UPLOAD_BYTES if maximum is None else maximum, sizes)
     return Packed(path, packed, sizes, tuple(notes))
 
@@ -153,18 +153,18 @@ def _rewritten_sweep(
     all_points: Sequence[Point], sweep: dict[str, list[Any]], inputs: _Inputs, where: str
 ) -> dict[str, list[Any]]:
     """The grid's values are not typed: the points, in which they are, tell which are paths."""
-    found: dict[tuple[str, str], Any] = {}
+    shipped_values: dict[tuple[str, str], Any] = {}
     for point in all_points:
         typed: Any = None
         for key, value in point.values.items():
             identity = (key, json.dumps(value))
-            if identity not in found:
+            if identity not in shipped_values:
                 typed = point.experiment.model_dump(mode="python") if typed is None else typed
-                found[identity] = _swept(key, value, typed, inputs)
+                shipped_values[identity] = _swept(key, value, typed, inputs)
 
     def rewritten(key: str, value: Any) -> Any:
-        name, meant = named_value(value, where)
-        shipped = found[key, json.dumps(meant)]
+        name, plain_value = named_value(value, where)
+        shipped = shipped_values[key, json.dumps(plain_value)]
         return {"label": name, "value": shipped} if name else shipped
 
     return {key: [rewritten(key, value) for value in values] for key, values in sweep.items()}
@@ -202,13 +202,13 @@ def _own_names(all_points: Sequence[Point]) -> Iterator[str]:
 
 def _code() -> dict[str, Path]:
     """The testbed's own packages, by their names in the zip."""
-    found = {}
+    folders = {}
     for package in PRODUCT:
         spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
             raise RunError(f"package {package} cannot be imported here, so it cannot be sent; install the testbed")
-        found[package] = Path(spec.origin).parent
-    return dict(_files(found))
+        folders[package] = Path(spec.origin).parent
+    return dict(_files(folders))
 
 
 def _metadata() -> dict[str, str]:
@@ -220,7 +220,7 @@ def _metadata() -> dict[str, str]:
     return {f"{METADATA}/METADATA": about, f"{METADATA}/entry_points.txt": own_text()}
 
 
-def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:
+def _files(paths: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:
     """All files in the folders of `found` (name in the zip, path), in a fixed order.
 
     Args:
@@ -228,7 +228,7 @@ def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[
         links: takes the symbolic links within the folders, which may lead to anything that is not meant to leave this
             machine, and are left out. None: they are followed (the testbed's own code, as some installers link it).
     """
-    for name, path in sorted(found.items()):
+    for name, path in sorted(paths.items()):
         if not path.is_dir():
             yield name, path
             continue
@@ -276,20 +276,20 @@ def _size(path: Path) -> int:
 def _check_unpacked(sizes: dict[str, int]) -> None:
     total = sum(sizes.values())
     if total > MAXIMUM_UNPACKED_BYTES:
-        raise _too_much(f"{_mebibytes(total)}, and at most {_mebibytes(MAXIMUM_UNPACKED_BYTES)} is sent", sizes)
+        raise _too_large(f"{_mebibytes(total)}, and at most {_mebibytes(MAXIMUM_UNPACKED_BYTES)} is sent", sizes)
 
 
 def _check_size(size: int, maximum: int, sizes: dict[str, int]) -> None:
     if size >= maximum:
-        raise _too_much(f"{_mebibytes(size)} packed, and Ray takes less than {_mebibytes(maximum)}", sizes)
+        raise _too_large(f"{_mebibytes(size)} packed, and Ray takes less than {_mebibytes(maximum)}", sizes)
 
 
-def _too_much(why: str, sizes: dict[str, int]) -> ExperimentError:
+def _too_large(problem: str, sizes: dict[str, int]) -> ExperimentError:
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:_NAMED]
-    named = ", ".join(f"{name.removeprefix(f'{INPUTS}/')} ({_mebibytes(bytes_)})" for name, bytes_ in largest)
+    listed = ", ".join(f"{name.removeprefix(f'{INPUTS}/')} ({_mebibytes(bytes_)})" for name, bytes_ in largest)
     return ExperimentError(
-        f"too much to upload: {why}; largest: {named}; put them on the cluster's nodes at the same path and say so "
-        "with --on-cluster PATH"
+        f"too much to upload: {problem}; largest: {listed}; put them on the cluster's nodes at the same path and "
+        "name them with --on-cluster PATH"
     )
 
 
@@ -314,22 +314,22 @@ def own_modules(names: Iterable[str], folders: Sequence[Path]) -> tuple[dict[str
         ExperimentError: a module is no Python.
     """
     folders = [*folders, *(Path(part) for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part)]
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     missing = []
-    seen = {*PRODUCT, *LIBRARIES}
+    visited = {*PRODUCT, *LIBRARIES}
     for name in names:
-        wanted = [name.partition(":")[0].partition(".")[0]]
-        if wanted[0] not in seen and _located(wanted[0], folders) is None:
-            seen.add(wanted[0])
+        pending = [name.partition(":")[0].partition(".")[0]]
+        if pending[0] not in visited and _located(pending[0], folders) is None:
+            visited.add(pending[0])
             missing.append(name)
-        while wanted:
-            top = wanted.pop()
-            path = None if top in seen else _located(top, folders)
-            seen.add(top)
+        while pending:
+            module = pending.pop()
+            path = None if module in visited else _located(module, folders)
+            visited.add(module)
             if path is not None:
-                found[path.name] = path
-                wanted.extend(_imported(path))
-    return found, missing
+                modules[path.name] = path
+                pending.extend(_imported_names(path))
+    return modules, missing
 
 
 def _located(module: str, folders: Sequence[Path]) -> Path | None:
@@ -342,9 +342,9 @@ def _located(module: str, folders: Sequence[Path]) -> Path | None:
     return None if spec.origin is None else Path(spec.origin)
 
 
-def _imported(path: Path) -> set[str]:
+def _imported_names(path: Path) -> set[str]:
     """The top-level names that the sources at `path` import, relative imports left out."""
-    found: set[str] = set()
+    names: set[str] = set()
     for file in sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.suffix == ".py" else []:
         try:
             tree = ast.parse(file.read_bytes(), str(file))
@@ -352,7 +352,7 @@ def _imported(path: Path) -> set[str]:
             raise ExperimentError(f"{file}: not valid Python: {error}") from None
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                found.update(alias.name.partition(".")[0] for alias in node.names)
+                names.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-                found.add(node.module.partition(".")[0])
-    return found
+                names.add(node.module.partition(".")[0])
+    return names

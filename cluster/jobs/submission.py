@@ -38,11 +38,11 @@ _ADDRESS_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 def default_address() -> str:
     """The dashboard that Ray's own command would ask, when its variables name one; else this machine's."""
-    named = (os.environ.get(variable, "") for variable in _ADDRESS_VARIABLES)
-    return next((value for value in named if value.startswith(("http://", "https://"))), DEFAULT_ADDRESS)
+    configured = (os.environ.get(variable, "") for variable in _ADDRESS_VARIABLES)
+    return next((value for value in configured if value.startswith(("http://", "https://"))), DEFAULT_ADDRESS)
 
 
-def connected(address: str) -> JobSubmissionClient:
+def connect(address: str) -> JobSubmissionClient:
     """A client of the Jobs API at `address`, http(s)://HOST:PORT.
 
     Raises:
@@ -57,7 +57,7 @@ def connected(address: str) -> JobSubmissionClient:
     _check_reachable(address)
     for name in ("dashboard.modules.dashboard_sdk", "dashboard.modules.job.sdk", "_private.authentication"):
         logging.getLogger(f"ray.{name}").setLevel(logging.ERROR)  # what it uploads is not ours to tell
-    with talking(address), _without(_ADDRESS_VARIABLES):  # Ray lets its variables go before what it is given
+    with translated_errors(address), _without(_ADDRESS_VARIABLES):  # Ray lets its variables go before what it is given
         client = JobSubmissionClient(address)
     version = str(client._server_ray_version)
     if Version(version) < Version(MINIMUM_RAY):
@@ -66,7 +66,7 @@ def connected(address: str) -> JobSubmissionClient:
 
 
 @contextlib.contextmanager
-def talking(address: str, id: str | None = None) -> Iterator[None]:
+def translated_errors(address: str, id: str | None = None) -> Iterator[None]:
     """What goes wrong between here and the dashboard, as the testbed's errors; `id`: the job it is about."""
     try:
         yield
@@ -109,11 +109,11 @@ def _check_reachable(address: str) -> None:
 
 @contextlib.contextmanager
 def _without(variables: tuple[str, ...]) -> Iterator[None]:
-    kept = {name: os.environ.pop(name) for name in variables if name in os.environ}
+    removed = {name: os.environ.pop(name) for name in variables if name in os.environ}
     try:
         yield
     finally:
-        os.environ.update(kept)
+        os.environ.update(removed)
 
 
 def _last_line(error: Exception) -> str:
@@ -174,7 +174,7 @@ class Jobs:
 
     def __init__(self, address: str | None = None) -> None:
         self.address = (address or default_address()).rstrip("/")
-        self._client = connected(self.address)
+        self._client = connect(self.address)
         self.ray_version = str(self._client._server_ray_version)
 
     def submit(self, packed: package.Packed, out: str, resume: bool = False, accept_changed_code: bool = False) -> str:
@@ -195,21 +195,21 @@ class Jobs:
 
     def experiments(self) -> list[Job]:
         """The experiments that were submitted to this cluster since its head started, oldest first."""
-        with talking(self.address):
-            found = self._client.list_jobs()
-        jobs = [_job(details) for details in found if _told(details, "kind") == "run"]
+        with translated_errors(self.address):
+            details_of_jobs = self._client.list_jobs()
+        jobs = [_job(details) for details in details_of_jobs if _metadata(details, "kind") == "run"]
         return sorted(jobs, key=lambda job: (job.started is None, job.started or datetime.min, job.id))
 
     def job(self, id: str) -> Job:
         """One job; raises `ExperimentError` when there is none of this id."""
         if not id:
             raise ExperimentError("a job's id is needed; `testbed jobs list` shows them")
-        with talking(self.address, id):
+        with translated_errors(self.address, id):
             return _job(self._client.get_job_info(id))
 
     def logs(self, id: str) -> str:
         """Everything that a job has printed so far, standard output and standard error together."""
-        with talking(self.address, id):
+        with translated_errors(self.address, id):
             return str(self._client.get_job_logs(id))
 
     def follow(self, id: str, write: Callable[[str], None]) -> Job:
@@ -217,17 +217,17 @@ class Jobs:
 
         A connection that breaks is made again. Raises `ClusterError` when that does not help; the job goes on.
         """
-        seen = _Seen(write)
+        printer = _LogPrinter(write)
         lost = 0
         while True:
-            before = seen.characters
+            before = printer.characters
             try:
-                asyncio.run(self._tail(id, seen))
+                asyncio.run(self._tail(id, printer))
                 job = self.job(id)
             except BrokenPipeError:
                 raise  # ours: whoever read what we write has gone
             except (aiohttp.ClientError, RuntimeError, ConnectionError, ClusterError, TimeoutError) as error:
-                lost = 1 if seen.characters > before else lost + 1
+                lost = 1 if printer.characters > before else lost + 1
                 if advised := authentication.advice(str(error)):
                     raise ClusterError(advised) from None
                 if lost >= _LOST_TIMES:
@@ -243,7 +243,7 @@ class Jobs:
 
     def stop(self, id: str) -> bool:
         """Ask a job to stop; whether it was running. Its finished rounds stay."""
-        with talking(self.address, id):
+        with translated_errors(self.address, id):
             return bool(self._client.stop_job(id))
 
     def fetch(self, id: str, to: Path) -> Path:
@@ -267,13 +267,13 @@ class Jobs:
             if is_uri(job.out):
                 from testbed.records.mirror import fetched
 
-                downloads.copied(fetched(job.out), fresh)
+                downloads.copy_files(fetched(job.out), fresh)
             else:
-                downloads.unpacked(self._sent(id, job.out), fresh)
-            downloads.settled(fresh, place)
+                downloads.unpack(self._records_through_job(id, job.out), fresh)
+            downloads.merge_into(fresh, place)
         return to
 
-    def _sent(self, id: str, directory: str) -> bytes:
+    def _records_through_job(self, id: str, directory: str) -> bytes:
         """The records on the head, as a compressed tar, through a job that is deleted afterwards."""
         with tempfile.TemporaryDirectory() as folder:
             code = package.pack_code(Path(folder))
@@ -283,26 +283,28 @@ class Jobs:
         try:
             while not self.job(fetch).over:
                 time.sleep(_POLL_S)
-            return downloads.received(self.logs(fetch))
+            return downloads.results_in_log(self.logs(fetch))
         finally:
             with contextlib.suppress(ClusterError, ExperimentError, RuntimeError):
                 self._client.delete_job(fetch)
 
     def _start(self, id: str, command: str, working_directory: Path, metadata: dict[str, str]) -> str:
         environment = {"working_dir": str(working_directory), "env_vars": interpreter.environment()}
-        told = {f"{_PREFIX}{key}": value for key, value in metadata.items()}
-        with talking(self.address):
+        prefixed = {f"{_PREFIX}{key}": value for key, value in metadata.items()}
+        with translated_errors(self.address):
             return str(
-                self._client.submit_job(entrypoint=command, submission_id=id, runtime_env=environment, metadata=told)
+                self._client.submit_job(
+                    entrypoint=command, submission_id=id, runtime_env=environment, metadata=prefixed
+                )
             )
 
-    async def _tail(self, id: str, seen: "_Seen") -> None:
-        seen.begin()
+    async def _tail(self, id: str, printer: "_LogPrinter") -> None:
+        printer.begin()
         async for text in self._client.tail_job_logs(id):
-            seen.take(text)
+            printer.take(text)
 
 
-class _Seen:
+class _LogPrinter:
     """Passes on a log that is told from its beginning with every connection, each character once."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -353,8 +355,8 @@ def _job(details: Any) -> Job:
     return Job(
         id=details.submission_id or details.job_id or "",
         state=str(details.status.value),
-        experiment=_told(details, "experiment"),
-        out=_told(details, "out"),
+        experiment=_metadata(details, "experiment"),
+        out=_metadata(details, "out"),
         started=_moment(details.start_time),
         ended=_moment(details.end_time),
         exit_code=details.driver_exit_code,
@@ -362,7 +364,7 @@ def _job(details: Any) -> Job:
     )
 
 
-def _told(details: Any, key: str) -> str:
+def _metadata(details: Any, key: str) -> str:
     return str((details.metadata or {}).get(f"{_PREFIX}{key}", ""))
 
 

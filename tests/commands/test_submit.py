@@ -14,7 +14,7 @@ import typer
 
 from cluster.cli.jobs import end
 from cluster.jobs.package import pack
-from cluster.jobs.submission import Job, _Seen, default_address, records_at, why_failed
+from cluster.jobs.submission import Job, _LogPrinter, default_address, records_at, why_failed
 
 JOB = Job("x-1", "FAILED", "x", "~/testbed-runs/x", None, None, None, "")
 
@@ -166,7 +166,7 @@ def test_why_a_job_failed_is_one_line(exit_code: int | None, message: str, expec
 
 def test_a_log_told_again_is_passed_on_once() -> None:
     told: list[str] = []
-    seen = _Seen(told.append)
+    seen = _LogPrinter(told.append)
     for chunks in (["ab", "cd"], ["abc", "def"], [], ["a", "b", "c", "d", "e", "f", "g"]):
         seen.begin()
         for chunk in chunks:

@@ -16,6 +16,6 @@ from workloads.data.clients.contract import Dataset
 @cache
 def specs() -> tuple[Dataset, ...]:
     """All that the modules of this package declare, in the order of their names."""
-    names = [found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg]
+    names = [module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg]
     declared = [spec for name in names for spec in import_module(f"{__name__}.{name}").SPECS]
     return tuple(sorted(declared, key=lambda spec: spec.name))

@@ -29,7 +29,7 @@ _IMAGES = (Path("raw", "img_align_celeba"), Path("img_align_celeba"))
 _OTHERWISE = "take its name out of the json files"
 
 
-def named(x: Any, y: Any) -> LabelledValues:
+def read_celebrity(x: Any, y: Any) -> LabelledValues:
     """A celebrity's images.
 
     Args:
@@ -41,9 +41,9 @@ def named(x: Any, y: Any) -> LabelledValues:
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of names of images, y one label each; preprocess the data again")
-    wrong = next((name for name in x if not isinstance(name, str) or Path(name).name != name or not name), None)
-    if wrong is not None:
-        raise ValueError(f"{wrong!r} is no name of an image, such as 000001.jpg; preprocess the data again")
+    bad_name = next((name for name in x if not isinstance(name, str) or Path(name).name != name or not name), None)
+    if bad_name is not None:
+        raise ValueError(f"{bad_name!r} is no name of an image, such as 000001.jpg; preprocess the data again")
     if any(label not in (0, 1) for label in y):
         raise ValueError("labels must be 0 or 1 (smiling); preprocess the data again")
     return LabelledValues(np.array(x), np.array(y).astype(np.int64))
@@ -66,12 +66,12 @@ class CelebA(ScaledImages):
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         folder = LeafFolder.needed(owners.folder(section.path, _NEEDED), _NEEDED)
         places = [folder.root / place for place in _IMAGES]
-        found = next((place for place in places if place.is_dir()), None)
-        if found is None:
+        image_folder = next((place for place in places if place.is_dir()), None)
+        if image_folder is None:
             raise ExperimentError(f"workload.path: {folder.root} has no {_IMAGES[0]}; put CelebA's images there")
-        self._images = found
+        self._images = image_folder
         self.height = self.width = section.image_size or IMAGE_SIZE
-        files = LeafUsers(folder, named, population, seed, "celebrity")
+        files = LeafUsers(folder, read_celebrity, population, seed, "celebrity")
         self._owned = OwnedSamples(files, joined, section, seed)
         self.sample_counts = self._owned.counts
         self._check_images(population)
@@ -83,11 +83,13 @@ class CelebA(ScaledImages):
 
     def _check_images(self, population: int) -> None:
         """All that is trained on is there, before anything is trained."""
-        there = set(os.listdir(self._images))
-        lacking = [name for client in range(population) for name in self._owned.of(client).values if name not in there]
-        if lacking:
+        present = set(os.listdir(self._images))
+        missing = [
+            name for client in range(population) for name in self._owned.of(client).values if name not in present
+        ]
+        if missing:
             raise ExperimentError(
-                f"workload.path: {self._images} lacks {len(lacking)} of the clients' images, the first {lacking[0]}; "
+                f"workload.path: {self._images} lacks {len(missing)} of the clients' images, the first {missing[0]}; "
                 f"add them or {_OTHERWISE.replace('its name', 'their names')}"
             )
 

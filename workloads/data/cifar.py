@@ -75,10 +75,10 @@ def _records(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[n
     if not content or len(content) % size:
         raise UnreadablePickle(f"{len(content)} bytes are no whole number of records of {size}")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
-    own = records[:, labels - 1].astype(np.int64)
-    if own.max() >= classes:
-        raise UnreadablePickle(f"a label {own.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
-    return records[:, labels:], own
+    label_column = records[:, labels - 1].astype(np.int64)
+    if label_column.max() >= classes:
+        raise UnreadablePickle(f"a label {label_column.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
+    return records[:, labels:], label_column
 
 
 _TENS = [f"data_batch_{number}" for number in range(1, 6)]
@@ -118,7 +118,7 @@ def load(classes: int, section: WorkloadSection, population: int, seed: int) -> 
     Raises:
         ExperimentError: files that are absent, damaged or of another form, or too few samples for a client.
     """
-    version, place = _found(classes, (section.path or Path()).expanduser())
+    version, place = _find(classes, (section.path or Path()).expanduser())
     train, test = (_part(classes, version, place, names) for names in (version.train, version.test))
     return PartitionedDataset(
         train,
@@ -132,7 +132,7 @@ def load(classes: int, section: WorkloadSection, population: int, seed: int) -> 
     )
 
 
-def _found(classes: int, root: Path) -> tuple[_Version, Path]:
+def _find(classes: int, root: Path) -> tuple[_Version, Path]:
     """The version that is there, and the folder or archive with its files."""
     versions = _VERSIONS[classes]
     try:
@@ -169,35 +169,35 @@ def _part(classes: int, version: _Version, place: Path, names: tuple[str, ...]) 
                 f"workload.path: {place} has {version.test[0]} but not {name}; put it there, or take the whole again"
             )
         try:
-            rows, own = version.parse(contents.pop(name), classes)
+            rows, labels_read = version.parse(contents.pop(name), classes)
         except UnreadablePickle as why:
             raise ExperimentError(
                 f"workload.path: {place / name} cannot be read ({why}); replace it with an undamaged copy"
             ) from None
         images.append(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-        labels.append(own)
+        labels.append(labels_read)
     return LabelledImages(np.concatenate(images), np.concatenate(labels))
 
 
 def _of_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     """The content of those files that are there."""
-    found = {}
+    contents = {}
     for file in (folder / name for name in names):
         try:
             if file.is_file():
                 _check_size(file.stat().st_size, file)
-                found[file.name] = file.read_bytes()
+                contents[file.name] = file.read_bytes()
         except OSError as error:
             raise ExperimentError(
                 f"workload.path: {file} cannot be read ({error.strerror}); make it readable"
             ) from None
-    return found
+    return contents
 
 
 def _of_archive(archive: Path, folder: str, names: tuple[str, ...]) -> dict[str, bytes]:
     """The content of those files that are in the archive's folder; read into memory, whatever else is there."""
-    wanted = {f"{folder}/{name}": name for name in names}
-    found = {}
+    wanted_names = {f"{folder}/{name}": name for name in names}
+    contents = {}
     try:
         with tarfile.open(archive, "r:gz", tarinfo=SmallHeaders) as members:
             left = limits.ARCHIVE_BYTES
@@ -205,19 +205,19 @@ def _of_archive(archive: Path, folder: str, names: tuple[str, ...]) -> dict[str,
                 left -= member.size
                 if left < 0:
                     raise tarfile.ReadError(f"larger than {limits.size(limits.ARCHIVE_BYTES)} when it is unpacked")
-                name = wanted.get(member.name.removeprefix("./"))
+                name = wanted_names.get(member.name.removeprefix("./"))
                 content = members.extractfile(member) if name is not None and member.isfile() else None
                 if name is not None and content is not None:
                     _check_size(member.size, archive / member.name)
-                    found[name] = content.read()
-                if len(found) == len(names):
+                    contents[name] = content.read()
+                if len(contents) == len(names):
                     break
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ExperimentError(
             f"workload.path: {archive} cannot be read as an archive ({error or type(error).__name__}); replace it with "
             "an undamaged copy"
         ) from None
-    return found
+    return contents
 
 
 def _check_size(size: int, where: Path) -> None:
@@ -282,9 +282,11 @@ class GeneratedImages:
         """The samples with the given numbers, int64."""
         new = np.unique(numbers[~self._made[numbers]])
         for start in range(0, len(new), _AT_ONCE):
-            some = new[start : start + _AT_ONCE]
-            self._images[some] = self._render(some)
-            self._made[some] = True  # last: another thread may make the same images, but never takes unfinished ones
+            batch_numbers = new[start : start + _AT_ONCE]
+            self._images[batch_numbers] = self._render(batch_numbers)
+            self._made[batch_numbers] = (
+                True  # last: another thread may make the same images, but never takes unfinished ones
+            )
         return LabelledImages(self._images[numbers], self.labels[numbers])
 
     def _render(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:

@@ -138,17 +138,17 @@ def load_emnist(section: WorkloadSection, population: int, seed: int) -> Partiti
     folders = [root, root / "EMNIST" / "raw", root / "raw", root / "gzip"]
     parts = []
     for part in ("emnist-byclass-train", "emnist-byclass-test"):
-        found = read_idx(folders, part)
-        if found is None:
+        images = read_idx(folders, part)
+        if images is None:
             raise ExperimentError(
                 f"workload.path: {root} has no {part}-images-idx3-ubyte (or .gz), there or in EMNIST/raw or gzip; put "
                 "EMNIST's ByClass files there (nothing is downloaded)"
             )
-        if found.labels.max() >= _EMNIST_CLASSES:
+        if images.labels.max() >= _EMNIST_CLASSES:
             raise ExperimentError(
-                f"workload.path: {root}: {part} has the label {found.labels.max()}; the ByClass split has 0 to 61"
+                f"workload.path: {root}: {part} has the label {images.labels.max()}; the ByClass split has 0 to 61"
             )
-        parts.append(LabelledImages(np.ascontiguousarray(found.images.swapaxes(1, 2)), found.labels))
+        parts.append(LabelledImages(np.ascontiguousarray(images.images.swapaxes(1, 2)), images.labels))
     train, test = parts
     return PartitionedDataset(
         train,

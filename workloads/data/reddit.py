@@ -58,10 +58,10 @@ def _users(folder: Path, words: text.WordIndex) -> Iterator[tuple[str, Numbers]]
     """(user, words) of everybody in a folder of either layout."""
 
     def numbered(x: Any, _: Any = None) -> Numbers:
-        found = words.numbers(_flattened(x))
-        if len(found) < 2:
+        numbers = words.numbers(_flattened(x))
+        if len(numbers) < 2:
             raise ValueError("fewer than two words; remove the user from the data")
-        return found
+        return numbers
 
     if leaf.json_files(folder):
         # LEAF's files of Reddit have the numbers of before its split.
@@ -100,11 +100,11 @@ class Reddit(ClientText):
         self._test_samples, self._seed = section.test_samples, seed
         self._length = section.sequence_length or text.SEQUENCE_LENGTH
         self.vocabulary_size = section.vocabulary_size or text.VOCABULARY_SIZE
-        chosen: owners.OwnerSelection[Numbers] = owners.OwnerSelection(population, seed, "user", root / "train")
+        selection: owners.OwnerSelection[Numbers] = owners.OwnerSelection(population, seed, "user", root / "train")
         words = text.WordIndex()
-        for user, found in _users(root / "train", words):
-            chosen.offer(user, found)
-        texts = [found for _, found in chosen.clients()]
+        for user, numbers in _users(root / "train", words):
+            selection.offer(user, numbers)
+        texts = [numbers for _, numbers in selection.clients()]
         file = root / text.VOCABULARY
         self.vocabulary = (
             text.vocabulary_of(file, self.vocabulary_size)
@@ -113,10 +113,10 @@ class Reddit(ClientText):
         )
         self._texts = words.encode(texts, self.vocabulary)
         self._own = [
-            owners.own_samples(text.block_count(len(found), self._length), section.samples_per_client, seed, client)
-            for client, found in enumerate(self._texts)
+            owners.own_samples(text.block_count(len(numbers), self._length), section.samples_per_client, seed, client)
+            for client, numbers in enumerate(self._texts)
         ]
-        self.sample_counts = np.array([len(own) for own in self._own], dtype=np.int64)
+        self.sample_counts = np.array([len(chosen_numbers) for chosen_numbers in self._own], dtype=np.int64)
         self.description = (
             f"Reddit's comments, {population} users with {self.sample_counts.sum()} sequences of up to {self._length} "
             f"words, {len(self.vocabulary)} of {self.vocabulary_size} words known"
@@ -128,8 +128,8 @@ class Reddit(ClientText):
     def held_out(self) -> Batch:
         """Of the folder ``test``, which is first read here: all sequences, or a seeded choice."""
         words = text.WordIndex()
-        texts = words.encode([found for _, found in _users(self._test, words)], self.vocabulary)
-        cut = np.concatenate([text.blocks(found, self._length) for found in texts])
+        texts = words.encode([numbers for _, numbers in _users(self._test, words)], self.vocabulary)
+        cut = np.concatenate([text.blocks(numbers, self._length) for numbers in texts])
         return text.samples(cut[owners.test_subset(len(cut), self._test_samples, self._seed)])
 
 

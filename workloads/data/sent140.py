@@ -52,9 +52,9 @@ def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np
     for place, tweet in enumerate(x):
         if not isinstance(tweet, list) or len(tweet) != _FIELDS or not isinstance(tweet[_TEXT], str):
             raise ValueError("a tweet must be id, date, query, user, text and part; preprocess the data again")
-        found = _WORD.findall(tweet[_TEXT])[:length]
-        counts[place] = len(found)
-        words += found
+        tweet_words = _WORD.findall(tweet[_TEXT])[:length]
+        counts[place] = len(tweet_words)
+        words += tweet_words
     if any(label not in (0, 1) for label in y):
         raise ValueError("labels must be 0 or 1 (glad); preprocess the data again")
     rows = np.full((len(x), length), text.PADDING, dtype=np.int32)

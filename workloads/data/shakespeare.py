@@ -32,10 +32,10 @@ _BYTES[np.frombuffer(CHARACTERS.encode("ascii"), dtype=np.uint8)] = np.arange(le
 def numbers(text: str) -> NDArray[np.uint8]:
     """(characters,) uint8: the number of each character of a text."""
     try:
-        known = text.encode("latin-1")
+        encoded = text.encode("latin-1")
     except UnicodeEncodeError:  # not "replace", whose question mark is a character of the plays
-        known = _BEYOND.sub(_UNKNOWN, text).encode("latin-1")
-    return _BYTES[np.frombuffer(known, dtype=np.uint8)]
+        encoded = _BEYOND.sub(_UNKNOWN, text).encode("latin-1")
+    return _BYTES[np.frombuffer(encoded, dtype=np.uint8)]
 
 
 def windows(x: Any, y: Any, length: int) -> LabelledValues:
@@ -53,10 +53,10 @@ def windows(x: Any, y: Any, length: int) -> LabelledValues:
         raise ValueError("x and y must be lists of texts; preprocess the data again")
     if not x or len(x) != len(y):
         raise ValueError(f"{len(x)} windows and {len(y)} next characters; one each, and at least one, are needed")
-    wrong = next((text for text in x if len(text) != length), None)
-    if wrong is not None:
+    misfit = next((text for text in x if len(text) != length), None)
+    if misfit is not None:
         raise ValueError(
-            f"a window of {len(wrong)} characters, and {length} are needed; set workload.sequence_length to what the "
+            f"a window of {len(misfit)} characters, and {length} are needed; set workload.sequence_length to what the "
             "files have"
         )
     if any(len(text) != 1 for text in y):

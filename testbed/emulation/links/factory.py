@@ -269,7 +269,10 @@ def _both_rates(section: Links, population: int, streams: _Streams, series: Trac
 def _rates(
     setting: RateSetting, population: int, streams: _Streams, name: str, assignment_stream: str, series: TraceFiles
 ) -> Rates:
-    """Rates in one direction: `name` has its own stream for values, `assignment_stream` the one for who has which row."""
+    """Return the rates in one direction.
+
+    `name` names the random stream of the values, `assignment_stream` that of the clients' rows or traces.
+    """
     if isinstance(setting, Followed):
         return _followed(setting, bandwidth_of(series.read(setting, BANDWIDTH)), population, streams, assignment_stream)
     if isinstance(setting, Tabled):

@@ -64,8 +64,9 @@ def _flash_rates(
     if rejected.any():
         first_bad = int(np.argmax(rejected))
         raise TraceError(
-            f"{setting.table}: row {table.rows[first_bad]}: normal with mean {mean[first_bad]:g} and sigma {sigma[first_bad]:g} Mbit/s is "
-            f"hardly ever above {setting.minimum:g}; correct it, or set a smaller `minimum`"
+            f"{setting.table}: row {table.rows[first_bad]}: normal with mean {mean[first_bad]:g} and sigma "
+            f"{sigma[first_bad]:g} Mbit/s is hardly ever above {setting.minimum:g}; correct it, or set a smaller "
+            "`minimum`"
         )
     row = assigned(len(mean))
     return truncated_normal(mean[row], sigma[row], setting.minimum, np.inf, generator())

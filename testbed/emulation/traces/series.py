@@ -62,7 +62,7 @@ class Kind:
     """
 
     name: str
-    what: str
+    quantity: str
     unit: str
     most: float
 
@@ -337,4 +337,4 @@ def check_row(where: str, row: int, time_s: float, value: float, kind: Kind) -> 
         raise row_error(where, row, f"time {time_s}; it must be seconds, at most {_FARTHEST_S:g} from 0")
     if not 0 <= value <= kind.most:
         unit = "" if kind is LOSS else f" {kind.unit}"
-        raise row_error(where, row, f"{kind.what} {value}{unit}; it must be from 0 to {kind.most:g}")
+        raise row_error(where, row, f"{kind.quantity} {value}{unit}; it must be from 0 to {kind.most:g}")

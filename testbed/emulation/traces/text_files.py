@@ -20,7 +20,7 @@ MISSING = frozenset({"", "-", "--", "na", "n/a", "nan", "null", "none", "\\n"})
 
 
 @contextlib.contextmanager
-def reading(path: Path, what: str, advice: str = "split it") -> Iterator[None]:
+def reading(path: Path, expected: str, advice: str = "split it") -> Iterator[None]:
     """Turn the errors of reading a file into a `TraceError` of one line; refuse pipes and devices.
 
     Args:
@@ -32,13 +32,13 @@ def reading(path: Path, what: str, advice: str = "split it") -> Iterator[None]:
         limits.check_regular(path)
         yield
     except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file (UTF-8); {what}") from None
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; {advice}") from None
+        raise TraceError(f"{path}: not a text file (UTF-8); {expected}") from None
+    except limits.TooLarge as error:
+        raise TraceError(f"{path}: {error}; {advice}") from None
     except csv.Error as error:
         raise TraceError(f"{path}: not CSV: {reason(error)}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise TraceError(f"{path}: not gzip, or truncated; {what}") from None
+        raise TraceError(f"{path}: not gzip, or truncated; {expected}") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
 
@@ -51,7 +51,7 @@ def check_not_empty(path: Path, needed: str) -> None:
 
 
 @contextlib.contextmanager
-def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
+def text_lines(path: Path, expected: str) -> Iterator[Iterator[str]]:
     """The lines of a text file, or of one in gzip (`.gz`), while it is open; errors become a `TraceError`.
 
     Args:
@@ -62,18 +62,18 @@ def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
         TraceError: one line: the file cannot be read, is not text, too large, or JSON.
     """
     opened = gzip.open if path.suffix == ".gz" else open
-    with reading(path, what), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        yield _bounded(path, cast("IO[str]", file), what)
+    with reading(path, expected), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        yield _bounded(path, cast("IO[str]", file), expected)
 
 
-def _bounded(path: Path, file: IO[str], what: str) -> Iterator[str]:
+def _bounded(path: Path, file: IO[str], expected: str) -> Iterator[str]:
     """The lines, each of bounded length: a small file in gzip may hold a line of any length."""
     left = limits.TRACE_BYTES
     blank = True
     while line := file.readline(_LONGEST_LINE + 1):
         # Before the length is checked: JSON is often one long line, and "split it" would be the wrong advice.
         if blank and _JSON.match(line):
-            raise TraceError(f"{path}: this is JSON; write its values as rows of text (CSV); {what}")
+            raise TraceError(f"{path}: this is JSON; write its values as rows of text (CSV); {expected}")
         blank = blank and not line.strip()
         left -= len(line)
         if left < 0:

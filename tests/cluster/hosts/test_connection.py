@@ -18,6 +18,7 @@ from cluster.hosts import connection
 from cluster.hosts.connection import STARTS, connect
 from testbed.errors import ClusterError
 from testbed.signals import stopping_on_signals
+from tests.messages_named import naming
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("no_ray")]
 
@@ -73,7 +74,7 @@ def test_a_node_that_takes_long_to_appear_is_waited_for(monkeypatch: pytest.Monk
         return answers[-1]
 
     monkeypatch.setattr(ray._private.services, "get_node", look)
-    monkeypatch.setattr(connection, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(connection, "_POLL_S", 0)
     asked: list[Any] = [ray._private.services.get_node]
     monkeypatch.setattr(ray, "init", lambda **options: asked.append(ray._private.services.get_node("a", "b")))
     assert connect(None)
@@ -120,7 +121,7 @@ def test_starts_that_all_time_out_end_in_one_line_that_says_what_to_do(starts: l
 
 def test_a_start_with_a_wrong_setting_is_not_repeated(starts: list[Exception | None]) -> None:
     starts += [ValueError("num_cpus is no number"), None]
-    with pytest.raises(ClusterError, match="Ray cannot be started here: num_cpus is no number"):
+    with pytest.raises(ClusterError, match=naming("Ray", "num_cpus is no number")):
         connect(None)
     assert len(starts) == 1
 

@@ -19,6 +19,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.inputs import digests
 from testbed.plugins.sources import PRODUCT
+from tests.messages_named import naming
 
 TRACE = "client,start_s,end_s\na,0,1000\nb,0,2000\n"
 
@@ -272,7 +273,7 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(
     with pytest.raises(ExperimentError) as caught:
         packed(file)
     assert str(caught.value) == f"{named}: is not a regular file but a pipe or a device; name a file"
-    with pytest.raises(ExperimentError, match="not a regular file"):
+    with pytest.raises(ExperimentError, match=naming("regular file")):
         digests(load(file))
 
 
@@ -286,5 +287,5 @@ def test_sizes_are_looked_at_before_anything_is_compressed(
         raise AssertionError("compressed before its size was looked at")
 
     monkeypatch.setattr(package, "_write", compress)
-    with pytest.raises(ExperimentError, match=r"too much to upload: 4096.0 MiB, and at most 2048.0 MiB is sent"):
+    with pytest.raises(ExperimentError, match=naming("upload", "4096.0 MiB", "2048.0 MiB")):
         packed(folder(tmp_path, "sparse", workload={"dataset": "mnist", "path": str(tmp_path / "zeros")}))

@@ -24,6 +24,7 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import validated
 from tests.emulation.availability.models import model_of
+from tests.messages_named import naming
 
 SECTION = TypeAdapter(AvailabilitySection)
 MEANS = {"mean_online_s": 60, "mean_offline_s": 90}
@@ -205,7 +206,7 @@ def test_a_schedule_happens_again(tmp_path: Path) -> None:
     assert model.presence(1, "check-in", 0.0, np.arange(3)).reachable.tolist() == [False, True, True]
     assert model.presence(1, "first", 0.0, np.arange(3)).drops.tolist() == [False, False, True]
     assert model.presence(2, "first", 0.0, np.arange(3)).reachable.all()
-    with pytest.raises(ValueError, match="a schedule says who drops out; remove `dropout`"):
+    with pytest.raises(ValueError, match=naming("schedule", "dropout")):
         model_of(3, model="schedule", path=str(path), dropout={"rate": 0.1})
     with pytest.raises(TraceError):
         model_of(2, model="schedule", path=str(path))
@@ -222,7 +223,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, model: str) -> None:
 
 
 def test_a_run_begins_within_the_trace(trace: Path) -> None:
-    with pytest.raises(ExperimentError, match=r"^availability\.start_s: 100; .*devices\.parquet lasts 100 s"):
+    with pytest.raises(ExperimentError, match=naming("availability.start_s", "devices.parquet", 100)):
         model_of(3, model="trace", path=str(trace), start_s=100)
 
 

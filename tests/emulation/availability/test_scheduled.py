@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from testbed.emulation.availability.models import ScheduledAvailability
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import TraceError
+from tests.messages_named import naming
 
 POPULATION = 6
 SELECTION = ("check-in", "lotto/participants")
@@ -103,5 +104,5 @@ def test_nobody_is_away_in_rounds_beyond_the_schedule_and_under_an_empty_one() -
 
 
 def test_a_client_beyond_the_population_is_an_error() -> None:
-    with pytest.raises(TraceError, match="client 6 in round 1: the population has clients 0 to 5"):
+    with pytest.raises(TraceError, match=naming("client 6", "round 1", "0 to 5")):
         ScheduledAvailability(Schedule.from_rows([(1, 6, "", "offline")]), POPULATION, AFTER)

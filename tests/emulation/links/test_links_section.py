@@ -13,6 +13,7 @@ from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, cycled
 from testbed.emulation.transport.section import PRESETS
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
+from tests.messages_named import naming
 
 
 @given(values=st.lists(st.floats(0.1, 10), min_size=1, max_size=7), population=st.integers(1, 30))
@@ -154,9 +155,9 @@ def test_every_form_survives_being_written_and_read_again() -> None:
 
 def test_links_made_by_hand_are_checked() -> None:
     assert ClientLinks(np.ones(2), np.ones(2), np.zeros(2), 1.0, 1.0).down.is_constant
-    with pytest.raises(ValueError, match="links of 2, 3 and 2 clients"):
+    with pytest.raises(ValueError, match=naming("2, 3 and 2 clients")):
         ClientLinks(np.ones(2), np.ones(3), np.zeros(2), 1.0, 1.0)
-    with pytest.raises(ValueError, match="at least 0 bytes per second"):
+    with pytest.raises(ValueError, match=naming("rate", "0 bytes per second")):
         ClientLinks(np.ones(2), -np.ones(2), np.zeros(2), 1.0, 1.0)
     for latency in (-1.0, np.nan):
         with pytest.raises(ValueError, match="latency"):

@@ -11,6 +11,7 @@ from testbed.emulation.links.section import MOST_LOSS
 from testbed.emulation.traces.series import BANDWIDTH, read_series, write_series
 from testbed.emulation.transport.section import PRESETS
 from testbed.errors import TraceError
+from tests.messages_named import naming
 
 STEADY = {"shift": False}
 
@@ -149,5 +150,5 @@ def test_folders_in_a_folder_of_traces_are_noted(tmp_path: Path) -> None:
 
 def test_a_trace_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("# testbed trace: bandwidth, seconds and Mbit/s\n0 1\n1 2\n")
-    with pytest.raises(TraceError, match="a trace of bandwidth; here one of latency is needed, in ms"):
+    with pytest.raises(TraceError, match=naming("bandwidth", "latency", "ms")):
         drawn(1, latency_ms={"trace": tmp_path / "a.txt"})

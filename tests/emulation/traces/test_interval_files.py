@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from testbed.emulation.traces import interval_files
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
+from tests.messages_named import naming
 
 HEADER = "client,online_from_s,online_until_s\n"
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
@@ -249,14 +250,14 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, name: str, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(TraceError, match=r"cannot be written: No space left on device"):
+    with pytest.raises(TraceError, match=naming("written", "No space left on device")):
         large(1000).write(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_writing_where_that_is_not_possible(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"cannot be written: No such file or directory"):
+    with pytest.raises(TraceError, match=naming("written", "No such file or directory")):
         small().write(tmp_path / "nowhere" / "t.csv")
     (tmp_path / "t.csv").mkdir()
     with pytest.raises(TraceError, match=r"cannot be written: Is a directory"):

@@ -20,6 +20,7 @@ from testbed.emulation.traces.series import (
     write_series,
 )
 from testbed.errors import TraceError
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -151,5 +152,5 @@ def test_a_period_is_of_rows_that_hold_until_the_next(tmp_path: Path) -> None:
     """Such a file was read as until-next, whatever was said of its rows."""
     (tmp_path / "a.txt").write_text("# period_s: 60.0\n0 1\n10 2\n")
     assert read_series(tmp_path / "a.txt", BANDWIDTH).steps[0].period_s == 60
-    with pytest.raises(TraceError, match="says when the last row ends, so rows hold until the next; remove the line"):
+    with pytest.raises(TraceError, match=naming("# period_s", "rows: interval-before")):
         read_series(tmp_path / "a.txt", BANDWIDTH, "interval-before")

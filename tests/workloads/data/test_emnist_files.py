@@ -8,6 +8,7 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 
 
@@ -69,7 +70,7 @@ def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
     refused("has the label 62")
     labels.unlink()
     refused("but not emnist-byclass-test-labels-idx1-ubyte")
-    with pytest.raises(ValueError, match=r"dataset emnist needs path"):
+    with pytest.raises(ValueError, match=naming("emnist", "path")):
         WorkloadSection(dataset="emnist")
 
 

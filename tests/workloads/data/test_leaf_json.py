@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
+from tests.messages_named import naming
 from tests.thoroughness import examples
 from tests.workloads.data.leaf import as_leaf
 from workloads.data.clients import leaf_json
@@ -111,7 +112,7 @@ def test_damage_is_said_before_the_rest_is_read(tmp_path: Path, monkeypatch: pyt
             yield piece
 
     monkeypatch.setattr(limits, "pieces", pieces)
-    with pytest.raises(ExperimentError, match="cannot be read as LEAF's json"):
+    with pytest.raises(ExperimentError, match=naming("LEAF's json")):
         read(file)
     assert sum(taken) < file.stat().st_size / 4
 
@@ -121,7 +122,7 @@ def test_a_file_is_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytes
     file.write_text(json.dumps(as_leaf({f"user{number}": (["a" * 1000] * 20, [0] * 20) for number in range(200)})))
     monkeypatch.setattr(limits, "_PIECE_BYTES", 1 << 14)
     longest = 0
-    original = leaf_json._Reader._read_on
+    original = leaf_json._Reader._read_more
 
     def read_on(self: Any) -> bool:
         nonlocal longest
@@ -129,7 +130,7 @@ def test_a_file_is_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytes
         longest = max(longest, len(self._text))
         return more
 
-    monkeypatch.setattr(leaf_json._Reader, "_read_on", read_on)
+    monkeypatch.setattr(leaf_json._Reader, "_read_more", read_on)
     assert sum(len(x) for _, (x, _) in leaf_json.users_of(file, lambda x, y: (x, y))) == 4000
     assert longest < file.stat().st_size / 20
 
@@ -159,18 +160,18 @@ def test_folders_are_found_as_leaf_leaves_them(tmp_path: Path, monkeypatch: pyte
         (data / folder).mkdir(parents=True)
         (data / folder / "all_data_0.json").write_text(json.dumps(as_leaf({folder: ([1], [1])})))
     for path in (data, data.parent, data / "train"):
-        found = LeafFolder.found(path)
+        found = LeafFolder.find(path)
         assert found is not None
         assert [user for user, _ in read_users(found.train, lambda x, y: x)] == ["train"]
         assert found.test is not None
         assert [user for user, _ in read_users(found.test, lambda x, y: x)] == ["test"]
         assert found.root.resolve() == data
     monkeypatch.chdir(data / "train")
-    assert LeafFolder.found(Path()) == LeafFolder.found(data / "train")
-    whole = LeafFolder.found(data / "sampled_data")
+    assert LeafFolder.find(Path()) == LeafFolder.find(data / "train")
+    whole = LeafFolder.find(data / "sampled_data")
     assert whole == LeafFolder(data, data / "sampled_data", None)
-    assert LeafFolder.found(tmp_path) is None
+    assert LeafFolder.find(tmp_path) is None
     (data / "test" / "all_data_0.json").unlink()
     for path in (data, data / "train"):
-        with pytest.raises(ExperimentError, match=r"has train/\*.json and no test/\*.json; add LEAF's test part"):
-            LeafFolder.found(path)
+        with pytest.raises(ExperimentError, match=naming("train/*.json", "test/*.json")):
+            LeafFolder.find(path)

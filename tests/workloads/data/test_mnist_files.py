@@ -10,6 +10,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 
 
@@ -126,7 +127,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
 def test_more_clients_than_samples_is_refused(tmp_path: Path) -> None:
     write_part(tmp_path, "train", 20, packed=False)
     write_part(tmp_path, "t10k", 20, packed=False)
-    with pytest.raises(ExperimentError, match="5 of 25 clients"):
+    with pytest.raises(ExperimentError, match=naming("5 of 25 clients")):
         open_mnist(tmp_path, population=25)
 
 

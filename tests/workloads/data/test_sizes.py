@@ -13,6 +13,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.workload.partition import Partition
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads.data.clients import partition
 from workloads.data.clients.partition import Assignment
 
@@ -110,7 +111,7 @@ def test_other_schemes_refuse_sizes(scheme: str) -> None:
 
 
 def test_data_with_owners_refuse_sizes() -> None:
-    with pytest.raises(ValidationError, match="partition does not apply to synthetic-femnist"):
+    with pytest.raises(ValidationError, match=naming("partition", "synthetic-femnist")):
         WorkloadSection(dataset="synthetic-femnist", partition=Partition(sizes="dirichlet"))
 
 

@@ -15,6 +15,7 @@ from testbed.experiment.schema import Experiment
 from testbed.workload import specs
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import DatasetSpec, Form, ModelSpec, datasets, is_language, models, models_for
+from tests.messages_named import naming
 from workloads import ImageClassification
 
 NEW = '''
@@ -149,7 +150,7 @@ def test_the_models_of_the_data_sets() -> None:
 
 def test_two_of_one_name_are_an_error() -> None:
     spec = DatasetSpec(name="twice", summary="", form=Form.TEXT, default_model="albert")
-    with pytest.raises(ValueError, match="twice is declared twice"):
+    with pytest.raises(ValueError, match=naming("twice", "declared")):
         specs._by_name([spec, spec])
     assert not ModelSpec(name="small", takes={Form.GREY: 8}).fits(spec)
 

@@ -12,6 +12,7 @@ from torch import nn
 from testbed.errors import ExperimentError
 from testbed.workload.contract import BatchedWorkload, GradientWorkload, InspectableWorkload, Workload
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from tests.workloads.own.mine import learned, made
 from workloads import build
 from workloads.data.own.loader import is_loader
@@ -219,7 +220,7 @@ def test_overlapping_clients_may_be_more_than_the_samples() -> None:
 
 
 def test_a_model_that_mixes_samples_has_no_clipped_gradients() -> None:
-    with pytest.raises(ExperimentError, match="Normed has BatchNorm1d, which mixes the samples of a batch"):
+    with pytest.raises(ExperimentError, match=naming("Normed", "BatchNorm1d")):
         made(model="Normed", batch_size=8).check_gradient_sum()
 
 
@@ -234,5 +235,5 @@ def test_functions_give_data_unless_they_are_called_as_workloads_are() -> None:
     assert is_loader(mine_to_learn.Pairs)
     assert not is_loader(mine_to_learn.workload)
     assert not is_loader(OwnModelTraining)
-    with pytest.raises(RuntimeError, match="called as a workload"):
+    with pytest.raises(RuntimeError, match=naming("workload")):
         made(dataset="workload", model="net")

@@ -102,12 +102,14 @@ def batch(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.i
     Raises:
         Unreadable: it is no such pickle; the message names the fault.
     """
-    found = _BatchUnpickler(content).load()
-    if not isinstance(found, dict):
+    content_dict = _BatchUnpickler(content).load()
+    if not isinstance(content_dict, dict):
         raise UnreadablePickle("a pickle of something else than a dict")
     key = "fine_labels" if classes == 100 else "labels"
-    named = {name.decode("latin-1") if isinstance(name, bytes) else name: value for name, value in found.items()}
-    images, labels = named.get("data"), named.get(key)
+    values = {
+        name.decode("latin-1") if isinstance(name, bytes) else name: value for name, value in content_dict.items()
+    }
+    images, labels = values.get("data"), values.get(key)
     if not isinstance(images, _Array) or images.values is None or not isinstance(labels, list):
         raise UnreadablePickle(f"no data or no {key} in it")
     if not labels or len(labels) != len(images.values) or not all(_is_label(label, classes) for label in labels):

@@ -47,16 +47,18 @@ def read(
     if (root / TRAIN).is_file():
         return _Hdf5(root, population, seed), "TensorFlow Federated HDF5"
     if (root / fedscale.MAPPINGS).is_dir():
-        mapped = fedscale.MappedImages(root, (root, root), _grey, "writer", population, seed, test_samples, CLASSES)
-        mapped.check_there()
-        return mapped, "FedScale's mapping"
-    found = LeafFolder.found(root)
-    if found is None:
+        mapped_images = fedscale.MappedImages(
+            root, (root, root), _grey, "writer", population, seed, test_samples, CLASSES
+        )
+        mapped_images.check_there()
+        return mapped_images, "FedScale's mapping"
+    leaf_folder = LeafFolder.find(root)
+    if leaf_folder is None:
         raise ExperimentError(
             f"workload.path: {root} has neither {TRAIN} nor json files, there or in train; "
             f"give {NEEDED} (nothing is downloaded)"
         )
-    return LeafUsers(found, labelled, population, seed, "writer"), "LEAF json"
+    return LeafUsers(leaf_folder, labelled, population, seed, "writer"), "LEAF json"
 
 
 def labelled(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:

@@ -41,14 +41,14 @@ def read_users(
     Raises:
         ExperimentError: as there, and for a user who is in two files.
     """
-    seen: dict[str, Path] = {}
+    file_of: dict[str, Path] = {}
     for file in json_files(folder):
         for user, data in leaf_json.users_of(file, convert, counts_hold=counts_hold):
-            if user in seen:
+            if user in file_of:
                 raise ExperimentError(
-                    f"workload.path: {file}: user {user} is there and in {seen[user].name}; keep one of the two"
+                    f"workload.path: {file}: user {user} is there and in {file_of[user].name}; keep one of the two"
                 )
-            seen[user] = file
+            file_of[user] = file
             yield user, data
 
 
@@ -81,7 +81,7 @@ class LeafFolder:
     test: Path | None
 
     @classmethod
-    def found(cls, path: Path) -> Self | None:
+    def find(cls, path: Path) -> Self | None:
         """The parts in, or around, a folder; None: there are no json files.
 
         Raises:
@@ -103,15 +103,15 @@ class LeafFolder:
     @classmethod
     def needed(cls, path: Path, needed: str) -> Self:
         """The same; raises `ExperimentError` where there are no json files, too, with what is `needed`."""
-        found = cls.found(path)
-        if found is None:
+        folder = cls.find(path)
+        if folder is None:
             places = (path / "all_data", path / "data" / "all_data")
             hint = next((f"; what is not split is named itself: {place}" for place in places if json_files(place)), "")
             raise ExperimentError(
                 f"workload.path: {path} has no json files, there or in train; give {needed} (nothing is downloaded)"
                 f"{hint}"
             )
-        return found
+        return folder
 
 
 class LeafUsers(Generic[Samples]):
@@ -134,19 +134,19 @@ class LeafUsers(Generic[Samples]):
         self, folder: LeafFolder, convert: Callable[[Any, Any], Samples], population: int, seed: int, owner: str
     ) -> None:
         self.folder, self._convert, self._seed = folder, convert, seed
-        chosen: OwnerSelection[Samples] = OwnerSelection(population, seed, owner, folder.train)
+        selection: OwnerSelection[Samples] = OwnerSelection(population, seed, owner, folder.train)
         users: set[str] = set()
         for user, samples in read_users(folder.train, convert):
-            chosen.offer(user, samples)
+            selection.offer(user, samples)
             users.add(user)
         if folder.test is not None:
             _check_one_split(users, folder.test)
-        self._clients = [samples for _, samples in chosen.clients()]
+        self._clients = [samples for _, samples in selection.clients()]
         self._own = [
             np.arange(len(samples)) if folder.test is not None else self._split(client)[0]
             for client, samples in enumerate(self._clients)
         ]
-        self.counts = [len(own) for own in self._own]
+        self.counts = [len(numbers) for numbers in self._own]
 
     def _split(self, client: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of a client's samples for training (at least one) and of those held out."""
@@ -185,9 +185,9 @@ class LeafUsers(Generic[Samples]):
 def _check_one_split(users: set[str], test: Path) -> None:
     """Raise `ExperimentError` for a test part that is not of the training part with these users."""
     tested = {name for file in json_files(test) for name in leaf_json.names_of(file)}
-    known = len(tested & users)
-    if known and known < len(tested):
+    in_train = len(tested & users)
+    if in_train and in_train < len(tested):
         raise ExperimentError(
-            f"workload.path: {test}: {known} users are in train, too, and {len(tested) - known} are not; LEAF splits "
-            "by sample (all are) or by user (none is): give the train and test of one split"
+            f"workload.path: {test}: {in_train} users are also in train, and {len(tested) - in_train} are not; LEAF "
+            "splits by sample (all are) or by user (none is): give the train and test parts of one split"
         )

@@ -96,7 +96,7 @@ def _users(
     made: dict[str, _Made[Data]] = {}
     samples: dict[str, int] = {}
     announced: Any = None
-    given, has_data = 0, False
+    yielded, has_data = 0, False
     for key in reader.names() if reader.next_character() == "{" else _none(reader.value()):
         if key == "users":
             names = _names(reader.value(), where)
@@ -108,19 +108,19 @@ def _users(
             for user in reader.names():
                 made[user] = _made(reader.value(), convert)
                 samples[user] = made[user].samples
-                while names is not None and given < len(names) and names[given] in made:
-                    yield names[given], _kept(made.pop(names[given]), names[given], where)
-                    given += 1
+                while names is not None and yielded < len(names) and names[yielded] in made:
+                    yield names[yielded], _data_of(made.pop(names[yielded]), names[yielded], where)
+                    yielded += 1
         elif key == "num_samples":
             announced = reader.value()
         else:
             reader.value()
     reader.end()
-    lacking = [key for key, there in (("users", names is not None), ("user_data", has_data)) if not there]
-    if names is None or lacking:
-        raise ExperimentError(f"{where} lacks {' and '.join(lacking)}; LEAF's files are {_FORM}")
-    for user in names[given:]:
-        yield user, _kept(made.pop(user, _Made(None)), user, where)
+    missing_keys = [key for key, present in (("users", names is not None), ("user_data", has_data)) if not present]
+    if names is None or missing_keys:
+        raise ExperimentError(f"{where} lacks {' and '.join(missing_keys)}; LEAF's files are {_FORM}")
+    for user in names[yielded:]:
+        yield user, _data_of(made.pop(user, _Made(None)), user, where)
     for user, left in made.items():
         if not left.is_empty:
             raise ExperimentError(f"{where}: user {user} is in user_data and not in users; preprocess the data again")
@@ -149,11 +149,11 @@ def _none(_: Any) -> Iterator[str]:
 def _names(value: Any, where: str) -> list[str]:
     if not isinstance(value, list):
         raise ExperimentError(f"{where} has users or user_data of another kind; LEAF's files are {_FORM}")
-    names, seen = [str(name) for name in value], set[str]()
+    names, listed = [str(name) for name in value], set[str]()
     for name in names:
-        if name in seen:
+        if name in listed:
             raise ExperimentError(f"{where}: user {name} is there twice; keep one of the two")
-        seen.add(name)
+        listed.add(name)
     return names
 
 
@@ -168,10 +168,10 @@ def _made(value: Any, convert: Callable[[Any, Any], Data]) -> _Made[Data]:
         return _Made(None, str(error), is_empty, samples)
 
 
-def _kept(made: _Made[Data], user: str, where: str) -> Data:
+def _data_of(made: _Made[Data], user: str, where: str) -> Data:
     if made.data is None:
-        what = f": {made.problem}" if made.problem else " has no x and y in user_data; preprocess the data again"
-        raise ExperimentError(f"{where}: user {user}{what}")
+        problem = f": {made.problem}" if made.problem else " has no x and y in user_data; preprocess the data again"
+        raise ExperimentError(f"{where}: user {user}{problem}")
     return made.data
 
 
@@ -185,12 +185,12 @@ def _text(file: Any) -> Iterator[str]:
         yield decoder.decode(b"", final=True)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"{max(names, key=names.count)!r} is there twice")
-    return found
+    return result
 
 
 class _Reader:
@@ -202,7 +202,7 @@ class _Reader:
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces = pieces
         self._text, self._at, self._before = "", 0, 0
-        self._decoder = json.JSONDecoder(object_pairs_hook=_once)
+        self._decoder = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys)
 
     def next_character(self) -> str:
         """The next one that is no space, which stays; empty at the end."""
@@ -211,22 +211,22 @@ class _Reader:
             self._at = space.end() if space else self._at
             if self._at < len(self._text):
                 return self._text[self._at]
-            if not self._read_on():
+            if not self._read_more():
                 return ""
 
     def names(self) -> Iterator[str]:
         """The keys of an object; the value of each is to be read before the next one."""
         self._take("{")
-        seen: set[str] = set()
+        keys: set[str] = set()
         while self.next_character() != "}":
-            if seen:
+            if keys:
                 self._take(",")
             key = self.value()
             if not isinstance(key, str):
                 raise self._problem("a name in double quotes is expected")
-            if key in seen:
+            if key in keys:
                 raise ValueError(f"{key!r} is there twice")
-            seen.add(key)
+            keys.add(key)
             self._take(":")
             yield key
         self._take("}")
@@ -239,10 +239,10 @@ class _Reader:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 problem = self._problem(error.msg, error.pos)
-                if self._may_be_cut(error) and self._read_on():
+                if self._may_be_cut(error) and self._read_more():
                     continue
                 raise problem from None
-            if end == len(self._text) and self._read_on():  # a number may go on
+            if end == len(self._text) and self._read_more():  # a number may go on
                 continue
             self._at = end
             return value
@@ -260,16 +260,16 @@ class _Reader:
     def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
         return error.msg.startswith("Unterminated string") or len(self._text) - error.pos < _LONGEST_WORD
 
-    def _read_on(self) -> bool:
+    def _read_more(self) -> bool:
         """Drop the text that was read, and read at least twice the rest; return whether there was more."""
-        left, found = self._text[self._at :], []
-        wanted = max(1, len(left))
-        while wanted > 0 and (piece := next(self._pieces, None)) is not None:
-            found.append(piece)
-            wanted -= len(piece)
+        rest, pieces = self._text[self._at :], []
+        missing = max(1, len(rest))
+        while missing > 0 and (piece := next(self._pieces, None)) is not None:
+            pieces.append(piece)
+            missing -= len(piece)
         self._before += self._at
-        self._text, self._at = left + "".join(found), 0
-        return any(found)
+        self._text, self._at = rest + "".join(pieces), 0
+        return any(pieces)
 
     def _problem(self, what: str, at: int | None = None) -> ValueError:
         return ValueError(f"{what} at character {self._before + (self._at if at is None else at)}")

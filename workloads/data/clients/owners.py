@@ -67,10 +67,10 @@ def joined(parts: list[LabelledValues]) -> LabelledValues:
     )
 
 
-_Given = TypeVar("_Given", bound=Owned, covariant=True)
+_OwnerData = TypeVar("_Given", bound=Owned, covariant=True)
 
 
-class OwnerFiles(Protocol[_Given]):
+class OwnerFiles(Protocol[_OwnerData]):
     """Files of which some owners are clients.
 
     Attributes:
@@ -82,10 +82,10 @@ class OwnerFiles(Protocol[_Given]):
     def labels(self, client: int) -> NDArray[np.int64]:
         """(n,) of a client's training samples."""
 
-    def of(self, client: int, numbers: NDArray[np.int64]) -> _Given:
+    def of(self, client: int, numbers: NDArray[np.int64]) -> _OwnerData:
         """A client's training samples with these numbers."""
 
-    def test_parts(self) -> Iterator[_Given]:
+    def test_parts(self) -> Iterator[_OwnerData]:
         """The held-out samples."""
 
 
@@ -220,8 +220,8 @@ def sample_counts(
     if each is not None:
         return np.full(population, each, dtype=np.int64)
     spread = np.log1p((deviation / mean) ** 2)
-    drawn = stream(seed, Purpose.SAMPLE_COUNTS).lognormal(np.log(mean) - spread / 2, np.sqrt(spread), population)
-    return np.clip(np.rint(drawn), minimum, maximum).astype(np.int64)
+    counts = stream(seed, Purpose.SAMPLE_COUNTS).lognormal(np.log(mean) - spread / 2, np.sqrt(spread), population)
+    return np.clip(np.rint(counts), minimum, maximum).astype(np.int64)
 
 
 def class_counts(weights: NDArray[np.float64], samples: int, seed: int, client: int) -> NDArray[np.int64]:
@@ -269,10 +269,10 @@ class ClientDataCache(Generic[_Data]):
     def __call__(self, client: int) -> _Data:
         """The client's data; not to be changed."""
         with self._lock:
-            found = self._data.get(client)
-            if found is not None:
+            data = self._data.get(client)
+            if data is not None:
                 self._data.move_to_end(client)
-                return found
+                return data
         made = self._make(client)
         with self._lock:
             if client not in self._data:

@@ -117,8 +117,8 @@ def overlapping(samples: int, population: int, size: int, random: np.random.Gene
         raise ExperimentError(
             f"workload.samples_per_client: {size} different ones of {samples} training samples (overlapping); lower it"
         )
-    drawn = [random.choice(samples, size, replace=False) for _ in range(population)]
-    return Assignment(np.concatenate(drawn), np.arange(population + 1, dtype=np.int64) * size)
+    choices = [random.choice(samples, size, replace=False) for _ in range(population)]
+    return Assignment(np.concatenate(choices), np.arange(population + 1, dtype=np.int64) * size)
 
 
 def dirichlet(
@@ -156,9 +156,9 @@ def dirichlet(
             weights = np.where(left > 0, mix, 0.0)
             if weights.sum() <= 0.0:  # nothing is left of any class that this client wants
                 weights = left.astype(np.float64)
-            drawn = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
-            taken += drawn
-            missing -= int(drawn.sum())
+            counts = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
+            taken += counts
+            missing -= int(counts.sum())
         parts.extend(pool[start:stop] for pool, start, stop in zip(pools, before, taken, strict=True) if stop > start)
     return Assignment(np.concatenate(parts), _offsets(sizes))
 
@@ -174,12 +174,12 @@ def label_shards(
     shuffled = random.permutation(len(labels))
     by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
     sizes = _equal_sizes(len(labels), population * shards_per_client)
-    dealt = random.permutation(len(sizes))
-    dealt_sizes = sizes[dealt]
+    shard_order = random.permutation(len(sizes))
+    ordered_sizes = sizes[shard_order]
     # Position p of the result, in the dealt shard that begins at `begin`, is sample p - begin of that shard.
-    begin = _offsets(dealt_sizes)[:-1]
-    source = np.arange(len(labels)) + np.repeat(_offsets(sizes)[:-1][dealt] - begin, dealt_sizes)
-    return Assignment(by_label[source], _offsets(dealt_sizes.reshape(population, shards_per_client).sum(axis=1)))
+    begin = _offsets(ordered_sizes)[:-1]
+    source = np.arange(len(labels)) + np.repeat(_offsets(sizes)[:-1][shard_order] - begin, ordered_sizes)
+    return Assignment(by_label[source], _offsets(ordered_sizes.reshape(population, shards_per_client).sum(axis=1)))
 
 
 def stratified(
@@ -214,23 +214,23 @@ def by_column(values: NDArray[Any], population: int, name: str, random: np.rando
             "leave these samples out"
         )
     as_text = values.astype(str) if values.dtype.kind not in "biufSU" else values
-    found, number = np.unique(as_text, return_inverse=True)
-    if len(found) < population:
+    owner_values, number = np.unique(as_text, return_inverse=True)
+    if len(owner_values) < population:
         raise ExperimentError(
-            f"workload.partition.column: {name} has {len(found)} values among the training samples, for {population} "
-            f"clients; lower population to {len(found)}, or take another column"
+            f"workload.partition.column: {name} has {len(owner_values)} values among the training samples, for "
+            f"{population} clients; lower population to {len(owner_values)}, or take another column"
         )
     holder = np.arange(population)
-    if len(found) > population:
-        holder = random.permutation(len(found)) % population
-    whose = holder[number]
-    return Assignment(np.argsort(whose, kind="stable"), _offsets(np.bincount(whose, minlength=population)))
+    if len(owner_values) > population:
+        holder = random.permutation(len(owner_values)) % population
+    client_of = holder[number]
+    return Assignment(np.argsort(client_of, kind="stable"), _offsets(np.bincount(client_of, minlength=population)))
 
 
 def _empty(values: NDArray[Any]) -> int:
     """How many values are none, as pandas and NumPy mark them."""
     if values.dtype.kind == "O":
-        return sum(one is None or str(one) in ("nan", "<NA>", "NaT") for one in values)
+        return sum(value is None or str(value) in ("nan", "<NA>", "NaT") for value in values)
     return int(np.count_nonzero(values != values))
 
 
@@ -287,13 +287,13 @@ def assign(
             f"workload.samples_per_client: counts the {section.shared_samples} of partition.shared_samples, too: "
             f"{limit} leave a client none of its own; raise it"
         )
-    known = {"label": labels, **(columns or {})}
+    all_columns = {"label": labels, **(columns or {})}
     if not section.shared_samples:
-        assignment = _spread(labels, known, population, section, random, limit)
+        assignment = _spread(labels, all_columns, population, section, random, limit)
     else:
         shared = shared_samples(labels, section.shared_samples, random)
         private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
-        of_private = {name: values[private] for name, values in known.items()}
+        of_private = {name: values[private] for name, values in all_columns.items()}
         own_limit = None if limit is None else limit - len(shared)
         spread = _spread(labels[private], of_private, population, section, random, own_limit)
         assignment = Assignment(private[spread.order], spread.offsets, shared)

@@ -43,29 +43,31 @@ def parts(
     dataset = _dataset({**columns, _NUMBER: np.arange(len(columns["label"]))})
     with naming_extras(where, extra=EXTRA):
         kind = plugin_class(name, where)
-    given = options.as_keywords(kind, name, "workload.partition.options", section.options, 0, "Options")
-    taken = inspect.signature(kind).parameters
+    keywords = options.as_keywords(kind, name, "workload.partition.options", section.options, 0, "Options")
+    parameters = inspect.signature(kind).parameters
     for key, value in {"num_partitions": population, "seed": int(random.integers(2**31))}.items():
-        if key in taken:
-            given.setdefault(key, value)
-    options.bind(kind, name, where, (), given)
+        if key in parameters:
+            keywords.setdefault(key, value)
+    options.bind(kind, name, where, (), keywords)
     try:
-        made = kind(**given)
-        made.dataset = dataset
-        count = int(made.num_partitions)
+        instance = kind(**keywords)
+        instance.dataset = dataset
+        count = int(instance.num_partitions)
         if count == population:
-            found = [np.asarray(made.load_partition(client)[_NUMBER], np.int64) for client in range(population)]
+            client_parts = [
+                np.asarray(instance.load_partition(client)[_NUMBER], np.int64) for client in range(population)
+            ]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        told = str(error).strip().splitlines()
-        raise ExperimentError(f"{where}: {name}: {told[0] if told else type(error).__name__}") from error
+        error_lines = str(error).strip().splitlines()
+        raise ExperimentError(f"{where}: {name}: {error_lines[0] if error_lines else type(error).__name__}") from error
     if count != population:
         raise ExperimentError(
             f"{where}: {name} makes {count} parts for {population} clients; set population to {count}"
         )
-    every = np.concatenate(found)
-    if len(np.unique(every)) < len(every):
+    all_numbers = np.concatenate(client_parts)
+    if len(np.unique(all_numbers)) < len(all_numbers):
         raise ExperimentError(f"{where}: {name} gives some samples to several clients")
-    return found
+    return client_parts
 
 
 def _dataset(columns: Mapping[str, NDArray[Any]]) -> Any:

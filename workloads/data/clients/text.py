@@ -58,12 +58,12 @@ def vocabulary_of(file: Path, size: int) -> list[str]:
         lines = limits.text(file, limits.NUMBERS_BYTES).split("\n")
     except (OSError, ValueError) as error:
         raise ExperimentError(f"workload.path: {file} cannot be read ({error}); a word a line is needed") from None
-    found = [line.strip() for line in lines if line.strip() and line.strip() not in SPECIAL]
-    twice = [word for word, count in Counter(found).items() if count > 1]
-    if not found or twice:
-        what = f"has {twice[0]!r} twice" if twice else "is empty"
-        raise ExperimentError(f"workload.path: {file} {what}; every word once, a word a line")
-    return [*SPECIAL, *found][:size]
+    words = [line.strip() for line in lines if line.strip() and line.strip() not in SPECIAL]
+    repeated = [word for word, count in Counter(words).items() if count > 1]
+    if not words or repeated:
+        problem = f"has {repeated[0]!r} twice" if repeated else "is empty"
+        raise ExperimentError(f"workload.path: {file} {problem}; every word once, a word a line")
+    return [*SPECIAL, *words][:size]
 
 
 class Vocabulary:
@@ -89,8 +89,8 @@ class WordIndex:
 
     def numbers(self, words: list[str]) -> NDArray[np.int32]:
         """One number for each word, the same for the same word."""
-        known = self._numbers
-        return np.fromiter((known.setdefault(word, len(known)) for word in words), dtype=np.int32, count=len(words))
+        numbers = self._numbers
+        return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), dtype=np.int32, count=len(words))
 
     def most_frequent(self, texts: Iterable[NDArray[np.int32]], size: int) -> list[str]:
         """The vocabulary of texts in these numbers: the special words, then the most frequent ones, ties in the order
@@ -106,7 +106,7 @@ class WordIndex:
     def encode(self, texts: list[NDArray[np.int32]], vocabulary: list[str]) -> list[NDArray[np.int32]]:
         """The texts in the numbers of a vocabulary, padding left out."""
         new = self.places(vocabulary)
-        return [found[found != PADDING] for found in (new[text] for text in texts)]
+        return [numbers[numbers != PADDING] for numbers in (new[text] for text in texts)]
 
     def places(self, vocabulary: list[str]) -> NDArray[np.int32]:
         """(words,) int32: the number in a vocabulary of each word, in the order of these numbers."""

@@ -14,16 +14,16 @@ from workloads.determinism import Purpose, seeded_globals, stream
 _WORKLOAD = ("section", "population", "seed")
 
 
-def is_loader(found: Any) -> bool:
+def is_loader(named: Any) -> bool:
     """Whether the object that ``workload.dataset`` names gives data when it is called, and is no workload.
 
     A class is a workload, unless it is a sequence of samples, as a torch Dataset is. A function gives data, unless it
     is called as a workload is: with a section, a population and a seed.
     """
-    if inspect.isclass(found):
-        return hasattr(found, "__getitem__") and hasattr(found, "__len__") and not hasattr(found, "train")
+    if inspect.isclass(named):
+        return hasattr(named, "__getitem__") and hasattr(named, "__len__") and not hasattr(named, "train")
     try:
-        names = tuple(inspect.signature(found).parameters)
+        names = tuple(inspect.signature(named).parameters)
     except (TypeError, ValueError):
         return True
     return names[:3] != _WORKLOAD
@@ -37,9 +37,9 @@ def check(load: Any, section: WorkloadSection) -> Mapping[str, Any]:
             raise ExperimentError(
                 f"workload.{key}: is for built-in data sets; what {name} takes is said in workload.options"
             )
-    given = options.as_keywords(load, name, "workload.options", section.options, 0, "Options")
-    options.bind(load, name, "workload.dataset", (), given)
-    return given
+    keywords = options.as_keywords(load, name, "workload.options", section.options, 0, "Options")
+    options.bind(load, name, "workload.dataset", (), keywords)
+    return keywords
 
 
 def client_arrays(load: Any, section: WorkloadSection, population: int, seed: int) -> ClientArrays:
@@ -55,12 +55,12 @@ def client_arrays(load: Any, section: WorkloadSection, population: int, seed: in
             hold too few samples. Its own errors are passed on unchanged.
     """
     where = f"workload.dataset: {section.dataset}"
-    given = check(load, section)
+    keywords = check(load, section)
     with seeded_globals(stream(seed, Purpose.OWN_DATA)):
-        found = load(**given)
+        data = load(**keywords)
         apart = [] if section.partition.column is None else [section.partition.column]
         try:
-            train, test = tables(found, ColumnChoice(section.label, section.features, apart), where)
+            train, test = tables(data, ColumnChoice(section.label, section.features, apart), where)
         except ValueError as error:
             if "allow_pickle" not in str(error):
                 raise

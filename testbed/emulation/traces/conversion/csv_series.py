@@ -183,9 +183,9 @@ def _check_order(where: str, readings: _Readings, columns: SeriesColumns) -> Non
     several = "--split-column NAME makes a trace of each"
     if readings.descents > 2 and readings.descents > _NO_TIMES * len(readings.times):
         raise TraceError(
-            f"{where}: column {shown(columns.time)} goes back in {readings.descents} of {len(readings.times)} rows, so it holds "
-            "no times, which a trace needs: name the column that does, or add one; or it holds those of several runs "
-            f"or clients, and {several}"
+            f"{where}: column {shown(columns.time)} goes back in {readings.descents} of {len(readings.times)} rows: it "
+            "does not hold times, or it holds those of several runs or clients; name the column with the times, or add "
+            f"one; for several runs, {several}"
         )
     row, cell = readings.first_descent
     if readings.restarts:

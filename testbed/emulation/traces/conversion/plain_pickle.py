@@ -211,6 +211,6 @@ class PlainUnpickler(pickle._Unpickler):
 
 def _refusal(request: str) -> UnreadablePickle:
     return UnreadablePickle(
-        f"the pickle asks for {request}; only dicts, lists, tuples, strings, bytes and numbers are read, and nothing is "
-        "executed; save it again with plain values"
+        f"the pickle asks for {request}; only dicts, lists, tuples, strings, bytes and numbers are read, and nothing "
+        "is executed; save it again with plain values"
     )
