@@ -1,4 +1,4 @@
-"""What the network asks an availability model, and the models without a clock, which draw or look up each round."""
+"""The contract of availability models, and models without a clock, which draw or look up each round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Presence:
-    """What becomes of the clients asked in one stage; arrays aligned with the clients of the question.
+    """Availability of the asked clients in one stage; the arrays are aligned with the clients of the question.
 
     Attributes:
-        reachable: `(m,)` bool, the client is there when the stage begins.
-        drops: `(m,)` bool, the client gets the question and is lost before it begins to answer, however long that
-            takes (models without a clock: Bernoulli, hazard, schedule). The network remembers it: such a client stays
-            away until the round is over. False where not reachable.
-        leaves_s: `(m,)` float64, virtual time at which a reachable client goes offline (models with a clock);
-            infinite: it stays. Its answer counts only if it is complete by then.
+        reachable: `(m,)` bool; the client is online when the stage begins.
+        drops: `(m,)` bool; the client receives the question and drops out before it begins to answer (models without a
+            clock: Bernoulli, hazard, schedule). The network remembers these clients: they stay away until the round is
+            over. False where not reachable.
+        leaves_s: `(m,)` float64, virtual time at which a reachable client goes offline (models with a clock); infinite:
+            the client stays. An answer counts only if it is complete by then.
     """
 
     reachable: Mask
@@ -37,40 +37,39 @@ class Presence:
 
     @classmethod
     def of(cls, reachable: Mask, drops: Mask | None = None, leaves_s: Floats | None = None) -> "Presence":
-        """With nobody dropping and nobody leaving where that is not said."""
+        """Return the presence with default values: no client drops out, no client leaves."""
         nobody = np.broadcast_to(np.False_, reachable.shape)
         never = np.broadcast_to(np.inf, reachable.shape)
         return cls(reachable, nobody if drops is None else drops & reachable, never if leaves_s is None else leaves_s)
 
     def take(self, positions: Ids) -> "Presence":
-        """What becomes of the clients at some positions, in that order."""
+        """Return the presence of the clients at these positions, in that order."""
         return Presence(self.reachable[positions], self.drops[positions], self.leaves_s[positions])
 
 
 @runtime_checkable
 class Availability(Protocol):
-    """An availability model: who is reachable when, and who drops out where.
-
-    A user's model inherits from this class, or has the same two members.
-
-    Answers must depend on the arguments (and the model's own seed) alone, not on what was asked before: a resumed run
-    asks only about its later rounds.
-    """
+    """An availability model: the clients that are online at a time, and dropouts in a stage."""
 
     comes_back: bool = False
-    """Whether a client that has been away in a stage can be back in a later stage of the same round.
+    """Whether a client that was away in a stage can be online in a later stage of the same round.
 
-    If not, the network remembers whoever was away, too, until the round is over."""
+    If not, the network also remembers clients that were not reachable until the round is over.
+    """
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """What becomes of `clients` (sorted numbers) when they are asked at virtual time `now_s` in this stage.
+        """Return the availability of clients that are asked in a stage.
 
-        Within a round, and from round to round, `now_s` never decreases.
+        Args:
+            round_number: number of the round, from 1.
+            stage: name of the stage.
+            now_s: virtual time in seconds; never decreases within a round, and from round to round.
+            clients: `(m,)` sorted client numbers.
         """
 
 
 class AlwaysAvailable:
-    """Everybody is there all the time."""
+    """All clients are online all the time."""
 
     comes_back = False
 
@@ -79,11 +78,11 @@ class AlwaysAvailable:
 
 
 class RoundwiseAvailability:
-    """Each client is away for a whole round with a probability of its own, independently of all else.
+    """Each client is away for a whole round with its own probability, independently of everything else.
 
     Args:
         unavailable: `(n,)` float64 probability p of each client.
-        randomness: the experiment's.
+        randomness: of the experiment.
     """
 
     comes_back = False
@@ -95,7 +94,7 @@ class RoundwiseAvailability:
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
         if self._drawn_for != round_number:
-            # One draw per client and round, for everybody, so that no client's fate depends on who is asked.
+            # Draw for all clients, so that a client's availability does not depend on the other clients asked.
             generator = self._randomness.generator("availability", round_number, "present")
             self._present = generator.random(len(self.unavailable)) >= self.unavailable
             self._drawn_for = round_number
@@ -103,21 +102,7 @@ class RoundwiseAvailability:
 
 
 def unavailable_by_label(section: LabelDependent, label_counts: npt.NDArray[np.int64], population: int) -> Floats:
-    """`(n,)` float64: linear from `lowest` for label 0 to `highest` for the last label.
-
-    A client's label is its most frequent one, the smallest of several; without data it is 0. First version of
-    Multi-RoundSecAgg (arXiv 2106.03328v1), experiments, "Modeling user dropouts": with one label per client, 0.1 for
-    label 0 and 0.5 for label 9; in between the paper leaves it open.
-
-    Args:
-        section: the two probabilities.
-        label_counts: `(n, classes)` int64 examples of each label that each client has; samples that all clients share
-            are best left out, as the paper's label is that of the private data.
-        population: number of clients n.
-
-    Raises:
-        ExperimentError: counts of another shape.
-    """
+    """Return each client's probability of being away: linear in its label, from `lowest` to `highest`."""
     counts = np.asarray(label_counts)
     if counts.ndim != 2 or counts.shape[0] != population or counts.shape[1] < 1:
         raise ExperimentError(
@@ -133,21 +118,21 @@ _THROUGHOUT = -1.0  # before the first stage
 
 
 class ScheduledAvailability:
-    """Replays a schedule: same client, same round, same stage, same fate. Rounds beyond it: nobody is away.
+    """Replay of a schedule: same client, same round, same stage, same fate. In later rounds no client is away.
 
-    Another protocol may not have the stage. Then a client that took part in the recorded round meets the same fate
-    in the first stage after selection; one that did not (it was lost while it stood for selection) is away for the
-    round.
+    Another protocol may not have the recorded stage. Then a client that participated in the recorded round meets the
+    same fate in the first stage after selection. A client that did not participate (it was lost during selection) is
+    away for the round.
 
     Args:
-        schedule: what happens; its rows of participants say who took part.
+        schedule: the fates to replay, with the recorded participants.
         population: number of clients n.
-        stages_after_selection: the replaying run's stages from training on, in order.
-        selection_stages: its stages before, in order; may be left out, then a fate in a stage that is not among
-            `stages_after_selection` befalls a client only if it is asked in a stage of just that name.
+        stages_after_selection: stages of the replaying run from training on, in order.
+        selection_stages: its stages before, in order. If left out, a fate in a stage that is not among
+            `stages_after_selection` applies only to a question in a stage of exactly that name.
 
     Raises:
-        TraceError: the schedule has a client that the population has not.
+        TraceError: the schedule has a client beyond the population.
     """
 
     comes_back = False
@@ -198,18 +183,7 @@ class ScheduledAvailability:
 
 
 class DroppingAvailability:
-    """A model whose clients also drop out of stages, by rate and by hazard; one that has stays away for the round.
-
-    Everything is drawn for everybody, so that no client's fate depends on who is asked.
-
-    Args:
-        model: who is there besides.
-        section: who leaves where.
-        population: number of clients n.
-        stages_after_selection: in order; a random drop-out chooses among them, and a hazard that is one number
-            applies to each.
-        randomness: the experiment's.
-    """
+    """"""
 
     def __init__(
         self,
@@ -241,6 +215,7 @@ class DroppingAvailability:
 
     def _draw_leaving_by_rate(self) -> None:
         generator = self._generator("dropout")
+        # Draw for all clients, so that a client's fate does not depend on the other clients asked.
         leaves = generator.random(self._population) < self._rate
         where = generator.integers(0, max(1, len(self._stages)), self._population)
         self._by_rate_in = np.where(leaves, where, -1)
@@ -250,7 +225,7 @@ class DroppingAvailability:
         return self._randomness.generator("availability", self._round, purpose)
 
     def _leaving_in(self, stage: str) -> Mask:
-        """`(n,)` bool: who leaves in this stage if it is asked there."""
+        """Return `(n,)` booleans: the clients that drop out in this stage if they are asked in it."""
         if stage not in self._leaving:
             if self._at != "random":
                 leaving = (self._by_rate_in >= 0) & (stage == self._at)
@@ -265,16 +240,7 @@ class DroppingAvailability:
 
 
 class CheckedAvailability:
-    """Passes questions on, and refuses answers that are none.
-
-    Args:
-        model: an `Availability`, as far as anybody knows.
-        name: how the experiment names its class.
-
-    Raises:
-        ExperimentError: it has no `presence`, or no `comes_back` that is true or false; later, an answer of the
-            wrong type or shape. What goes wrong inside the model comes through unchanged.
-    """
+    """"""
 
     def __init__(self, model: Any, name: str) -> None:
         self._model = model
@@ -304,5 +270,5 @@ class CheckedAvailability:
                 actual = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
                 raise self._error(f"presence().{name} must be {np.dtype(dtype)} of shape ({m},), not {actual}")
         if np.isnan(answer.leaves_s).any():
-            raise self._error("presence().leaves_s has NaN; a client that stays has infinity")
+            raise self._error("presence().leaves_s has NaN; use infinity for a client that stays online")
         return Presence(answer.reachable, answer.drops & answer.reachable, answer.leaves_s)

@@ -1,4 +1,4 @@
-"""Rates and delays of measured devices, from tables and matrices."""
+"""Rates and delays of measured devices, read from tables and matrices."""
 
 from collections.abc import Callable
 
@@ -15,24 +15,27 @@ _MBIT_PER_KB = 8e-3
 def table_rates(
     setting: Tabled, assigned: Callable[[int], Ids], generator: Callable[[], np.random.Generator]
 ) -> Floats:
-    """Each client's rate from a table of devices, before `scale`.
+    """Return each client's rate from a table of devices, before `scale`.
 
-    FLASH's table of network speeds (Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon
-    Large-Scale Smartphone Data, WWW 2021; ``speed_distri.json`` of its code) has the mean and the standard deviation of
-    the speed of each of 19 phones, down and up, in kB/s: the code divides a model's bytes by 1000 (uploads; downloads:
-    by 1024) and that by a normal random number, drawn again while it is negative. FLASH draws again for every transfer;
-    here a client's rate is drawn once, and 1 kB is 1000 bytes.
+    FLASH's table of network speeds (``speed_distri.json`` of its code) has the mean and the standard deviation of the
+    speed of each of 19 phones, down and up, in kB/s. FLASH divides the bytes of a model by 1000 (uploads; downloads: by
+    1024) and by a normal random number, which is drawn again while it is negative. FLASH draws for every transfer; here
+    a client's rate is drawn once, and 1 kB is 1000 bytes.
 
     Args:
-        setting: which table and column.
-        assigned: gives each client's row among that many: `(n,)`.
-        generator: gives the random stream for rates that the table knows as distributions only.
+        setting: the table and column.
+        assigned: returns the `(n,)` row indices of the clients, given the number of rows.
+        generator: returns the random stream, for tables that hold distributions.
 
     Returns:
         `(n,)` float64 Mbit/s, positive.
 
     Raises:
         TraceError: the file cannot be used; one line with file and row.
+
+    Source:
+        Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data, WWW
+        2021.
     """
     from testbed.emulation.traces.columns import column_names, read_columns
 
@@ -73,7 +76,7 @@ def _flash_rates(
 
 
 def matrix_delays(setting: MatrixColumn) -> Floats:
-    """`(rows,)` float64 ms: the server's column of a latency matrix; raises `TraceError`."""
+    """Return the server's column of a latency matrix, `(rows,)` float64 ms; raise `TraceError` if it cannot be read."""
     from testbed.emulation.traces.latency import read_latency_matrix
 
     values, _, names = read_latency_matrix(setting.matrix)

@@ -1,9 +1,4 @@
-"""Columns of numbers from tables of devices: CSV, Parquet, or JSON as published data sets have it.
-
-A row is a device. CSV has a line of names first. JSON is a list of objects, or an object of objects by name, each of
-them a row; numbers may be strings there (AI-Benchmark's ``"CPU_F_AI_Score": "3744"``). A row in which a wanted column
-is missing (absent, null, or an empty cell) is left out: not every phone was measured in every way.
-"""
+"""Columns of numbers from tables of devices: CSV, Parquet, or JSON as in published data sets."""
 
 import csv
 import json
@@ -32,8 +27,8 @@ class Columns:
     """Some columns of a table.
 
     Attributes:
-        values: `(c, m)` float64, finite: c columns of the m rows that have all of them.
-        rows: `(m,)` int64: their numbers in the file, from 1, a header not counted.
+        values: `(c, m)` float64, finite: c columns of the m rows that have a value in all of them.
+        rows: `(m,)` int64: row numbers in the file, from 1, without the header.
     """
 
     values: npt.NDArray[np.float64]
@@ -41,17 +36,21 @@ class Columns:
 
 
 def column_names(path: Path) -> list[str]:
-    """The names of the columns of a table (JSON: the keys of its objects); raises `TraceError` as `read_columns`."""
+    """Return the column names of a table (JSON: the keys of its objects); raise `TraceError` as `read_columns` does."""
     names, _ = _opened(Path(path))
     return names
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Columns:
-    """The columns called `names` of a table.
+    """Read columns of a table.
+
+    Args:
+        path: a CSV, Parquet or JSON file.
+        names: names of the columns to read.
 
     Raises:
-        TraceError: one line with file and row: no such file, another kind of file, no such column (named: those that
-            are there), a value that is no finite number, no row that has all the columns.
+        TraceError: one line with file and row: no such file, another kind of file, no such column (the message lists
+            the columns of the file), a value that is not a finite number, or no row with a value in all columns.
     """
     path = Path(path)
     available, rows = _opened(path)

@@ -1,8 +1,8 @@
-"""Numbers as people write them: with a decimal point or comma, and with the other one between thousands.
+"""Numbers with a decimal point or comma, and with the other mark between thousands.
 
-``1,5`` is one and a half wherever it stands alone in a cell. ``1,500`` can be one and a half or fifteen hundred: a
-reader that is not told which of the two refuses it. So it does with ``1.500`` in a table between semicolons, as
-spreadsheets write where the comma is the decimal mark, unless another number shows that the point is.
+``1,5`` in a cell is one and a half. ``1,500`` can be one and a half or fifteen hundred: a reader refuses it unless the
+decimal mark is given. The same holds for ``1.500`` in a table with semicolons, which spreadsheets write if the comma is
+the decimal mark, unless another number shows that the point is the decimal mark.
 """
 
 import re
@@ -17,11 +17,7 @@ _POINTS_BETWEEN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?", re
 
 
 class DecimalMarks:
-    """Reads the numbers of one file.
-
-    Args:
-        decimal: the mark before a number's decimals; None: as the cells show, which must then all have the same.
-    """
+    """"""
 
     def __init__(self, decimal: Decimal | None = None) -> None:
         self._decimal = decimal
@@ -30,10 +26,16 @@ class DecimalMarks:
         self._point_is_certain = False
 
     def plain(self, cell: str) -> str:
-        """The cell as Python reads numbers; a cell that is no number is returned unchanged.
+        """Return a cell in the notation that Python reads; cells that are not numbers are returned unchanged.
 
         Raises:
-            ValueError: the fault, and the option that settles it.
+            ValueError: the number is ambiguous; the message names the option that settles it.
+
+        Example:
+            >>> DecimalMarks().plain("1,5")
+            '1.5'
+            >>> DecimalMarks("point").plain("1,500")
+            '1500'
         """
         if "," not in cell and "." not in cell:
             return cell
@@ -44,7 +46,7 @@ class DecimalMarks:
         return self._by_earlier_cells(cell)
 
     def check_points(self) -> None:
-        """Raise `ValueError` if each number with a point that was read can have the point between thousands."""
+        """Raise `ValueError` if every number with a point can also have the point between thousands."""
         if (cell := self._perhaps_thousands) and not self._point_is_certain:
             raise ValueError(
                 f"{cell!r} can be {cell} or {cell.replace('.', '')}, and so can all numbers with a point here; say "

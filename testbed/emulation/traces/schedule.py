@@ -1,26 +1,4 @@
-"""Schedules: who took part in which round, and who was away or dropped out at which stage.
-
-A schedule is recorded from a run (`testbed.records.reader`) or written by hand, as CSV or Parquet with the
-columns
-``round, client, stage, fate``. A hand-written one is as short as what it says; blank lines and lines that begin
-with ``#`` are skipped::
-
-    round,client,stage,fate
-    1,7,,participant
-    1,7,secagg/masked-input,dropped
-    2,3,,offline
-
-Client 7 takes part in round 1 and drops out when it should send its masked input; client 3 is away in round 2.
-Nothing happens to anybody who is not mentioned.
-
-Fates:
-
-- ``participant``: took part in the round. No stage. Only a selection that replays participants reads these rows;
-- ``offline``: not reachable from this stage on, until the round is over; without a stage, for the whole round;
-- ``dropped``: is asked in this stage, and gone before it begins to answer.
-
-A client has at most one row ``participant`` and one other row in a round.
-"""
+"""Schedules: participants of each round, and clients that are away or drop out in a stage."""
 
 import csv
 import io
@@ -54,15 +32,15 @@ Row = tuple[Any, Any, Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Rows in the order of (round, client), a client's participation before what becomes of it.
+    """Rows sorted by (round, client), with a client's participation before its fate.
 
     Attributes:
         round: `(m,)` int64, from 1.
         client: `(m,)` int64.
-        stage: `(m,)` int16 indices into `stages`; that of the empty name where the row has no stage.
+        stage: `(m,)` int16 indices into `stages`; that of the empty name if the row has no stage.
         fate: `(m,)` int8: `PARTICIPANT`, `OFFLINE` or `DROPPED`.
-        stages: the names of the stages, the empty one first.
-        source: where it comes from; begins the lines of errors.
+        stages: the names of the stages, the empty name first.
+        source: origin of the schedule; begins the lines of errors.
     """
 
     round: npt.NDArray[np.int64]
@@ -77,15 +55,19 @@ class Schedule:
 
     @property
     def last_round(self) -> int:
-        """The last round that the schedule knows; 0 when it is empty."""
+        """The last round of the schedule; 0 if the schedule is empty."""
         return int(self.round.max(initial=0))
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row], where: str = "schedule") -> "Schedule":
-        """The schedule with these (round, client, stage, fate), in whatever order.
+        """Return the schedule with these rows, in any order.
 
-        Numbers may be text. Raises `TraceError`, with the number of the row (from 1), for the first row that
-        cannot be.
+        Args:
+            rows: (round, client, stage, fate) each; numbers may be text.
+            where: name of the source in errors.
+
+        Raises:
+            TraceError: with the number (from 1) of the first invalid row.
         """
         reading = _Reading(where)
         for row in rows:
@@ -94,7 +76,7 @@ class Schedule:
 
     @classmethod
     def read(cls, path: Path) -> "Schedule":
-        """The schedule in a ``.csv`` or ``.parquet`` file; raises `TraceError` with one line when it is not usable."""
+        """Read the schedule in a ``.csv`` or ``.parquet`` file; raise `TraceError` with one line if it is invalid."""
         path = Path(path)
         rows = _reader(path)
         try:
@@ -106,7 +88,8 @@ class Schedule:
     def write(self, path: Path) -> None:
         """Write a ``.csv`` or ``.parquet`` file under a temporary name, and rename it when it is complete.
 
-        Raises `TraceError` for another suffix, and when the file cannot be written.
+        Raises:
+            TraceError: another suffix, or the file cannot be written.
         """
         path = Path(path)
         _reader(path)
@@ -114,7 +97,7 @@ class Schedule:
             (self._write_csv if path.suffix == ".csv" else self._write_parquet)(file)
 
     def rows(self) -> Iterator[tuple[int, int, str, str]]:
-        """(round, client, stage, fate) of each row."""
+        """Yield (round, client, stage, fate) of each row."""
         for start in range(0, len(self), _BATCH):
             part = slice(start, start + _BATCH)
             columns = [column[part].tolist() for column in (self.round, self.client, self.stage, self.fate)]
@@ -122,13 +105,13 @@ class Schedule:
                 yield number, client, self.stages[stage], FATES[fate]
 
     def participants(self, round_number: int) -> npt.NDArray[np.int64]:
-        """The recorded participants of a round, sorted."""
+        """Return the recorded participants of a round, sorted."""
         start, end = np.searchsorted(self.round, (round_number, round_number + 1))
         participants: Ids = self.client[start:end][self.fate[start:end] == PARTICIPANT]
         return participants
 
     def check_population(self, population: int) -> None:
-        """Raise `TraceError` for the first client that a population of this size does not have."""
+        """Raise `TraceError` for the first client beyond a population of this size."""
         beyond = np.flatnonzero(self.client >= population)
         if len(beyond):
             client, number = int(self.client[beyond[0]]), int(self.round[beyond[0]])
@@ -153,7 +136,7 @@ class Schedule:
 
 
 class _Reading:
-    """Takes rows one by one, in a few bytes each, and makes a schedule of them."""
+    """"""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -165,7 +148,7 @@ class _Reading:
         return TraceError(f"{self._where}: row {row}: {problem}")
 
     def add(self, row: Row) -> None:
-        """The next row; raises `TraceError` when it says nothing that can happen."""
+        """Add the next row; raise `TraceError` if the row is invalid."""
         number, client, stage, fate = row
         at = len(self._round) + 1
         self._round.append(self._whole(at, "round", number, 1))
@@ -196,7 +179,7 @@ class _Reading:
         return number
 
     def schedule(self) -> Schedule:
-        """All rows in order; raises `TraceError` when a client has two fates in a round."""
+        """Return the schedule of all rows; raise `TraceError` if a client has two fates in a round."""
         number, client = (np.array(column, np.int64) for column in (self._round, self._client))
         stage, fate = np.array(self._stage, np.int16), np.array(self._fate, np.int8)
         order = np.lexsort((fate != PARTICIPANT, client, number))  # stable: equal rows stay in the file's order

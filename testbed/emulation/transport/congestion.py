@@ -1,12 +1,13 @@
-"""Congestion control: how a window answers to acknowledgements and to loss. Reno, CUBIC and BBR, as in Linux 6.x.
+"""Congestion control: reaction of a window to acknowledgements and loss. Reno, CUBIC and BBR, as in Linux 6.x.
 
-- Slow start: a window grows by the segments that are acknowledged, if it was used (RFC 5681, 3.1; RFC 7661).
-- Reno: beyond the threshold by one a round trip; at a loss it halves.
-- CUBIC (RFC 9438; `net/ipv4/tcp_cubic.c`): by 5 % a round trip while it has seen no loss, then by its cubic function or
-  as fast as Reno would, whichever is more; at a loss to seven tenths. HyStart (Ha and Rhee, 2011) ends its first slow
-  start when the acknowledgements of one flight spread over half a round trip, or when the link is full.
-- BBR (Cardwell et al., 2016; version 1, `net/ipv4/tcp_bbr.c`): sends at the pace of 2/ln 2 times the rate that it has
-  seen, then at that rate; loss does not change it. Its probing of the round trip every 10 s is left out.
+- Slow start: a window grows by the acknowledged segments, if it was used (RFC 5681, 3.1; RFC 7661).
+- Reno: beyond the threshold the window grows by one segment per round trip; at a loss it halves.
+- CUBIC (RFC 9438; `net/ipv4/tcp_cubic.c`): the window grows by 5 % per round trip before the first loss, then by the
+  cubic function or as fast as Reno, whichever is more; at a loss it shrinks to seven tenths. HyStart (Ha and Rhee,
+  2011) ends the first slow start when the acknowledgements of one flight spread over half a round trip, or when the
+  link is full.
+- BBR (Cardwell et al., 2016; version 1, `net/ipv4/tcp_bbr.c`): sends at 2/ln 2 times the observed rate at first, later
+  at the observed rate; loss does not change the pace. The probing of the round trip every 10 s is left out.
 """
 
 from dataclasses import dataclass
@@ -37,11 +38,11 @@ class SenderFlights:
     """One flight of each of n senders, `(n,)` each.
 
     Attributes:
-        number: how many flights of the message have gone before.
+        number: number of earlier flights of the message.
         window: segments that may be under way at once.
-        sent: segments that go in this flight: all that are left where it fills the link.
-        fills: whether it lasts so long that acknowledgements come before it ends.
-        limited: whether the window, and not the message, is what limits it.
+        segments: segments in this flight; all remaining segments if the flight fills the link.
+        fills: whether the flight lasts until its first acknowledgements arrive.
+        limited: whether the window, not the message, limits the flight.
     """
 
     number: int
@@ -52,39 +53,39 @@ class SenderFlights:
 
     @property
     def at_once(self) -> float:
-        """Part of the window that queues: of a later one, acknowledgements let two segments go for each that came."""
+        """Part of the window that queues; in later flights each acknowledgement releases two segments per arrival."""
         return 0.5 if self.number else 1.0
 
 
 class CongestionControl:
-    """What the algorithms have in common; each overrides what it does otherwise.
+    """Base class of the algorithms, with the behaviour of Reno.
 
     Args:
         transport: initial window and limit.
-        limit: most segments under way.
+        limit: largest number of segments under way.
     """
 
     beta = RENO_BETA
     heeds_loss = True
-    """Whether a window stops growing when a loss is found."""
+    """Whether a window stops growing when a loss is detected."""
     buffer_per_window = BUFFER_PER_WINDOW
     fits = 0.83
-    """Part of a message, and of the window that it began with, that a send buffer holds once all of it fits in."""
+    """Part of the message and of the initial window that a send buffer holds once the whole rest fits into it."""
 
     def __init__(self, transport: Transport, limit: float) -> None:
         self.first_window = float(transport.initial_window_segments)
         self.limit = limit
 
     def sending_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
-        """`(n,)` seconds from the first to the last segment of a flight's window."""
+        """Return the `(n,)` seconds from the first to the last segment of a flight's window."""
         return flight.window * path.segment_s
 
     def queued_part(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> Floats:
-        """`(n,)` part of a flight by which the queue gets longer than acknowledgements make room for."""
+        """Return the `(n,)` part of a flight by which the queue grows faster than acknowledgements empty it."""
         return np.where((flight.number == 0) | (senders.window < senders.threshold), flight.at_once, 0.0)
 
     def acknowledge(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> None:
-        """A flight has arrived: the windows grow."""
+        """Grow the windows after a flight has arrived."""
         most = np.where(flight.limited, 2 * np.maximum(self.limit, senders.window), 2 * flight.window)
         most = np.maximum(most, senders.window)
         slow = np.minimum(
@@ -97,15 +98,15 @@ class CongestionControl:
         senders.window = np.minimum(self.avoid_congestion(senders, path, rest), most)
 
     def leave_slow_start(self, senders: Senders, path: Path, flight: SenderFlights, slow: Floats) -> Floats:
-        """Segments by which windows grow in slow start, `slow` unless it ends before."""
+        """Return the segments by which windows grow in slow start: `slow`, or less if slow start ends before."""
         return slow
 
     def avoid_congestion(self, senders: Senders, path: Path, acknowledged: Floats) -> Floats:
-        """Windows after `(n,)` segments were acknowledged beyond the threshold."""
+        """Return the windows after `(n,)` segments were acknowledged beyond the threshold."""
         return np.asarray(senders.window + acknowledged / np.maximum(senders.window, 1.0))
 
     def lose(self, senders: Senders, which: Mask) -> None:
-        """Senders in the mask find that segments were lost."""
+        """Shrink the windows of the senders in the mask, which have detected a loss."""
         senders.peak_window = np.where(which, senders.window, senders.peak_window)
         senders.threshold = np.where(which, np.maximum(senders.window * self.beta, 2.0), senders.threshold)
         senders.window = np.where(which, senders.threshold, senders.window)
@@ -113,16 +114,16 @@ class CongestionControl:
 
 
 class Reno(CongestionControl):
-    """RFC 5681."""
+    """Reno (RFC 5681)."""
 
 
 class Cubic(CongestionControl):
-    """RFC 9438, with HyStart."""
+    """CUBIC (RFC 9438), with HyStart."""
 
     beta = CUBIC_BETA
 
     def leave_slow_start(self, senders: Senders, path: Path, flight: SenderFlights, slow: Floats) -> Floats:
-        """HyStart, once in a connection until it loses something."""
+        """Apply HyStart, once in a connection before its first loss."""
         half_s = path.round_trip_s / 2 + HYSTART_SLACK_S
         train = (flight.window - 2) * path.segment_s >= half_s
         train &= 2 * path.segment_s <= HYSTART_ACK_SPACING_S
@@ -145,7 +146,7 @@ class Cubic(CongestionControl):
         return np.asarray(grown)
 
     def lose(self, senders: Senders, which: Mask) -> None:
-        """As Reno to seven tenths; who loses before the last peak gives way further (fast convergence)."""
+        """Shrink windows to seven tenths; reduce the peak if the loss comes before the last peak (fast convergence)."""
         before = senders.window < senders.peak_window
         peak = np.where(before, senders.window * (1 + self.beta) / 2, senders.window)
         super().lose(senders, which)
@@ -153,18 +154,18 @@ class Cubic(CongestionControl):
 
 
 class Bbr(CongestionControl):
-    """Version 1."""
+    """BBR, version 1."""
 
     heeds_loss = False
     buffer_per_window = 1.5 * BUFFER_PER_WINDOW
     fits = 1.0
 
     def sending_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
-        """Paced."""
+        """Return the seconds of a paced flight."""
         return np.maximum(super().sending_s(senders, path, flight), self._pace_s(senders, path, flight))
 
     def _pace_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
-        """`(n,)` seconds over which a window is spread; never slower than at first."""
+        """Return the `(n,)` seconds over which a window is spread; the pace is never below the initial one."""
         first = BBR_GAIN * self.first_window / path.round_trip_s
         pace = np.maximum(BBR_GAIN * senders.rate, first)
         if flight.number:
@@ -174,12 +175,12 @@ class Bbr(CongestionControl):
         return np.asarray((flight.window - 1) / pace)
 
     def queued_part(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> Floats:
-        """What its pace is beyond the link's."""
+        """Return the part of the pace beyond the link's rate."""
         pace_s = self._pace_s(senders, path, flight)
         return np.maximum(1 - pace_s / np.maximum(flight.window * path.segment_s, pace_s), 0.0)
 
     def acknowledge(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> None:
-        """A better estimate of the rate, and the window that goes with it."""
+        """Update the estimate of the rate and the window that follows from it."""
         took_s = np.maximum(sending_s, path.round_trip_s) if flight.number > 1 else sending_s + path.round_trip_s
         sample = np.where(flight.fills, np.inf, flight.window / took_s)
         senders.rate = np.maximum(senders.rate, np.minimum(sample, 1 / path.segment_s))
@@ -196,7 +197,7 @@ class Bbr(CongestionControl):
         senders.window = np.where(full, most, grown)
 
     def lose(self, senders: Senders, which: Mask) -> None:
-        """Loss does not change it."""
+        """Do nothing: loss does not change the window."""
 
 
 ALGORITHMS: dict[str, type[CongestionControl]] = {"reno": Reno, "cubic": Cubic, "bbr": Bbr}

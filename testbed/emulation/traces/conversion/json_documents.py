@@ -1,4 +1,4 @@
-"""JSON files of other projects, read as a whole; a file that cannot be read is refused in one line."""
+"""JSON files of other projects, read as a whole; an unreadable file is refused in one line."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,11 @@ from testbed.files import limits
 
 
 def read_json(path: Path, expected: str) -> Any:
-    """The document in a JSON file.
+    """Read the document in a JSON file.
 
     Args:
         path: the file; it is read as a whole.
-        what: the expected content, for messages.
+        expected: the expected content, for messages.
 
     Raises:
         TraceError: the file cannot be read, is not JSON, or holds NaN or Infinity.
@@ -34,7 +34,15 @@ def read_json(path: Path, expected: str) -> Any:
 
 
 def read_object(path: Path, expected: str) -> dict[str, dict[str, Any]]:
-    """The objects in a JSON object, by name; raises `TraceError` as `read_json`, and for anything else."""
+    """Read a JSON object of objects, by name.
+
+    Args:
+        path: the file.
+        expected: the expected content, for messages.
+
+    Raises:
+        TraceError: as `read_json`, and for any other document.
+    """
     document = read_json(path, expected)
     if not isinstance(document, dict) or not document:
         kind = "an empty object" if document == {} else f"a {type(document).__name__}"
