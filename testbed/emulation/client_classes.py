@@ -40,7 +40,7 @@ def _key(description: str) -> Any:
 
 
 class ClientClass(BaseModel):
-    """"""
+    """A class of clients; settings that the class leaves out come from `links` and `devices`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

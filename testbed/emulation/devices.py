@@ -1,4 +1,13 @@
-"""Compute speed of the clients: one factor per client, drawn once per experiment."""
+"""Compute speed of the clients: one factor per client, drawn once per experiment.
+
+A factor multiplies compute time: 1 is the reference machine (the measuring machine, or the machine of the cost table),
+2 is a device that needs twice as long.
+
+`zipf` is the heterogeneity of Lotto's evaluation (Jiang et al., arXiv 2401.02880, section 5.3, figure 7(d)): response
+latencies follow Zipf's law with a = 1.2. The paper gives no range; here the law is rescaled to one.
+
+`table` draws each client's factor from a table of devices, with replacement (`read_device_factors`).
+"""
 
 import re
 from pathlib import Path
@@ -165,7 +174,31 @@ _SLOWER = re.compile(r"latency|duration|time|seconds|delay|(?:^|[^a-z/])(?:s|ms|
 
 
 def read_device_factors(path: Path, column: str, larger_is_faster: bool | Literal["auto"] = "auto") -> Floats:
-    """Read speed factors from a column of a table of devices."""
+    """Read speed factors from a column of a table of devices.
+
+    A column holds latencies (smaller is faster) or scores (larger is faster). The published tables that this function
+    is made for:
+
+    - AI-Benchmark scores of 333 phones (``raw_ai_benchmark_list.json`` of FLASH; Ignatov et al., AI Benchmark: All
+      About Deep Learning on Smartphones in 2019, arXiv 1910.06663): every ``..._Score`` is a speed. ``CPU_F_AI_Score``
+      is floating-point inference on the CPU. ``AI_Score`` is the sum with accelerators, by which FLASH finds the
+      nearest phone with a measured training time (there with a footnote's number behind the score).
+    - Training latencies of 997 phones and models in ms, columns ``ResNet Latency`` and ``Vit Latency`` (of 21 phones).
+      A 0 stands for a phone without a result; such phones are left out.
+
+    Args:
+        path: CSV, Parquet or JSON with a device per row (see `testbed.emulation.traces.columns`).
+        column: name of the column with latencies or scores.
+        larger_is_faster: True for scores, False for latencies; "auto": decided by the column's name.
+
+    Returns:
+        `(m,)` float64: compute time of each device relative to the fastest device of the table; at least 1. Devices
+            without a value in the column, or with 0 there, are left out.
+
+    Raises:
+        TraceError: one line with file and row: the file or the column cannot be used, a value is negative, all are 0,
+            or the column's name does not tell latencies from scores.
+    """
     table = read_columns(path, [column])
     values = table.values[0]
     if (values < 0).any():

@@ -16,7 +16,15 @@ _STEPS_OF_DAY = 1440  # the rhythm's speed changes each minute (of a day of 24 h
 
 
 class DailyRhythm:
-    """"""
+    """A clock that runs at 1 + amplitude cos(2 pi (t - peak) / day) times the speed of real time, 1 in the mean.
+
+    The speed is constant within each of `_STEPS_OF_DAY` steps of the day, so that both directions are exact.
+
+    Args:
+        amplitude: 0 to below 1.
+        peak_s: time of the day at which the clock runs fastest, in seconds; day 0 begins at time 0.
+        day_s: length of a day in seconds.
+    """
 
     def __init__(self, amplitude: float, peak_s: float, day_s: float) -> None:
         self.day_s = day_s
@@ -38,7 +46,26 @@ class DailyRhythm:
 
 
 class AlternatingAvailability:
-    """Clients that go online and offline in turn, for independently drawn durations."""
+    """Clients that go online and offline in turn, for independently drawn durations.
+
+    A client's life is a sequence of *stretches*, online and offline by turns. The k-th stretch of all clients comes
+    from one block of draws. A client's life therefore depends on the seed and the client's number alone, not on the
+    questions that were asked. Clients are advanced together, as far as questions need. A resumed run replays their
+    lives from the beginning.
+
+    The process begins in equilibrium: the first stretch is online with probability mean_online / (mean_online +
+    mean_offline), and its remaining time has the density P(duration > t) / mean. Under a daily rhythm the process
+    begins one day before time 0, so that the rhythm is under way at time 0. An offline stretch of drawn duration d that
+    begins at s ends when the client's `DailyRhythm` has advanced by d since s.
+
+    Args:
+        section: mean durations; for Weibull durations also shapes and the daily rhythm.
+        population: number of clients n.
+        randomness: of the experiment.
+
+    Source:
+        D. R. Cox, Renewal Theory, 1962, chapter 5.
+    """
 
     comes_back = True
 

@@ -49,7 +49,13 @@ class Presence:
 
 @runtime_checkable
 class Availability(Protocol):
-    """An availability model: the clients that are online at a time, and dropouts in a stage."""
+    """An availability model: the clients that are online at a time, and dropouts in a stage.
+
+    A user's model inherits from this class, or has the same two members.
+
+    Answers must depend on the arguments (and the model's own seed) alone, not on earlier questions: a resumed run asks
+    only about its later rounds.
+    """
 
     comes_back: bool = False
     """Whether a client that was away in a stage can be online in a later stage of the same round.
@@ -102,7 +108,26 @@ class RoundwiseAvailability:
 
 
 def unavailable_by_label(section: LabelDependent, label_counts: npt.NDArray[np.int64], population: int) -> Floats:
-    """Return each client's probability of being away: linear in its label, from `lowest` to `highest`."""
+    """Return each client's probability of being away: linear in its label, from `lowest` to `highest`.
+
+    A client's label is its most frequent label (the smallest one if several are equally frequent, 0 without data). The
+    paper sets 0.1 for label 0 and 0.5 for label 9, with one label per client, and leaves open the values in between.
+
+    Args:
+        section: the two probabilities.
+        label_counts: `(n, classes)` int64 examples of each label that each client has. Leave out samples that all
+            clients share: the paper's label is that of the private data.
+        population: number of clients n.
+
+    Returns:
+        `(n,)` float64.
+
+    Raises:
+        ExperimentError: counts of another shape.
+
+    Source:
+        Multi-RoundSecAgg, first version (arXiv 2106.03328v1), experiments, "Modeling user dropouts".
+    """
     counts = np.asarray(label_counts)
     if counts.ndim != 2 or counts.shape[0] != population or counts.shape[1] < 1:
         raise ExperimentError(
@@ -183,7 +208,16 @@ class ScheduledAvailability:
 
 
 class DroppingAvailability:
-    """"""
+    """A model whose clients also drop out of stages, by rate and by hazard, and stay away for the round.
+
+    Args:
+        model: the underlying availability model.
+        section: dropout rate, stage and hazards.
+        population: number of clients n.
+        stages_after_selection: in order. A random dropout chooses among these stages, and a hazard that is one number
+            applies to each of them.
+        randomness: of the experiment.
+    """
 
     def __init__(
         self,
@@ -240,7 +274,16 @@ class DroppingAvailability:
 
 
 class CheckedAvailability:
-    """"""
+    """A wrapper that checks the answers of a user-defined availability model.
+
+    Args:
+        model: the user's object.
+        name: name of its class in the experiment.
+
+    Raises:
+        ExperimentError: the model lacks `presence`, or a boolean `comes_back`; later, an answer of the wrong type or
+            shape. Exceptions inside the model pass through unchanged.
+    """
 
     def __init__(self, model: Any, name: str) -> None:
         self._model = model

@@ -218,7 +218,7 @@ class Scheduled(AvailabilityModel):
 
 
 class UserDefinedAvailability(AvailabilityModel):
-    """"""
+    """A user-defined model: ``Name(section, population, randomness, **options)`` creates an `Availability`."""
 
     model: Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
     options: dict[str, Any] = Field(default_factory=dict, description="Options of a user-defined class")

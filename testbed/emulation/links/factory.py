@@ -214,7 +214,7 @@ def _own_links(name: str, section: Links, population: int, generator: np.random.
 
 
 class _Streams:
-    """"""
+    """A random generator for each purpose, all derived from one draw of the given generator."""
 
     def __init__(self, generator: np.random.Generator | None) -> None:
         self._root = None if generator is None else generator.bytes(32)

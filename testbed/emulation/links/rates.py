@@ -1,4 +1,9 @@
-"""Rates of clients' links over time: constant, or a periodic piecewise-constant bandwidth trace."""
+"""Rates of clients' links over time: constant, or a periodic piecewise-constant bandwidth trace.
+
+A client on a trace has at time t the rate `scale * rate(t + phase)`; the trace is repeated for ever. All methods work
+on the bytes that a trace has carried since its beginning (a piecewise linear function). The bytes between two moments,
+and the time needed for some bytes, therefore cost one binary search per client, for all clients at once.
+"""
 
 from dataclasses import dataclass
 

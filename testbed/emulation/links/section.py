@@ -31,7 +31,12 @@ _Positive = Annotated[float, Field(gt=0)]
 
 
 class RandomValue(BaseModel):
-    """"""
+    """A distribution of a value per client, drawn once per experiment, in the unit of its key.
+
+    Distributions are truncated: conditioned on lying between two bounds, not clipped to them. Each value takes one
+    uniform random number through the inverse of the truncated distribution. Unlike rejection sampling, this takes the
+    same random numbers for any bounds.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

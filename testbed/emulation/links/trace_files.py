@@ -7,7 +7,7 @@ from testbed.emulation.traces.series import ROWS_NOTE, Kind, RateSeries, Rows, f
 
 
 class TraceFiles:
-    """"""
+    """A cache of the trace files that links follow; each file is read once per kind and meaning of its rows."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[Path, str, Rows], RateSeries] = {}

@@ -1,4 +1,9 @@
-"""Columns of numbers from tables of devices: CSV, Parquet, or JSON as in published data sets."""
+"""Columns of numbers from tables of devices: CSV, Parquet, or JSON as in published data sets.
+
+A row is a device. CSV begins with a line of names. JSON is a list of objects, or an object of named objects; each
+object is a row, and numbers may be strings (AI-Benchmark's ``"CPU_F_AI_Score": "3744"``). A row without a value in a
+requested column (absent, null, or an empty cell) is left out: not every phone was measured in every way.
+"""
 
 import csv
 import json

@@ -17,7 +17,12 @@ _POINTS_BETWEEN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?", re
 
 
 class DecimalMarks:
-    """"""
+    """A reader of the numbers of one file.
+
+    Args:
+        decimal: the mark before a number's decimals; None: inferred from the cells, which must then all have the same
+            mark.
+    """
 
     def __init__(self, decimal: Decimal | None = None) -> None:
         self._decimal = decimal

@@ -25,7 +25,22 @@ Facts = dict[str, float | int]
 
 
 def describe(trace: AvailabilityTrace) -> Facts:
-    """Return summary statistics of an availability trace."""
+    """Return summary statistics of an availability trace.
+
+    A *stretch* is an interval after joining all intervals that touch. An offline stretch lies between two online
+    stretches of the same client; the times before the first and after the last do not count, because their length is
+    unknown. `online_fraction_least` and `..._most` are computed at the moments of a grid of 1000 equal steps; the mean
+    is exact.
+
+    Fractions refer to a device's own recording. At the moments of the grid, recordings that are shorter than the
+    horizon are repeated.
+
+    Returns:
+        `clients`, `clients_never_online`, `clients_always_online`, `clients_recorded_in_part` (of the horizon),
+        `intervals`, `stretches`, `begin_s`, `end_s`, `horizon_s`, `recording_shortest_s`, `recording_longest_s`,
+        `online_stretch_mean_s`, `online_stretch_median_s`, `offline_stretch_mean_s`, `offline_stretch_median_s` (NaN if
+        there is none), `online_fraction_mean`, `online_fraction_least`, `online_fraction_most`; times in seconds.
+    """
     device, begin, until = trace.stretches()
     online = until - begin
     same = device[1:] == device[:-1]
@@ -133,7 +148,19 @@ Traced = AvailabilityTrace | RateSeries | Schedule
 
 
 def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
-    """Open the trace in a file or directory."""
+    """Open the trace in a file or directory.
+
+    A file with a column `fate` is a schedule. Any other Parquet file, and a text file with a column that only
+    availability traces have, is an availability trace. Other text files, and directories, hold the kind that their
+    first line names (bandwidth, latency or loss), else bandwidth.
+
+    Args:
+        path: the file or directory.
+        rows: the meaning of a row of bandwidth, latency or loss.
+
+    Raises:
+        TraceError: no such kind, or damaged; the message is that of the kind that the content resembles.
+    """
     if path.is_dir():
         return read_series(path, kind_of(path) or BANDWIDTH, rows)
     names = _column_names(path)

@@ -48,7 +48,14 @@ class CheckedRows:
 
 
 class RowCheck:
-    """"""
+    """A check of rows that come in batches in the order of the file; each row is compared with the row before.
+
+    Besides the times (16 bytes a row) the check stores one number per client and batch, so that a file is never in
+    memory as a whole with all its columns.
+
+    Args:
+        where: name of the source in messages, e.g. the file's.
+    """
 
     def __init__(self, where: str) -> None:
         self.where = where

@@ -1,4 +1,20 @@
-"""Availability traces: the intervals in which each device was online, measured or synthetic."""
+"""Availability traces: the intervals in which each device was online, measured or synthetic.
+
+A trace is a Parquet or CSV file with exactly the columns ``client, online_from_s, online_until_s``: one row per
+interval in which a client was online, half-open, in seconds of the trace's own time, sorted by client and then by
+``online_from_s``. The intervals of a client may touch, but not overlap::
+
+    client,online_from_s,online_until_s
+    0,0.0,120.5
+    0,300.0,420.0
+    7,60.0,90.0
+
+*Devices* are the clients of a trace, by their position in it: device 0 is client 0 above, device 1 is client 7. A CSV
+trace has no devices without rows. Parquet's metadata (`extent`) may name clients that were watched and never online;
+these are devices without intervals, so that they can be counted. The metadata also hold the horizon, the watched span
+of time (without it: from the first begin to the last end), clients that were watched for a part of the horizon only,
+and names. A device that was watched for a part of the horizon repeats its recording before and after.
+"""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,24 @@
-"""Schedules: participants of each round, and clients that are away or drop out in a stage."""
+"""Schedules: participants of each round, and clients that are away or drop out in a stage.
+
+A schedule is recorded from a run (`testbed.records.reader`) or written by hand, as CSV or Parquet with the columns
+``round, client, stage, fate``. Blank lines and lines that begin with ``#`` are skipped::
+
+    round,client,stage,fate
+    1,7,,participant
+    1,7,secagg/masked-input,dropped
+    2,3,,offline
+
+Client 7 participates in round 1 and drops out when it should send its masked input; client 3 is away in round 2. All
+other clients stay online.
+
+Fates:
+
+- ``participant``: participated in the round. No stage. Only a selection that replays participants reads these rows;
+- ``offline``: not reachable from this stage on, until the round is over; without a stage, for the whole round;
+- ``dropped``: is asked in this stage, and drops out before it begins to answer.
+
+A client has at most one row ``participant`` and one other row in a round.
+"""
 
 import csv
 import io
@@ -136,7 +156,7 @@ class Schedule:
 
 
 class _Reading:
-    """"""
+    """A builder of a schedule from single rows, with a few bytes of memory per row."""
 
     def __init__(self, where: str) -> None:
         self._where = where

@@ -53,7 +53,14 @@ CONVERTER = "`testbed trace convert --kind {}` reads other formats"
 
 @dataclass(frozen=True)
 class Kind:
-    """"""
+    """A kind of traced quantity.
+
+    Attributes:
+        name: name of the kind, also for ``--kind``.
+        quantity: name of the number, for messages.
+        unit: unit of the numbers in files.
+        most: largest accepted number.
+    """
 
     name: str
     quantity: str

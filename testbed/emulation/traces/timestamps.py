@@ -31,7 +31,15 @@ _OF_A_DATE = "write it like 2024-05-01T12:00:00Z"
 
 
 class Timestamps:
-    """"""
+    """A reader of the moments of one file.
+
+    Args:
+        unit: unit of moments that are numbers; None: not stated, taken as seconds.
+        option: option of the command line that sets the unit, for messages.
+
+    Attributes:
+        form: form of the moments: ``"numbers"``, ``"dates"``, ``"dates with a zone"``; None before the first.
+    """
 
     def __init__(self, unit: str | None = None, option: str = "--time-unit") -> None:
         self._unit, self._option = unit, option

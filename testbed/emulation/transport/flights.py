@@ -1,4 +1,14 @@
-""""""
+"""A transfer as the flights in which a window-limited sender sends it.
+
+A sender may have one congestion window of bytes under way, and receives acknowledgements a round trip later. A message
+therefore goes in flights: a window of bytes as fast as the link carries them, then a pause until the first
+acknowledgement, one round trip after the flight's first packet. If a flight lasts longer than a round trip, there is no
+pause and the window limits nothing.
+
+The sizes and gaps of the flights depend only on the sender and its path; their times also depend on the other transfers
+that share a link. Flights are therefore computed beforehand (`windows`) and replayed where links are shared
+(`network.fair_sharing`, and live in `network.live.links`).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +20,17 @@ from testbed.arrays import Floats, Ids
 
 @dataclass(frozen=True, eq=False)
 class Flights:
-    """The flights of n transfers. Transfers with equal flights share one pattern."""
+    """The flights of n transfers. Transfers with equal flights share one pattern.
+
+    A flight begins when the flight before is through, and no earlier than its gap after the beginning of the flight
+    before; the first flight, its gap after the start of the transfer.
+
+    Attributes:
+        pattern: `(n,)` pattern index of each transfer.
+        offsets: `(patterns + 1,)` position of each pattern's first flight in the next two arrays.
+        size_bytes: `(flights,)` float64, above 0.
+        gap_s: `(flights,)` seconds, at least 0.
+    """
 
     pattern: Ids
     offsets: Ids

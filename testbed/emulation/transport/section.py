@@ -72,7 +72,7 @@ HANDSHAKES: dict[Handshake, HandshakeCost] = {
 
 
 class Transport(BaseModel):
-    """"""
+    """A stack of protocols; by default there is none, and it costs nothing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -1,4 +1,15 @@
-"""Computation of flights: windows that open with acknowledgements, losses and retransmissions."""
+"""Computation of flights: windows that open with acknowledgements, losses and retransmissions.
+
+A sender with a window of w segments sends them at once and receives the first acknowledgement a round trip later; then
+the next window goes. A flight that lasts longer than a round trip fills the link, and the remaining segments follow
+without a pause. (Cardwell, Savage and Anderson, "Modeling TCP latency", 2000, count flights in this way; here each
+flight is followed by itself.)
+
+Lost segments are sent again in the next flight: acknowledgements of later segments reveal the loss (RFC 8985). Segments
+that acknowledgements of earlier segments have released until then are already under way. If no later segment was sent,
+a probe reveals the loss after two round trips (tail loss probe). If a retransmission is lost, the retransmission
+time-out reveals the loss, and slow start begins again.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

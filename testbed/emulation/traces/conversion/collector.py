@@ -1,4 +1,15 @@
-"""Common part of converters: named devices' intervals become one validated trace; everything dropped is counted."""
+"""Common part of converters: named devices' intervals become one validated trace; everything dropped is counted.
+
+A recording rarely covers the whole time span of its data set: most phones of FLASH were observed for one to seven days
+out of thirteen. Outside its own recording a device is either
+
+- ``repeat``: in the state of the recording repeated end to end. FLASH's timer does this (its `Timer.ready` takes the
+  time modulo the length of the device's own recording), and FedScale (modulo the device's `finish_time`);
+- ``offline``: offline, which understates availability by as much as recordings are shorter than the horizon.
+
+Repeated recordings are either written out over the horizon (the phones' converters do this), or stored with the time of
+each recording, for the run to repeat for ever (`trace(keep_recordings=True)`).
+"""
 
 from array import array
 from typing import Any, Literal

@@ -4,6 +4,9 @@ The separator of the cells is detected. Columns of a table without a line of nam
 (`text_tables`). Times are numbers of a unit, or dates (`timestamps`). This reads the logs of the 5G data set of
 University College Cork (Raca et al., MMSys 2020; columns `Timestamp`, `DL_bitrate` and `UL_bitrate` in kbit/s,
 `PINGAVG` in ms there and back), in which some seconds have two rows and many cells are ``-``.
+
+A table that holds several runs or clients is not one trace: their rows would be averaged. `split_column` makes a trace
+of each; without it, a table in which many rows have the time of the row before is refused.
 """
 
 from array import array
@@ -99,7 +102,25 @@ class _Readings:
 
 
 def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, Steps], Counts]:
-    """Return the traces in two columns of a text table; also `.gz`."""
+    """Return the traces in two columns of a text table; also `.gz`.
+
+    A row without a value is left out, so that the value before it continues. Rows with equal times become one row with
+    their mean.
+
+    Args:
+        path: the file.
+        kind: kind of the traces.
+        columns: the columns and their meaning.
+
+    Returns:
+        The steps in the kind's unit, by the value of the column that tells traces apart ("" without such a column), and
+        the counts: rows, rows without a value, repeated times, steps.
+
+    Raises:
+        TraceError: one line with file and row: no such column, a first row that can be names or data, a cell that is
+            not a number or time, a time before that of the row above, more repeated times than `MOST_REPEATED`, or no
+            row with a value.
+    """
     moments = Timestamps(columns.time_unit)
     with text_lines(path, "a table of text was expected") as lines:
         split = () if columns.split is None else (columns.split,)

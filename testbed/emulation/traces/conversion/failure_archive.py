@@ -1,4 +1,18 @@
-"""The Failure Trace Archive's `event_trace.tab`: availability of the nodes of clusters, grids and desktops."""
+"""The Failure Trace Archive's `event_trace.tab`: availability of the nodes of clusters, grids and desktops.
+
+A row is an event of a component of a node: `event_id, component_id, node_id, platform_id, node_name, event_type,
+event_start_time, event_stop_time, event_end_reason`, tab-separated, with a first line of names that may begin with
+``#``. Type 0 is unavailability, 1 availability; other types (user present, CPU busy) do not affect availability here,
+and are counted. Times are Unix seconds. Events of both types are recorded, so a node's recording goes from its first
+event to its last.
+
+Copies of the archive have rows with two tabs between cells. Without its empty cells such a row must have as many cells
+as the first row; it is counted.
+
+Source:
+    Kondo et al., The Failure Trace Archive: Enabling Comparative Analysis of Failures in Diverse Distributed Systems
+    (CCGrid 2010), and the archive's page "FTAFormat" (event_end_time there).
+"""
 
 import math
 from collections import Counter
@@ -29,7 +43,22 @@ Key = tuple[str, str]
 
 
 def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
-    """Return the trace in an `event_trace.tab`, or in the folder that holds one."""
+    """Return the trace in an `event_trace.tab`, or in the folder that holds one.
+
+    A device is a component of a node, named by `node_id`; with `:component_id` if a node has several.
+
+    Args:
+        path: the file, also `.gz`, or its folder.
+        outside: the state of a node outside its own recording.
+
+    Returns:
+        The trace, with time 0 at the midnight (UTC) before the first event, and the counts: events, those of other
+            types, those without an end and those with doubled tabs, devices and intervals.
+
+    Raises:
+        TraceError: one line with file and row: not such a file, a row of another width than the first, an invalid time,
+            or no node is ever available.
+    """
     file = path / "event_trace.tab" if path.is_dir() else path
     spans: dict[Key, tuple[float, float]] = {}
     online: list[tuple[Key, float, float]] = []
@@ -87,7 +116,11 @@ def _places(where: str, first: list[str]) -> dict[str, int]:
 
 
 def _in_columns(where: str, row: int, cells: list[str], width: int) -> list[str]:
-    """Return the cells of a row that is wider or narrower than the first row, each in its column."""
+    """Return the cells of a row that is wider or narrower than the first row, each in its column.
+
+    A row may lack its last cell, the reason of the end. A wider row has doubled tabs if, without empty cells, it has as
+    many cells as there are columns.
+    """
     if len(cells) == width - 1 and all(cells):
         return cells
     filled = [cell for cell in cells if cell]

@@ -1,4 +1,17 @@
-"""Phones of FLASH: cached ready times (`cached_timers.json`), and event logs (`state_traces.json`)."""
+"""Phones of FLASH: cached ready times (`cached_timers.json`), and event logs (`state_traces.json`).
+
+A phone is ready, or available, while locked, on wifi and charging.
+
+- Times are the phone's local time, so the time of day is known; all phones share one clock.
+- Time 0 of the trace is the midnight before the first recording begins; the horizon is whole days. Time of day is
+  therefore `time % 86400`.
+- Few recordings last as long as the data set; see `collector` for the time outside. FLASH repeats each recording, which
+  keeps the time of day; that is the default here.
+
+Source:
+    Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data (WWW
+    2021).
+"""
 
 import math
 from datetime import datetime
@@ -65,7 +78,13 @@ def convert_timers(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
 
 
 class Timer(NamedTuple):
-    """"""
+    """A phone of a `cached_timers.json`.
+
+    Attributes:
+        unusable: the reason if the phone cannot be used; else empty.
+        recorded: begin and end of the recording, in seconds since 2020-01-02.
+        online: intervals in which the phone was ready, likewise, as in the file.
+    """
 
     unusable: str
     recorded: tuple[float, float]

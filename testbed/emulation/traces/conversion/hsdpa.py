@@ -23,7 +23,20 @@ _WHAT = "a 3G log has six numbers in each line: Unix time, ms, latitude, longitu
 
 
 def convert(path: Path) -> tuple[Steps, Counts]:
-    """Return the rate over time of a six-column log."""
+    """Return the rate over time of a six-column log.
+
+    A row's rate is its bytes divided by the clock's time since the row before; for the first row, by its last column.
+    Rows with an unchanged clock add their bytes to the next row.
+
+    Args:
+        path: the file; also `.gz`.
+
+    Returns:
+        The steps in Mbit/s, and the counts: rows, rows without time, steps.
+
+    Raises:
+        TraceError: one line with file and row: not six numbers, a clock that goes back, negative bytes or time.
+    """
     clock_ms: list[float] = []
     rates: list[float] = []
     held_bytes, first_ms, rows, still = 0.0, 0.0, 0, 0

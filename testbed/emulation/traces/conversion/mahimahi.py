@@ -1,4 +1,14 @@
-"""Mahimahi's packet-delivery traces: each line is a time stamp in ms, the opportunity to deliver one packet."""
+"""Mahimahi's packet-delivery traces: each line is a time stamp in ms, the opportunity to deliver one packet.
+
+A line holds the whole number of milliseconds since the beginning at which one packet can cross the link; several
+packets within a millisecond are equal lines. Each packet has 1504 bytes (`PACKET_SIZE` of `link_queue.hh`, "default max
+TUN payload size"; the manual of `mm-link` says 1500), so the rate is that of IP packets. At its last stamp the trace
+begins again: that is its period (`LinkQueue::use_a_delivery_opportunity`).
+
+Source:
+    Netravali et al., Mahimahi: Accurate Record-and-Replay for HTTP (USENIX ATC 2015); recorded with the Saturator of
+    Winstein et al., Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks (NSDI 2013).
+"""
 
 import math
 from pathlib import Path

@@ -1,4 +1,14 @@
-""""""
+"""A matrix of rounds x clients: 1 if a client was online in a round, else 0.
+
+`.csv` (one line per round, with or without a line of column names), `.npy` (a two-dimensional array of numbers or
+booleans) or `.parquet` (one column per client). Client numbers are the columns' positions, from 0; the names of the
+columns are kept. Round r (from 0) lasts from r * S to (r + 1) * S for rounds of S seconds; consecutive rounds become
+one interval.
+
+The first column may hold the numbers or times of the rounds, as in tables written with an index: then it is not a
+client, and is counted. It is an index if it has the name of an index (empty, `index`, `round`, `time`...) and holds
+values other than 0 and 1, or the numbers of the rows; or, with any name, if its values ascend from row to row beyond 1.
+"""
 
 import csv
 import math

@@ -1,4 +1,18 @@
-""""""
+"""A reader of pickles of plain data that executes nothing.
+
+`pickle.load` runs any code that the author of a file chose. `PlainUnpickler` is the standard library's unpickler with
+two allow-lists: the opcodes of dicts, lists, tuples, strings, bytes, numbers, booleans and None, and the names that a
+pickle may import (`allowed`; by default none). Anything else ends the reading with a message that names it. numpy's
+scalars are refused, too: a pickle writes them as an import and a call.
+
+The unpickler is the one written in Python (`pickle._Unpickler`), because the one in C cannot be restricted: it reserves
+memory for any memo position that a file names, and it hashes the keys of dicts unchecked. Python's hash of a number is
+not secret: numbers of 64 bits can be chosen such that n keys take n**2 steps. Hashes of text are keyed with a random
+number of the process (unless PYTHONHASHSEED is set). Number keys therefore become text, their digits; other keys are
+strings, bytes and None. (A tuple that holds another tuple twice, 100 levels deep, would take 2**100 steps to hash.)
+
+Values may share parts, or contain themselves: callers must follow them to a fixed depth only.
+"""
 
 import io
 import pickle

@@ -31,7 +31,15 @@ _KEYS = {"bandwidth": "down_mbit_s", "latency": "latency_ms", "loss": "loss"}  #
 
 
 def detected(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
-    """Return the format of a file, or of the first file of a folder, by its first row."""
+    """Return the format of a file, or of the first file of a folder, by its first row.
+
+    A whole number is Mahimahi's, six numbers are a 3G log's, anything else is a table.
+
+    Args:
+        source: a file or a folder.
+        match: pattern of the files to use in a folder; None: all.
+        kind: kind of the traces.
+    """
     cells = _first_row(_files(source, match)[0]).replace(",", " ").split()
     if kind is BANDWIDTH and len(cells) == 1 and cells[0].isdigit():
         return "mahimahi"
