@@ -1,4 +1,4 @@
-"""``testbed submit`` and ``testbed jobs``: experiments run as jobs on a Ray cluster, and their results come home."""
+"""``testbed submit`` and ``testbed jobs``: experiments as jobs on a Ray cluster, and the return of their results."""
 
 import json
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ Address = Annotated[
     str | None,
     option("URL", "The cluster's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, else http://127.0.0.1:8265."),
 ]
-To = Annotated[Path | None, option("DIR", "Where fetched results go here; default: runs/ and the experiment's name.")]
+To = Annotated[Path | None, option("DIR", "Local directory for results; default: runs/ and the experiment's name.")]
 
 
 @verb(SUBMIT_EPILOG)
@@ -59,7 +59,7 @@ def submit(
         str | None,
         option(
             "DIR|URI",
-            "Where the records go: a directory on the head (below its home directory, unless absolute), or "
+            "Destination of the records: a directory on the head (below its home directory, unless absolute), or "
             "s3://, gs://, hdfs://; default: ~/testbed-runs/ and the experiment's name.",
         ),
     ] = None,
@@ -67,7 +67,7 @@ def submit(
     accept_changed_code: Annotated[
         bool,
         flag(
-            "With --resume: although the modules of user-defined classes have changed since.", "--accept-changed-code"
+            "With --resume: resume even if the modules of user-defined classes have changed.", "--accept-changed-code"
         ),
     ] = False,
     follow: Annotated[bool, flag("Show progress until the end, then fetch the results.", "--follow")] = False,
@@ -81,9 +81,9 @@ def submit(
     from testbed.files.names import file_name
 
     if accept_changed_code and not resume:
-        raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
+        raise ExperimentError("--accept-changed-code: applies to resumed runs only; add --resume")
     console = messages()
-    # From here on it takes seconds to import what is needed.
+    # The following imports take seconds.
     from cluster.jobs import downloads, package
     from cluster.jobs.submission import Jobs, records_at
 
@@ -105,7 +105,7 @@ def submit(
     try:
         finished_job = jobs.follow(job, lambda text: echo(without_colours(text), nl=False))
     except KeyboardInterrupt:
-        console.print("no longer following; the job goes on")
+        console.print("no longer following; the job continues")
         _print_next_commands(jobs, job)
         raise typer.Exit(stop_code()) from None
     invocation: Invocation = context.obj
@@ -114,10 +114,10 @@ def submit(
 
 
 def end(job: "Job", resuming: str | None = None) -> None:
-    """Say how a job has ended; returns only if it has succeeded, else exits with the job's code.
+    """Report how a job has ended; return only if it has succeeded, else exit with the job's code.
 
     Args:
-        job: ended.
+        job: a job that has ended.
         resuming: the command that resumes it.
     """
     console = messages()
@@ -202,7 +202,7 @@ def logs(
     try:
         finished_job = jobs_of_cluster.follow(id, lambda text: echo(without_colours(text), nl=False))
     except KeyboardInterrupt:
-        messages().print(f"no longer following; the job goes on; stop it with: testbed jobs stop {id}")
+        messages().print(f"no longer following; the job continues; stop it with: testbed jobs stop {id}")
         raise typer.Exit(stop_code()) from None
     end(finished_job)
 
@@ -215,14 +215,14 @@ def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
     jobs_of_cluster = Jobs(address)
     job = jobs_of_cluster.job(id)
     if job.over or not jobs_of_cluster.stop(id):
-        messages().print(f"{id}: has ended before ({job.state.lower()})")
+        messages().print(f"{id}: has ended already ({job.state.lower()})")
     else:
         messages().print(f"{id}: stopping; its finished rounds stay in {job.out}")
 
 
 @jobs.command(epilog=examples("testbed jobs fetch quickstart-1f3a9c --to runs/quickstart"))
 def fetch(id: Id, address: Address = None, to: To = None, debug: Debug = False) -> None:
-    """Bring the records of a job that has ended to this machine; print their directory."""
+    """Copy the records of a job that has ended to this machine; print their directory."""
     from cluster.jobs.submission import Jobs
     from testbed.files.names import file_name
 
@@ -236,7 +236,7 @@ def _plain(job: "Job") -> dict[str, Any]:
 
 
 def _table(experiments: Sequence["Job"], now: datetime) -> str:
-    """A line per job; columns as wide as what they hold."""
+    """Return a table with a line per job."""
     rows = [("ID", "STATE", "STARTED", "TOOK", "RECORDS")]
     for job in experiments:
         took = "" if job.started is None else clock_time(((job.ended or now) - job.started).total_seconds())

@@ -1,4 +1,4 @@
-"""The Ray actors that hold clients, and the coordinator. Each is a thin shell around a class of `testbed`."""
+"""The Ray actors of clients and of the coordinator: thin shells around classes of `testbed`."""
 
 import asyncio
 import contextlib
@@ -58,9 +58,18 @@ class ClientHost:
         last_round: int,
         states: tuple[str, str] | None = None,
     ) -> tuple[int, str]:
-        """Make this host's clients for an experiment; returns the process id and the node's.
+        """Create this host's clients for an experiment.
 
-        `states`: the run's directory and its mark (`ClientStates.share`), where clients keep something.
+        Args:
+            experiment: one point.
+            simulation_seed: see `RunPlan`.
+            index: number of this host.
+            hosts: number of hosts.
+            last_round: last round before those that will run.
+            states: directory and mark of the run (`ClientStates.share`), if clients keep state.
+
+        Returns:
+            The process id and the node's id.
         """
         self._close_connections()  # of an earlier experiment
         with locating_crashes(f"the preparation of host {index}"):
@@ -82,16 +91,16 @@ class ClientHost:
 
     @property
     def host(self) -> Host:
-        """The host; `prepare` comes first."""
+        """The host; `prepare` must be called first."""
         assert self._host is not None, "the host was not prepared"
         return self._host
 
     def registrations(self, first: int, count: int) -> list[bytes]:
-        """See `Host.registrations`."""
+        """Return `Host.registrations`."""
         return self.host.registrations(first, count)
 
     def accept_registrations(self, answers: Sequence[bytes]) -> None:
-        """See `Host.accept_registrations`."""
+        """Call `Host.accept_registrations`."""
         self.host.accept_registrations(answers)
 
     def set_key_directory(self, directory: Directory) -> None:
@@ -99,43 +108,43 @@ class ClientHost:
         self.host.environment.directory = directory
 
     def begin_round(self) -> None:
-        """See `Host.begin_round`."""
+        """Call `Host.begin_round`."""
         self.host.begin_round()
 
     def go_live(self, address: Address) -> None:
-        """Let the clients connect to a live network; from then on the host is theirs alone."""
+        """Connect the clients to a live network; from then on only they use the host."""
         self._close_connections()
         self._live = LiveClients(self.host, address)
         self._live.start()
 
     def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
-        """See `LiveClients.crash_report`."""
+        """Return `LiveClients.crash_report`, or None without live clients."""
         return None if self._live is None else self._live.crash_report(client, key)
 
     def alive(self) -> None:
-        """Fails when this actor does not live any more."""
+        """Do nothing: a call fails if this actor is dead."""
 
     def import_training(self) -> None:
-        """Import what the built-in workloads need; `prepare` would do so, later."""
+        """Import the packages of the built-in workloads; `prepare` would do so later."""
         building.one_thread()
         building.import_training()
 
     def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
-        """See `Host.deliver`; `vectors` come zero-copy from the object store."""
+        """Call `Host.deliver`; `vectors` come zero-copy from the object store."""
         if vectors is not None:
             delivery = replace(delivery, vectors=tuple(Vector(values, bits) for values, bits in vectors))
         return self.host.deliver(delivery)
 
     def total(self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None) -> tuple[Sum, float]:
-        """See `Host.total`."""
+        """Return `Host.total`."""
         return self.host.total(key, clients, weights)
 
     def merge(self, *sums: tuple[Sum, float]) -> tuple[Sum, float]:
-        """Add up what `total` gave on several hosts."""
+        """Add up the results of `total` from several hosts."""
         return merged(part for part, _ in sums), sum(cpu_s for _, cpu_s in sums)
 
     def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
-        """See `Host.vectors`."""
+        """Return `Host.vectors` as plain arrays and their bits."""
         vectors = self.host.vectors(key, clients)
         return {
             number: (vector.values, FLOAT32 if vector.is_float else vector.bits) for number, vector in vectors.items()
@@ -143,7 +152,7 @@ class ClientHost:
 
 
 class Coordinator:
-    """Ray actor: the server. Runs rounds, records them, keeps the checkpoint."""
+    """Ray actor: the server, which runs rounds, records them and writes the checkpoint."""
 
     def __init__(self, hosts: list[Any], places: list[Place], pki: Any) -> None:
         self._hosts = self.hosts_at(hosts, places, pki)
@@ -157,19 +166,19 @@ class Coordinator:
 
     @staticmethod
     def hosts_at(hosts: list[Any], places: list[Place], pki: Any) -> RayHosts:
-        """How the hosts are reached; override it to break things on purpose."""
+        """Return the connection to the hosts; tests override it to break things on purpose."""
         return RayHosts(hosts, places, pki, ray.remote(ClientHost))
 
     async def prepare(
         self, experiment: Experiment, simulation_seed: int, directory: str | None, interruption: str = ""
     ) -> bool:
-        """Make and register the clients, load the model; returns whether the run is finished already.
+        """Create and register the clients, load the model; return whether the run is finished already.
 
         Args:
             experiment: one point.
             simulation_seed: see `RunPlan`.
-            directory: the run's; None records nothing.
-            interruption: why an earlier coordinator did not get to the end; becomes an event.
+            directory: the run's directory; None records nothing.
+            interruption: reason why an earlier coordinator ended early; becomes an event.
         """
         self._progress = None
         self._checked_workload = None  # its memory is the run's now
@@ -186,9 +195,9 @@ class Coordinator:
         states = None
         if plan.clients_remember:
             if directory is None:
-                raise ClusterError("clients keep something from round to round; a run needs a directory")
+                raise ClusterError("clients keep state from round to round; the run needs a directory (--out)")
             states = (directory, ClientStates(Path(directory)).share())
-        # Here and on the hosts, where it takes seconds (to import torch, to read data), at the same time.
+        # Importing torch and reading data take seconds: do so here and on the hosts at the same time.
         workload, _ = await asyncio.gather(
             asyncio.to_thread(building.build, experiment.workload, experiment.population, plan.seed),
             self._hosts.prepare(experiment, simulation_seed, plan.randomness, last_round, states),
@@ -233,7 +242,7 @@ class Coordinator:
         return self._federation.finished
 
     async def check(self, experiment: Experiment, simulation_seed: int, name: str) -> list[str]:
-        """See `testbed.engine.data_checks.notes_of`; an error of anything else names the preparation of `name`."""
+        """Return `testbed.engine.data_checks.notes_of`; errors of other kinds name the preparation of `name`."""
 
         def notes() -> list[str]:
             with locating_crashes(f"{name}: its preparation", then=""):
@@ -264,11 +273,11 @@ class Coordinator:
         self._progress = progress
 
     async def progress(self) -> RunProgress | None:
-        """Where the run stands."""
+        """Return the progress of the run."""
         return self._progress
 
     async def run_next_round(self) -> bool:
-        """Run one round; returns whether it was the last."""
+        """Run one round; return whether it was the last."""
         assert self._federation is not None, "the coordinator was not prepared"
         began = time.monotonic()
         outcome = await self._federation.run_next_round()
@@ -293,12 +302,12 @@ class Coordinator:
         self._run_locks.close()
 
     async def host_processes(self) -> list[int]:
-        """Process ids of the hosts (for tests that kill one)."""
+        """Return the process ids of the hosts, for tests that kill one."""
         return list(self._hosts.processes)
 
 
 def check_plugin_modules(experiment: Experiment) -> None:
-    """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
+    """Raise `ExperimentError` if the user's modules here differ from those in the run's provenance."""
     recorded_modules = (experiment.provenance or {}).get("modules")
     if recorded_modules is not None:
         names = [name for _, name in plugin_classes(experiment)]
@@ -306,6 +315,6 @@ def check_plugin_modules(experiment: Experiment) -> None:
 
 
 def quarantined_before(records: RunDirectory) -> set[int]:
-    """The clients that earlier rounds of the run have found to kill their hosts (see `RayHosts`)."""
+    """Return the clients that were quarantined in earlier rounds of the run (see `RayHosts`)."""
     events = records.table("events").to_pylist()
     return {int(event["party"].removeprefix("client:")) for event in events if event["kind"] == "poisoned"}

@@ -1,8 +1,8 @@
-"""Clients on Ray: `Hosts` over `ClientHost` actors, wherever these live.
+"""Clients on Ray: `Hosts` over `ClientHost` actors on any nodes.
 
-Every choice of a client comes from (seed, client, round, purpose). A host that has died, or whose node has, is
-therefore started again and given this round's messages once more; it then stands where the lost one stood. Without a
-seed the clients' secrets are gone with the process, and the run stops with a resumable error.
+Every choice of a client comes from (seed, client, round, purpose). A dead host, or a host on a dead node, is therefore
+started again and given this round's messages once more; the new host is then in the same state as the lost one. Without
+a seed the clients' secrets are lost with the process, and the run stops with a resumable error.
 """
 
 import asyncio
@@ -38,22 +38,28 @@ from testbed.parties.host import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
 
-MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
-MAXIMUM_QUARANTINED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
+MAXIMUM_RESTARTS = 3  # of one host in one round: a host that keeps dying on the same messages will not recover
+MAXIMUM_QUARANTINED = 3  # clients of one host in one round; beyond, the host is the cause (e.g. out of memory)
 PING_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 300.0  # of a replacement, which may have to wait for a GPU
-REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
+REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs are in memory until the PKI has answered
 
 LOST = (RayActorError, ObjectLostError, WorkerCrashedError, OutOfMemoryError, NodeDiedError, ActorUnschedulableError)
 Result = TypeVar("Result")
 
 
 class PartyLost(ClusterError):
-    """The PKI or the coordinator is gone: the run goes on from its checkpoint with new ones."""
+    """The PKI or the coordinator died: the run continues from its checkpoint with new ones."""
 
 
 def start_host(host_class: Any, place: Place, *, elsewhere: bool = True) -> Any:
-    """A new `ClientHost` actor at `place`; or `elsewhere`, when that node has gone or others have taken its CPUs."""
+    """Start a new `ClientHost` actor.
+
+    Args:
+        host_class: the remote class.
+        place: node and reservations.
+        elsewhere: allow other nodes if that node has gone or its CPUs are taken.
+    """
     where = NodeAffinitySchedulingStrategy(place.node_id, soft=elsewhere)
     return host_class.options(
         num_cpus=place.cpus, num_gpus=place.gpus, scheduling_strategy=where, max_restarts=0
@@ -61,20 +67,20 @@ def start_host(host_class: Any, place: Place, *, elsewhere: bool = True) -> Any:
 
 
 class RayHosts:
-    """See `testbed.network.hosts.Hosts`.
+    """Hosts of clients as Ray actors; implements `testbed.network.hosts.Hosts`.
 
     Args:
         actors: handles of `ClientHost` actors.
-        places: where each was to be started.
+        places: requested place of each.
         pki: handle of the PKI actor.
         host_class: the remote class, to start replacements.
 
     Attributes:
         processes: the hosts' process ids.
         node_of: the node of each host.
-        quarantined: clients whose messages kill the process that handles them; they are asked no more. On record
-            they are events of the kind "poisoned".
-        on_event: called with (party, kind, detail) when a host was replaced or a client left out.
+        quarantined: clients with messages that kill the process that handles them; they are asked no more. In the
+            records they are events of the kind "poisoned".
+        on_event: called with (party, kind, detail) when a host was replaced or a client quarantined.
     """
 
     def __init__(self, actors: Sequence[Any], places: Sequence[Place], pki: Any, host_class: Any) -> None:
@@ -103,9 +109,14 @@ class RayHosts:
         last_round: int,
         states: tuple[str, str] | None = None,
     ) -> None:
-        """Make the PKI of an experiment, which has this `randomness`, and its clients on all hosts.
+        """Create the PKI of an experiment and its clients on all hosts.
 
-        `states`: where clients keep something, see `ClientHost.prepare`.
+        Args:
+            experiment: one point.
+            simulation_seed: see `RunPlan`.
+            randomness: of the PKI.
+            last_round: last round before those that will run.
+            states: directory and mark of the run if clients keep state; see `ClientHost.prepare`.
         """
         self._experiment, self._seed, self._last_round, self._states = experiment, simulation_seed, last_round, states
         self._directory = self._address = None
@@ -122,13 +133,13 @@ class RayHosts:
         )
 
     async def register(self, completed: Callable[[Directory], Directory] = lambda directory: directory) -> Directory:
-        """Every client registers with the PKI; the key directory goes to all hosts, as `completed` has it."""
+        """Register every client with the PKI; send the key directory, changed by `completed`, to all hosts."""
         self._registers = True
         await self._call_all(self._register_one)
         return await self.share(completed(await self._from_pki(self._pki.directory.remote())))
 
     async def share(self, directory: Directory) -> Directory:
-        """The key directory goes to all hosts."""
+        """Send the key directory to all hosts; return it."""
         self._directory = ray.put(directory)
         await self._call_all(lambda index: self._actors[index].set_key_directory.remote(self._directory))
         return directory
@@ -149,18 +160,18 @@ class RayHosts:
         await self._call_all(lambda index: self._actors[index].begin_round.remote())
 
     async def go_live(self, address: Address) -> None:
-        """Let all clients connect to a live network; they are then asked over it, and no longer by `deliver`."""
+        """Connect all clients to a live network; they are then asked over it, and no longer by `deliver`."""
         self._address = address
         await self._call_all(lambda index: self._actors[index].go_live.remote(address))
 
     async def begin_live_round(self, round_number: int) -> None:
-        """Bring hosts back that have died: their clients were gone for the rest of the round, and connect again."""
+        """Replace dead hosts: their clients were gone for the rest of the round, and connect again."""
         self._last_round = round_number - 1
         self._restarts.clear()
         await self._call_all(lambda index: self._actors[index].alive.remote())
 
     async def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
-        """See `LiveClients.crash_report`; None, too, where the client's host has died meanwhile."""
+        """Return `LiveClients.crash_report`; None also if the client's host has died."""
         try:
             report: HostReport | None = await self._actors[client % len(self._actors)].crash_report.remote(client, key)
         except LOST:
@@ -178,14 +189,14 @@ class RayHosts:
     async def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
     ) -> tuple[Sum, float]:
-        """See `Hosts.total`; hosts of one node add up first, so that one vector leaves it."""
+        """Return the sum over clients; hosts of one node add up first, so that one vector leaves the node."""
         chosen = {}
         for index in range(len(self._actors)):
             host_clients, shares = chosen_on(index, len(self._actors), clients, weights)
             if len(host_clients):
                 chosen[index] = (host_clients, shares)
         if not chosen:
-            raise Refusal("sum.empty", "there is nobody to sum over")
+            raise Refusal("sum.empty", "there is no client to sum over")
 
         async def summed() -> list[Any]:
             sums = {index: self._actors[index].total.remote(key, *chosen[index]) for index in chosen}
@@ -213,19 +224,19 @@ class RayHosts:
     # -- when something dies ---------------------------------------------------------------------------------
 
     async def _call_all(self, call: Callable[[int], Awaitable[Any]]) -> None:
-        """Call every host; those that have died are replaced and called again."""
+        """Call every host; dead hosts are replaced and called again."""
         indices = range(len(self._actors))
         await asyncio.gather(*(self._with_replacements(functools.partial(call, i), [i]) for i in indices))
 
     async def _with_replacements(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
-        """What `call` gives; when something has died meanwhile, the dead of `hosts` are replaced and it is repeated."""
+        """Return the result of `call`; after a loss, replace the dead hosts among `hosts` and repeat the call."""
         while True:
             try:
                 return await call()
             except LOST as error:
                 await self._from_pki(self._pki.alive.remote())
                 dead = [index for index in hosts if not await self._alive(index)] if len(hosts) > 1 else hosts
-                for index in dead or hosts[:1]:  # nobody died: an object was lost, and it may be lost again
+                for index in dead or hosts[:1]:  # no host died: an object was lost, and may be lost again
                     await self._replace(index, error)
 
     async def _alive(self, index: int) -> bool:
@@ -242,10 +253,10 @@ class RayHosts:
             raise PartyLost("the PKI's process died") from None
 
     async def _deliver_to(self, index: int, part: Delivery, vectors: Any) -> HostAnswers:
-        """One host's part of a delivery, even if there are clients in it that kill the process that handles them.
+        """Deliver one host's part, even if some clients kill the process that handles them.
 
-        A host that dies twice on the same messages gets them in halves, until the client is found whose message it
-        is; that client is left out from then on.
+        A host that dies twice on the same messages gets them in halves, until the client at fault is found; this client
+        is quarantined.
         """
         pending, handled, answers = [part], [], []
         deaths: Counter[tuple[int, int]] = Counter()
@@ -262,7 +273,7 @@ class RayHosts:
             piece_key = (int(suspects[0]), len(suspects))
             deaths[piece_key] += 1
             isolating = len(suspects) < len(part.recipients)
-            enough = 2 if isolating or len(suspects) > 1 else 3  # who is alone there from the start may have bad luck
+            enough = 2 if isolating or len(suspects) > 1 else 3  # a single client from the start may be hit by chance
             await self._replace(index, error, [(piece, vectors) for piece in handled], counts=not isolating)
             if len(suspects) == 1 and deaths[piece_key] >= enough:
                 quarantined += 1
@@ -294,13 +305,13 @@ class RayHosts:
     async def _replace(
         self, index: int, error: Exception, handled: Sequence[tuple[Delivery, Any]] = (), *, counts: bool = True
     ) -> None:
-        """Start another host in the place of a lost one and bring it to where that one stood.
+        """Start another host in the place of a lost one and bring it to the same state.
 
         Args:
-            index: the host.
-            error: what Ray said.
-            handled: what it had handled of the stage that is going on.
-            counts: against `MAXIMUM_RESTARTS`.
+            index: number of the host.
+            error: Ray's error.
+            handled: deliveries of the current stage that the lost host had handled.
+            counts: count this loss against `MAXIMUM_RESTARTS`.
         """
         while True:
             nodes = await asyncio.to_thread(living_nodes, ray.nodes())
@@ -308,7 +319,7 @@ class RayHosts:
             self._restarts[index] += counts
             if self._experiment.seed is None:
                 raise ClusterError(
-                    f"host {index} died and its clients' secrets with it (the experiment has no seed); "
+                    f"host {index} died, and its clients' secrets are lost (the experiment has no seed); "
                     "rerun with --resume"
                 )
             if self._restarts[index] > MAXIMUM_RESTARTS:
@@ -316,7 +327,7 @@ class RayHosts:
                     f"host {index} died {self._restarts[index]} times in one round ({why}); see Ray's logs, "
                     "and rerun with --resume"
                 )
-            ray.kill(self._actors[index], no_restart=True)  # it may live on beyond a network that is away
+            ray.kill(self._actors[index], no_restart=True)  # it may still live behind a broken network
             others = [place for number, place in enumerate(self._places) if number != index]
             self._places[index] = replacement(nodes, self._places[index], others)
             self._actors[index] = start_host(self._host_class, self._places[index], elsewhere=False)
@@ -335,7 +346,7 @@ class RayHosts:
             await asyncio.wait_for(_awaited(self._actors[index].alive.remote()), START_TIMEOUT_S)
         except TimeoutError:
             raise ClusterError(
-                f"host {index} is lost and no node has room for another; rerun with --resume when there is, "
+                f"host {index} is lost and no node has room for another; rerun with --resume when a node has room, "
                 "or with fewer hosts"
             ) from None
         await self._prepare_one(index)
@@ -350,7 +361,7 @@ class RayHosts:
             await self._actors[index].go_live.remote(self._address)
 
     def _loss_text(self, index: int, error: Exception, nodes: Sequence[Node]) -> str:
-        """A few words; Ray's own hold addresses and paths."""
+        """Return the reason of a loss in a few words; Ray's own message holds addresses and paths."""
         if isinstance(error, OutOfMemoryError):
             return "out of memory"
         if not self.processes[index]:
@@ -365,5 +376,5 @@ def _halves(delivery: Delivery) -> list[Delivery]:
 
 
 async def _awaited(reference: Awaitable[Result]) -> Result:
-    """A coroutine of a reference, which `asyncio.wait_for` needs."""
+    """Await a reference in a coroutine, which `asyncio.wait_for` needs."""
     return await reference

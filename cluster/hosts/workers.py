@@ -1,4 +1,4 @@
-"""Points on Ray: each worker has actors of its own on the cluster that they share."""
+"""Runs on Ray: each worker has its own actors on the shared cluster."""
 
 import contextlib
 import threading
@@ -24,20 +24,20 @@ def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[s
 
     Args:
         address, on_retry: see `connect`.
-        stack: what ends with the run.
+        stack: resources that end with the run.
 
     Raises:
         ClusterError: no cluster there, or Ray cannot be started.
     """
     if connection.connect(address, on_retry):
         stack.callback(connection.disconnect)
-    raise_if_stopped()  # where Ray was in a callback, which drops exceptions
+    raise_if_stopped()  # a stop inside one of Ray's callbacks was dropped
     return JoinedHosts(stack)
 
 
 @dataclass(frozen=True)
 class OpenSession:
-    """A session, and what it was made for: a cluster section and a number of hosts."""
+    """A session, and the cluster section and number of hosts that it fits."""
 
     session: RaySession
     requirements: tuple[Cluster, int]
@@ -45,11 +45,11 @@ class OpenSession:
 
 @dataclass(frozen=True)
 class WorkerShares:
-    """How points share the cluster that this process has joined.
+    """Division of the joined cluster among points.
 
     Attributes:
-        cpus: of the whole cluster.
-        workers: how many points run at the same time.
+        cpus: CPUs of the whole cluster.
+        workers: number of points that run at the same time.
     """
 
     cpus: int
@@ -57,18 +57,18 @@ class WorkerShares:
 
     @classmethod
     def among(cls, cluster: Cluster, points: int) -> "WorkerShares":
-        """As many workers as there is room for, at most one for each point."""
+        """Return as many workers as there is room for, at most one for each point."""
         cpus = session.cpus()
         workers = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes()) if points > 1 else 1
         return cls(cpus, workers)
 
     def requirements(self, experiment: Experiment) -> tuple[Cluster, int]:
-        """The cluster section and the number of hosts that a point gets."""
+        """Return the cluster section and the number of hosts of a point."""
         hosts = placement.hosts_for(experiment.cluster, experiment.population, self.cpus, self.workers)
         return experiment.cluster, hosts
 
     def start(self, experiment: Experiment) -> OpenSession:
-        """Start a session for a point; raises as `RaySession`."""
+        """Start a session for a point; raise as `RaySession`."""
         cluster, hosts = requirements = self.requirements(experiment)
         return OpenSession(
             RaySession(cluster.address, hosts, cluster.gpus_per_host, sessions=self.workers), requirements
@@ -78,8 +78,8 @@ class WorkerShares:
 class JoinedHosts:
     """Hosts on the cluster that this process has joined; see `RemoteHosts`.
 
-    The first session checks the experiments with their data and is then the first worker's. The coordinator of a run
-    imports torch in any case; checked there, an experiment needs no torch in this process.
+    The first session checks the experiments with their data and then belongs to the first worker. The coordinator
+    imports torch anyway, so that a check there needs no torch in this process.
 
     Args:
         stack: see `join`.
@@ -106,12 +106,12 @@ class JoinedHosts:
 
 
 class RayWorker(PointWorker):
-    """Runs points on actors of its own, which are kept while the points want as many hosts.
+    """A worker with its own actors, which are kept while points need the same number of hosts.
 
     Args:
         observer, open_run: see `PointWorker`.
-        shares: how the workers share the cluster.
-        held: a session to begin with.
+        shares: division of the cluster among workers.
+        first_session: a session to begin with.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class RayWorker(PointWorker):
         self._turn = threading.Lock()
 
     def close(self) -> None:
-        """End the actors, and with them what runs on them."""
+        """End the actors, and any run on them."""
         super().close()
         self._release()
 
@@ -152,7 +152,7 @@ class RayWorker(PointWorker):
 
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
         session_slot = self._open_session
-        if session_slot is None:  # closed in this very moment
+        if session_slot is None:  # closed at the same moment
             raise ClusterError("stopped before its first round; rerun with --resume")
 
         def unless_closed(progress: RunProgress) -> None:

@@ -74,12 +74,12 @@ def test_addresses_where_no_dashboard_is(
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
-        (200, "<html>It works!</html>", "is no Ray dashboard"),
-        (404, "", "is no Ray dashboard"),
-        (200, "[]", "is no Ray dashboard"),
-        (401, "Unauthorized: Missing authentication token", "asks for a token"),
+        (200, "<html>It works!</html>", "is not a Ray dashboard"),
+        (404, "", "is not a Ray dashboard"),
+        (200, "[]", "is not a Ray dashboard"),
+        (401, "Unauthorized: Missing authentication token", "requires a token"),
         (403, "Forbidden: Invalid authentication token", "token"),
-        (403, "go away", "is no Ray dashboard"),
+        (403, "go away", "is not a Ray dashboard"),
         (200, '{"ray_version": "2.9.3"}', "needs 2.54 or newer"),
     ],
 )

@@ -460,7 +460,7 @@ def test_synthesize_models_that_know_rounds_only(tmp_path: Path, call: Call) -> 
         (("--model", "markov", "--set", "mean_online_s=[1"), "not valid YAML"),
         (("--model", "label-dependent"), "use bernoulli"),
         (("--model", "trace", "--set", "path=x.csv"), "nothing to synthesize"),
-        ((*MARKOV[:-2], "--round-seconds", "5"), "times of its own"),
+        ((*MARKOV[:-2], "--round-seconds", "5"), "has its own times"),
         ((*MARKOV[:-2], "--set", "dropout.rate=0.5"), "no stages"),
         (("--model", "bernoulli", "--set", "unavailable=1", "--round-seconds", "9"), "nobody is ever online"),
         ((*MARKOV[:-2], "--horizon", "soon"), "'soon' is no duration"),

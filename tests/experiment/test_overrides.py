@@ -31,7 +31,7 @@ def test_another_availability_model_drops_what_it_does_not_have(overridden: Call
 
 
 def test_drop_outs_beside_a_schedule_are_refused(overridden: Callable[..., Any]) -> None:
-    with pytest.raises(ExperimentError, match="availability: a schedule says who drops out; remove `dropout`"):
+    with pytest.raises(ExperimentError, match="availability: `dropout` has no effect"):
         overridden("availability: {model: schedule, path: x.csv, dropout: {rate: 0.1}}")
 
 

@@ -54,7 +54,7 @@ def test_a_mode_without_a_token_says_where_to_put_one(tmp_path: Path) -> None:
     done = said(SENDS, tmp_path, RAY_AUTH_MODE="token")
     assert done.returncode != 0
     line = done.stderr.strip().splitlines()[-1].removeprefix("testbed.errors.ClusterError: ")
-    assert line.startswith("RAY_AUTH_MODE=token asks for a token, and none was found: put it into ~/.ray/auth_token")
+    assert line.startswith("RAY_AUTH_MODE=token requires a token, and none was found: put it into ~/.ray/auth_token")
 
 
 @pytest.mark.parametrize("variable", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", None])

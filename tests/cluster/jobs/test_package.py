@@ -234,7 +234,7 @@ def test_links_within_folders_are_reported_and_not_followed(tmp_path: Path, pack
     sent = unzipped(made)
     assert sorted(made.files) == ["inputs/data/trace.csv", "own/__init__.py"]
     assert not any(path.is_file() and path.read_bytes() == b"mine" for path in sent.rglob("*"))
-    links = [note for note in made.notes if note.endswith("a symbolic link, not sent; put there what it stands for")]
+    links = [note for note in made.notes if note.endswith("a symbolic link, not sent; replace it by the file itself")]
     assert sorted(Path(note.partition(":")[0]).name for note in links) == ["also.py", "folder", "linked"]
 
 

@@ -219,7 +219,7 @@ def following(head: Head, job: str) -> Iterator[Iterator[str]]:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert "the job goes on" in said
+        assert "the job continues" in said
     finally:
         process.kill()
         process.wait()
@@ -228,7 +228,7 @@ def following(head: Head, job: str) -> Iterator[Iterator[str]]:
 @pytest.mark.parametrize(
     ("arguments", "token", "code", "expected"),
     [
-        (("submit", "tiny.yaml"), None, 3, "asks for a token and none was found"),
+        (("submit", "tiny.yaml"), None, 3, "requires a token and none was found"),
         (("submit", "tiny.yaml"), "5ec4e7" * 10, 3, "refuses the token from RAY_AUTH_TOKEN"),
         (("jobs", "logs", "nothing-123456"), "", 2, "no job nothing-123456"),
         (("submit", "tiny.yaml", "--set", "availability.path=nowhere.csv"), "", 2, "nowhere.csv"),

@@ -76,8 +76,8 @@ def test_the_other_formats(tmp_path: Path) -> None:
         ("\n\n", "no row of delays"),
         ("client\nx\ny\n", "no delays"),
         ("", "the file is empty"),
-        ("client,a,a\nx,1,2\n", "the column name 'a' stands twice"),
-        ("client,a,b\nx,1,2\nx,1,2\n", "the row name 'x' stands twice"),
+        ("client,a,a\nx,1,2\n", "the column name 'a' occurs twice"),
+        ("client,a,b\nx,1,2\nx,1,2\n", "the row name 'x' occurs twice"),
     ],
 )
 def test_bad_csv(tmp_path: Path, text: str, message: str) -> None:
