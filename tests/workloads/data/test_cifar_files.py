@@ -1,4 +1,4 @@
-"""CIFAR from files: the versions and layouts that are read, and what is said about files that cannot be."""
+"""CIFAR from files: the accepted versions and layouts, and messages for unreadable files."""
 
 import gzip
 import io
@@ -145,7 +145,7 @@ def test_pickles_of_any_protocol_hold_the_same(tmp_path: Path, protocol: int) ->
 
 
 class Calls:
-    """What a pickle can do to who loads it."""
+    """A pickle that calls a function when it is loaded."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""EMNIST ByClass from files: what is read where, the right way up, in equal shares; and what is said otherwise."""
+"""EMNIST ByClass from files: places, orientation, equal shares, and messages for mistakes."""
 
 import gzip
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
         assert str(folder) in str(error.value)
         assert "\n" not in str(error.value)
 
-    refused("not a folder that can be read", tmp_path / "nowhere")
+    refused("not a readable folder", tmp_path / "nowhere")
     refused("no emnist-byclass-train-images-idx3-ubyte")
     write_part(tmp_path, "train", 70)
     refused("no emnist-byclass-test-images-idx3-ubyte")

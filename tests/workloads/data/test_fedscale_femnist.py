@@ -18,7 +18,7 @@ HEADING = "client_id,sample_path,label_name,label_id"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Four writers with three images each and two held-out images, 128x128, whose paths begin at the folder."""
+    """Four writers with three images each and two held-out images, 128x128, with paths relative to the folder."""
     random = np.random.default_rng(0)
     (tmp_path / "client_data_mapping").mkdir()
     for part, writers, each in (("train", 4, 3), ("test", 2, 1)):

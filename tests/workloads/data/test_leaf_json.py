@@ -1,4 +1,4 @@
-"""LEAF's json is read as Python's reader has it, in pieces of any size, and what is damaged is named."""
+"""LEAF's json is read as by Python's reader, in pieces of any size, and damage is named."""
 
 import json
 from pathlib import Path
@@ -73,16 +73,16 @@ def test_a_file_that_ends_early_is_never_taken(tmp_path_factory: pytest.TempPath
     [
         ('{"users": [], "user_data": {}} x', "(more than one value at character 31)"),
         ('{"users": [], "user_data": {},}', "at character 30)"),
-        ('{"users": [], "users": [], "user_data": {}}', "('users' is there twice)"),
-        ('{"users": ["a"], "user_data": {"a": {"x": [], "y": [], "x": []}}}', "('x' is there twice)"),
+        ('{"users": [], "users": [], "user_data": {}}', "('users' occurs twice)"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [], "y": [], "x": []}}}', "('x' occurs twice)"),
         ('{"users": ["a"], "user_data": {"a" {"x": []}}}', "(':' is expected at character 35)"),
         ('{"users": ["a"], "user_data": {1: {"x": []}}}', "(a name in double quotes is expected at"),
         ('{"users": ["a"], "user_data": [1]}', "users or user_data of another kind"),
-        ('{"users": ["a", "a"], "user_data": {}}', "user a is there twice; keep one of the two"),
+        ('{"users": ["a", "a"], "user_data": {}}', "user a occurs twice; keep one of the two"),
         (
             '{"users": ["a", "b"], "num_samples": [1, 3], "user_data": {"a": {"x": [0], "y": [0]}, "b": {"x": [0, 0], '
             '"y": [0, 0]}}}',
-            "user b has 2 samples, and num_samples says 3; preprocess the data again, or take num_samples out",
+            "user b has 2 samples, but num_samples is 3; preprocess the data again, or take num_samples out",
         ),
         ('{"users": [], "user_data": {}, "num_samples": [1]}', "num_samples has 1 numbers for 0 users"),
         ('{"users": [], "user_data": {}, "num_samples": 5}', "num_samples has no list of numbers for 0 users"),
@@ -140,7 +140,7 @@ def test_names_are_known_without_the_data(tmp_path: Path, monkeypatch: pytest.Mo
     content = as_leaf({f"user{number}": ([0] * 50, [0] * 50) for number in range(200)})
     file.write_text(json.dumps(content))
     monkeypatch.setattr(limits, "_PIECE_BYTES", 1 << 10)
-    file.write_text(file.read_text()[:-5000])  # what comes behind is not read
+    file.write_text(file.read_text()[:-5000])  # the text after the users is not read
     assert leaf_json.names_of(file) == content["users"]
     file.write_text(json.dumps(dict(reversed(content.items()))))
     assert leaf_json.names_of(file) == content["users"]

@@ -203,7 +203,7 @@ def test_data_inspect_shows_who_has_what(name: str, data: Path, capsys: pytest.C
     assert "label skew" in report(found, "text")
 
 
-# What is of one set alone.
+# Tests of single data sets.
 
 
 def test_shakespeares_windows_are_numbered_as_leaf_numbers_them(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_windows_of_another_length_are_said(tmp_path: Path) -> None:
     split_by_sample(tmp_path, short)
     with pytest.raises(ExperimentError) as refused:
         opened("shakespeare", tmp_path)
-    assert "a window of 20 characters, and 80 are needed; set workload.sequence_length to what" in str(refused.value)
+    assert "a window of 20 characters, and 80 are needed; set workload.sequence_length" in str(refused.value)
     assert opened("shakespeare", tmp_path, sequence_length=20).data.shard(0)[0].shape[1] == 20
 
 
@@ -243,8 +243,8 @@ DAMAGE: list[tuple[str, dict[str, Any], str]] = [
     ("shakespeare", {"x": "text"}, "x and y must be lists of texts"),
     ("shakespeare", {"x": [3], "y": ["a"]}, "x and y must be lists of texts"),
     ("shakespeare", {"x": [" " * 80], "y": ["ab"]}, "y must be single characters"),
-    ("celeba", {"x": ["../a.jpg"], "y": [1.0]}, "'../a.jpg' is no name of an image"),
-    ("celeba", {"x": [7], "y": [1.0]}, "7 is no name of an image"),
+    ("celeba", {"x": ["../a.jpg"], "y": [1.0]}, "'../a.jpg' is not an image name"),
+    ("celeba", {"x": [7], "y": [1.0]}, "7 is not an image name"),
     ("celeba", {"y": [1.0]}, "x must be a list of names of images, y one label each"),
     ("celeba", {"x": ["1.jpg"], "y": [2]}, "labels must be 0 or 1 (smiling)"),
     ("celeba", {"x": ["1.jpg"], "y": [None]}, "labels must be 0 or 1 (smiling)"),

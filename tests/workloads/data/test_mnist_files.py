@@ -1,4 +1,4 @@
-"""MNIST from files: the layouts that are read, and what is said about files that cannot be."""
+"""MNIST from files: the accepted layouts, and messages for unreadable files."""
 
 import gzip
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_absent_and_damaged_files_are_named(tmp_path: Path) -> None:
         assert str(folder) in str(error.value)
         assert "\n" not in str(error.value)
 
-    refused("not a folder that can be read", tmp_path / "nowhere")
+    refused("not a readable folder", tmp_path / "nowhere")
     refused("no t10k-images-idx3-ubyte")
     write_part(tmp_path, "train", 20, packed=False)
     refused("no t10k-images-idx3-ubyte")

@@ -1,4 +1,4 @@
-"""OpenImage in FedScale's layout: images from files, and what is said about files that cannot be read."""
+"""OpenImage in FedScale's layout: images from files, and messages for unreadable files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -119,7 +119,7 @@ DAMAGE = [
     (in_mapping(lambda text: "a,b\n" + text), "begins with 'a,b'; columns like FedScale's are needed, client_id,"),
     (in_mapping(lambda text: text.partition("\n")[2]), "which FedScale's loader would skip as headings; put the line"),
     (in_mapping(lambda text: ""), "begins with ''; columns like FedScale's are needed"),
-    (in_mapping(lambda text: text + "105,deep/a.jpg,3\n"), "train.csv, line 17: 3 columns, and the headings are 4"),
+    (in_mapping(lambda text: text + "105,deep/a.jpg,3\n"), "train.csv, line 17: 3 columns for 4 headings"),
     (in_mapping(lambda text: text + "105,deep/a.jpg,Thing,-1\n"), "line 17: label_id '-1'"),
     (
         in_mapping(lambda text: text + "105,deep/a.jpg,Thing,1000000\n"),

@@ -37,7 +37,7 @@ def test_every_sample_goes_to_exactly_one_client(scheme, labels, population, alp
     assert given_out.counts.sum() == len(labels)
     parts = [given_out.of(client) for client in range(population)]
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
-    # Equal shares: of samples, or of shards whose sizes differ by at most one.
+    # Equal shares: of samples, or of shards with sizes that differ by at most one.
     spread = given_out.counts.max() - given_out.counts.min()
     assert spread <= (shards if scheme == "label-shards" else 1)
     again = by_scheme(scheme, labels, population, seed, alpha=alpha, shards_per_client=shards)

@@ -78,7 +78,7 @@ def test_sizes_without_spread_are_equal(keys: dict[str, object]) -> None:
 
 
 def test_the_class_mix_is_skewed_with_the_sizes() -> None:
-    """Clients of `dirichlet` keep their few classes, whatever their size."""
+    """Clients of `dirichlet` keep their few classes, for any size."""
     keys = {"scheme": "dirichlet", "sizes": "dirichlet", "size_beta": 1.0, "minimum_samples": 20}
     skewed = assigned(LABELS, 100, alpha=0.05, **keys)
     mixed = assigned(LABELS, 100, alpha=1e5, **keys)

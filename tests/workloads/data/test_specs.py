@@ -1,4 +1,4 @@
-"""A data set is one file: what its module declares is all that the checks of the section go by."""
+"""A data set is one file: all checks of the section derive from the declarations of its module."""
 
 import subprocess
 import sys
@@ -132,7 +132,7 @@ def test_every_declared_data_set_is_checked(name: str) -> None:
 
 
 def test_the_models_of_the_data_sets() -> None:
-    """Of these; whoever adds others changes nothing here."""
+    """The models of these data sets; further ones need no change here."""
     grey = ("logistic", "mlp", "cnn", "femnist-cnn", "mnist-cnn", "emnist-cnn", "lenet")
     colour = ("lenet", "cifar-cnn", "vgg11")
     photo, text = ("mobilenet-v2",), ("albert", "albert-small")

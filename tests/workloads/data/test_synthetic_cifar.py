@@ -1,4 +1,4 @@
-"""Generated data in the shapes of CIFAR: sizes, repeatability, that there is something to learn, and what is said."""
+"""Generated data in the shapes of CIFAR: sizes, repeatability, learnability, and messages."""
 
 import numpy as np
 import pytest

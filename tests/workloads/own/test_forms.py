@@ -1,4 +1,4 @@
-"""What people's data look like, as arrays; what is none of it is refused with what it was."""
+"""Common forms of users' data become arrays; other objects are refused and named."""
 
 import re
 from types import SimpleNamespace
@@ -119,7 +119,7 @@ def test_columns_that_are_no_features_stay_known() -> None:
             FRAME.rename(columns={"label": "y"}),
             "no column 'label'; set workload.label to that of the labels, one of a",
         ),
-        (FRAME.assign(name="x"), "column 'name' is no column of numbers; name those in workload.features"),
+        (FRAME.assign(name="x"), "column 'name' does not hold numbers"),
         (FRAME[["label"]], "no column beside label"),
         (((X, Y), (X[:, :2], Y)), "training samples of shape (3,), test samples of (2,)"),
         ({"x": X}, "a mapping with x and no labels"),
@@ -148,11 +148,11 @@ def test_a_test_part_has_the_columns_of_the_training_part_in_their_order() -> No
 def test_features_are_columns_once_and_never_the_labels() -> None:
     with pytest.raises(ExperimentError, match=naming("workload.features", "'label'")):
         tables(FRAME, ColumnChoice("label", ("a", "label")), "here")
-    with pytest.raises(ExperimentError, match=r"workload.features: 'a' is there twice"):
+    with pytest.raises(ExperimentError, match=naming("workload.features", "'a'", "twice")):
         tables(FRAME, ColumnChoice("label", ("a", "b", "a")), "here")
     train, _ = tables(
         FRAME, ColumnChoice("label", ("a", "b"), ("a",)), "here"
-    )  # what a partition goes by may be one, too
+    )  # the column of a partition may also be a feature
     assert np.array_equal(train.columns["a"], X[:, 0])
 
 

@@ -1,4 +1,4 @@
-"""What of somebody's own cannot be learned, and how that is said."""
+"""Users' code that cannot be trained is refused, with messages."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ from workloads.training.metrics import measured
         ({"loss": "mine_to_learn:of_four"}, "which workload.loss mine_to_learn:of_four does not take with labels"),
         ({"optimizer": "torch.optim:LBFGS"}, "workload.optimizer: torch.optim:LBFGS: its step() needs a closure"),
         ({"optimizer": "mine_to_learn:WithClosure"}, "step() needs a closure, which is not given here"),
-        ({"path": "/data"}, "workload.path: is for built-in data sets; what mine_to_learn:load takes is said in"),
+        ({"path": "/data"}, "workload.path: is for built-in data sets; set the options of mine_to_learn:load"),
         ({"vocabulary_size": 50}, "workload.vocabulary_size: is for built-in data sets"),
         ({"model": "mlp", "loss": "mine_to_learn:detached"}, "mlp: workload.loss mine_to_learn:detached has no grad"),
         ({"dataset": "flwr_datasets:load"}, "pip install 'sortition-testbed[flower-datasets]' (on all nodes)"),

@@ -21,24 +21,24 @@ _BY_LABEL = ("dirichlet", "label-shards")
 
 
 class ClientArrays(ClientData):
-    """Samples of any one shape, with a class, a value or several of either for each.
+    """Samples of any single shape, each with one or several classes or values.
 
     Args:
-        train, test: the two parts; None: a fifth of the first is held out, of each class alike.
+        train, test: the two parts; without a test part a fifth of the first is held out, stratified by class.
         section: loss, partition, samples_per_client, test_samples.
         population, seed: of the experiment.
         where: begins the lines of errors.
 
     Attributes:
-        shape: of one sample.
+        shape: shape of one sample.
         classes: number of classes; None: labels are values, or one for each position.
-        outputs: how many numbers a model gives for each sample.
-        notes: a line where no training sample is of class 0, as if classes were numbered from 1; one where the
-            features are unscaled.
-        facts: ``unscaled_feature``, see `workloads.data.own.scale.unscaled_feature`, where there is one.
+        outputs: number of outputs of a model per sample.
+        notes: a line if no training sample has class 0, as if classes were numbered from 1; a line if the features are
+            unscaled.
+        facts: ``unscaled_feature``, see `workloads.data.own.scale.unscaled_feature`, if there is one.
 
     Raises:
-        ExperimentError: labels that the loss does not take, or a client would hold too few samples.
+        ExperimentError: labels that the loss does not accept, or a client would hold too few samples.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ClientArrays(ClientData):
         return (train, test) if len(test) else (train[1:], train[:1])
 
     def _columns(self, others: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
-        """The columns that partitions go by: labels, as classes or as values, by their name, and the other columns."""
+        """Return the columns for partitions: labels, as classes or values, by their name, and the other columns."""
         if self.classes is not None:
             return {**others, name: self._classed}
         if self._labels.ndim > 1:
@@ -124,10 +124,10 @@ class ClientArrays(ClientData):
         return {"label": values, **others, name: values}
 
     def image_shape(self) -> tuple[int, int, int]:
-        """(height, width, channels) for the built-in models: a table's row is an image of one line.
+        """Return (height, width, channels) for the built-in models: a table's row is an image of one line.
 
         Raises:
-            ExperimentError: samples are no rows, grey images or images in colour.
+            ExperimentError: samples are not rows, grey images or colour images.
         """
         match self.shape:
             case (width,):
@@ -142,7 +142,7 @@ class ClientArrays(ClientData):
         )
 
     def as_floats(self) -> "ClientArrays":
-        """The same, with samples as floats."""
+        """Return the same data with samples as floats."""
         made = copy.copy(self)
         made._inputs = self._inputs.astype(np.float32, copy=False)
         made._held_out = self._held_out[0].astype(np.float32, copy=False), self._held_out[1]
@@ -169,18 +169,18 @@ class ClientArrays(ClientData):
 def _tensors(inputs: NDArray[Any], labels: NDArray[Any]) -> Batch:
     import torch  # here: data sets are described without it
 
-    return torch.tensor(inputs), torch.tensor(labels)  # copies, whose alignment is the same in every process
+    return torch.tensor(inputs), torch.tensor(labels)  # copies have the same alignment in every process
 
 
 def _inputs(inputs: NDArray[Any]) -> NDArray[Any]:
-    """Floats as 32-bit ones, bytes as they are, other whole numbers as int64, as layers and embeddings take them."""
+    """Return floats as 32-bit ones, bytes unchanged, other whole numbers as int64 for layers and embeddings."""
     if inputs.dtype.kind == "f":
         return inputs.astype(np.float32, copy=False)
     return inputs if inputs.dtype == np.uint8 else inputs.astype(np.int64, copy=False)
 
 
 def _labels(labels: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
-    """As the loss takes them: int64, or float32."""
+    """Return the labels in the type of the loss: int64, or float32."""
     kind = labels.dtype.kind
     if kind == "O":  # a frame's column of whole numbers with gaps, or of several kinds
         try:
@@ -211,7 +211,9 @@ def _labels(labels: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
                 "so in the loader (pandas.factorize, sklearn.preprocessing.LabelEncoder)"
             )
         if labels.ndim > 1 and (class_numbers[class_numbers != IGNORED] < 0).any():
-            raise ExperimentError(f"{where}: a negative label; classes are from 0, and {IGNORED} is for none")
+            raise ExperimentError(
+                f"{where}: a negative label; classes are numbered from 0, and {IGNORED} means no label"
+            )
         return class_numbers
     if loss == "bce" and ((labels < 0) | (labels > 1)).any():
         raise ExperimentError(f"{where}: labels from {labels.min()} to {labels.max()}; bce takes 0 and 1")
@@ -221,7 +223,7 @@ def _labels(labels: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
 
 
 def _classes(labels: NDArray[Any], loss: str) -> int | None:
-    """How many classes there are where each sample is of one; None: it is not."""
+    """Return the number of classes if each sample has one class, else None."""
     if labels.ndim > 1 or loss in ("mse", "l1"):
         return None
     if loss == "bce":

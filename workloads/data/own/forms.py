@@ -1,4 +1,4 @@
-"""The forms in which people have data, as arrays: ``(x, y)``, mappings, frames, torch's and Hugging Face's datasets.
+"""Common forms of users' data as arrays: ``(x, y)``, mappings, frames, torch's and Hugging Face's datasets.
 
 Objects of other libraries are recognised by their methods, so that none of these libraries is imported here.
 """
@@ -25,9 +25,9 @@ class ColumnChoice:
     """The columns of a table by their use.
 
     Attributes:
-        label: the one with the labels.
-        features: those that the model takes; empty: all others.
-        apart: columns that are no features unless they are named, such as that of a partition.
+        label: the column with the labels.
+        features: the columns that the model takes; empty: all others.
+        apart: columns that are not features unless they are named, such as that of a partition.
     """
 
     label: str = "label"
@@ -37,13 +37,13 @@ class ColumnChoice:
 
 @dataclass(frozen=True)
 class TabularData:
-    """Samples as arrays, as they were given.
+    """Samples as arrays, in the types of the source.
 
     Attributes:
-        inputs: (n, ...) of a model.
+        inputs: (n, ...) inputs of a model.
         labels: (n, ...).
         columns: further facts about the samples, (n,) each by name.
-        features: names of the columns that the inputs are, in their order; empty: they have none.
+        features: names of the columns of the inputs, in their order; empty: they have none.
     """
 
     inputs: NDArray[Any]
@@ -52,7 +52,7 @@ class TabularData:
     features: Sequence[str] = ()
 
     def take(self, numbers: NDArray[np.int64]) -> "TabularData":
-        """The samples with these numbers."""
+        """Return the samples with these numbers."""
         columns = {name: values[numbers] for name, values in self.columns.items()}
         return TabularData(self.inputs[numbers], self.labels[numbers], columns, self.features)
 
@@ -61,15 +61,15 @@ class TabularData:
 
 
 def tables(data: Any, columns: ColumnChoice, where: str) -> tuple[TabularData, TabularData | None]:
-    """A training part, and a test part where there is one.
+    """Return a training part, and a test part if there is one.
 
     Args:
-        given: the result of a loader.
-        columns: for data with named columns.
+        data: the result of a loader.
+        columns: choice of columns for data with named columns.
         where: begins the lines of errors.
 
     Raises:
-        ExperimentError: it is none of the forms that are taken, or some samples are not like the others.
+        ExperimentError: an unknown form of data, or samples of different shapes.
     """
     train, test = _pair(data, columns.label)
     first = _table(train, columns, where)
@@ -82,7 +82,7 @@ def tables(data: Any, columns: ColumnChoice, where: str) -> tuple[TabularData, T
 
 
 def _like(train: TabularData, test: TabularData, where: str) -> TabularData:
-    """A test part with the training part's columns, in their order; raises `ExperimentError` where it lacks one."""
+    """Return a test part with the training part's columns in their order; raise `ExperimentError` for missing ones."""
     if not train.features or not test.features or list(train.features) == list(test.features):
         return test
     lacking = [name for name in train.features if name not in test.features]
@@ -108,7 +108,7 @@ def _pair(data: Any, label: str) -> tuple[Any, Any]:
 
 
 def _are_samples_and_labels(first: Any, second: Any, label: str) -> bool:
-    """Whether two frames are no training and test part."""
+    """Return whether two frames are samples and labels, not a training and a test part."""
     names = list(first.columns), list(second.columns)
     return len(first) == len(second) and names[0] != names[1] and not any(label in part for part in names)
 
@@ -118,7 +118,7 @@ def _first(data: Mapping[Any, Any], names: Sequence[str]) -> str | None:
 
 
 def _is_whole(data: Any) -> bool:
-    """Whether it holds samples and their labels."""
+    """Return whether the data hold samples and their labels."""
     if _is_frame(data) or _is_hugging_face(data) or isinstance(data, Mapping) or _is_dataset(data):
         return True
     return isinstance(data, tuple) and len(data) == 2 and all(map(_is_array, data))
@@ -137,7 +137,7 @@ def _is_array(data: Any) -> bool:
 
 
 def _is_dataset(data: Any) -> bool:
-    """Torch's, by its methods and not by its class: any sequence of samples."""
+    """Return whether the data are a sequence of samples, like torch's Dataset, judged by their methods."""
     if _is_array(data) or isinstance(data, str | bytes | tuple | Mapping):
         return False
     return hasattr(data, "__getitem__") and hasattr(data, "__len__")
@@ -162,7 +162,7 @@ def _table(data: Any, columns: ColumnChoice, where: str) -> TabularData:
 
 
 def _refuse_names(columns: ColumnChoice, where: str, label: bool = True) -> None:
-    """Raise `ExperimentError` where columns are named, and the data have none; `label`: that of the labels, too."""
+    """Raise `ExperimentError` if columns are named and the data have none; `label`: also the labels' column."""
     key = "features" if columns.features else "label" if label and columns.label != ColumnChoice.label else None
     if key is not None:
         raise ExperimentError(
@@ -185,7 +185,7 @@ def _type_text(data: Any) -> str:
 
 
 def _array(data: Any) -> NDArray[Any]:
-    """As numpy's; tensors on another device, or with a gradient, are copied."""
+    """Return a numpy array; tensors on another device, or with a gradient, are copied."""
     if hasattr(data, "detach"):
         data = data.detach().cpu()
         data = (data.float() if str(data.dtype) == "torch.bfloat16" else data).numpy()  # numpy has no bfloat16
@@ -203,12 +203,12 @@ def _array(data: Any) -> NDArray[Any]:
 
 
 def _samples(data: Any) -> NDArray[Any]:
-    """As `_array`; a frame of one column is a table, too."""
+    """Return an array as `_array`, but a frame of one column as a table."""
     return _array(data.to_numpy() if _is_frame(data) else data)
 
 
 def _of_mapping(data: Mapping[Any, Any], columns: ColumnChoice, where: str) -> TabularData:
-    """Arrays by name; without one called x, all are columns."""
+    """Return arrays by name; without an array named x, all are columns."""
     x, y = _first(data, _X), columns.label if columns.label in data else _first(data, _Y)
     if x is not None:
         _refuse_names(columns, where, label=columns.label not in data)
@@ -248,11 +248,11 @@ def _of_columns(values: Mapping[str, NDArray[Any]], columns: ColumnChoice, where
         raise ExperimentError(f"{where} has no column beside {', '.join(sorted(apart))}; a model needs one")
     if columns.label in names:
         raise ExperimentError(
-            f"workload.features: {columns.label!r} is the column of the labels, which the model would be shown; leave "
+            f"workload.features: {columns.label!r} is the column of the labels, which the model must not see; leave "
             "it out"
         )
     if repeated := [name for name in names if names.count(name) > 1]:
-        raise ExperimentError(f"workload.features: {repeated[0]!r} is there twice; name each column once")
+        raise ExperimentError(f"workload.features: {repeated[0]!r} occurs twice; name each column once")
     other_names = [name for name in values if name not in names or name in columns.apart]
     others = {name: values[name] for name in other_names if values[name].ndim == 1}
     if len(names) == 1 and values[names[0]].ndim > 1:
@@ -260,15 +260,15 @@ def _of_columns(values: Mapping[str, NDArray[Any]], columns: ColumnChoice, where
     for name in names:
         if values[name].ndim != 1 or values[name].dtype.kind not in "biuf":
             raise ExperimentError(
-                f"{where}: column {name!r} is no column of numbers; name those in workload.features, or let the loader "
-                "turn it into numbers"
+                f"{where}: column {name!r} does not hold numbers; name the columns of numbers in workload.features, or "
+                "convert it in the loader"
             )
     table = np.stack([values[name].astype(np.float32) for name in names], axis=1)
     return TabularData(table, values[columns.label], others, names)
 
 
 def _of_dataset(data: Any, where: str) -> TabularData:
-    """Every sample, once: a random transform is drawn once, too."""
+    """Return every sample, read once: a random transform is also drawn once."""
     try:
         samples = [data[number] for number in range(len(data))]
     except TypeError as error:
@@ -330,5 +330,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def label_kind(array: NDArray[Any]) -> str:
-    """The kind of labels, for an error."""
+    """Return the kind of labels, for errors."""
     return _kind(array)
