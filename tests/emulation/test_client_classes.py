@@ -1,4 +1,4 @@
-"""Classes of clients: how many, who, and that nobody's links or device depend on what other classes say."""
+"""Classes of clients: their sizes, members, and independence of links and devices from other classes."""
 
 import sys
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def plan(population: int = 60, seed: int = 1, **keys: Any) -> RunPlan:
 
 
 def values(made: RunPlan) -> dict[str, np.ndarray]:
-    """What each client is like."""
+    """Return all link and device values of each client."""
     links: ClientLinks = made.links()
     return {
         "down": links.down.at(2.0), "up": links.up.at(2.0), "latency": links.latency_s, "loss": links.loss,
@@ -131,7 +131,7 @@ def test_a_class_has_what_it_says_and_else_what_links_and_devices_say() -> None:
 @settings(max_examples=examples(40))
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 2**40), st.booleans())
 def test_a_client_that_stays_in_its_class_stays_as_it_is(before: int, after: int, seed: int, another: bool) -> None:
-    """Whatever the shares are, and whether there is another class."""
+    """With any shares, and with or without another class."""
 
     def made(phones: int, with_another: bool) -> RunPlan:
         kinds: dict[str, Any] = {"phone": {"share": phones / 60, **PHONES}, "rest": {"latency_ms": DELAY}}

@@ -1,4 +1,4 @@
-"""Joining and starting Ray: what takes too long is tried again or given up, in one line that says what to do."""
+"""Joining and starting Ray: slow attempts are repeated or ended, in one line with advice."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ TIMED_OUT = (
 
 
 class HalfMadeNode(ray._private.node.Node):
-    """A node whose processes have started, and that is given up."""
+    """A node of a failed start, with processes already started."""
 
     ended: list[tuple[bool, bool]]
 
@@ -42,7 +42,7 @@ class HalfMadeNode(ray._private.node.Node):
 
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[Exception | None]:
-    """What becomes of the next attempts to start Ray: an error, or success."""
+    """Set the outcomes of the next attempts to start Ray: an error, or success."""
     outcomes: list[Exception | None] = []
 
     def init(**options: Any) -> None:
@@ -212,7 +212,7 @@ def test_a_dashboards_address_in_the_environment(unasked: None, monkeypatch: pyt
 
 def test_sigterm_is_answered_without_a_dump_of_ray(capfd: pytest.CaptureFixture[str]) -> None:
     """Ray's handler in C++, which `ray.init` sets, prints the stacks of the process before the testbed's is called."""
-    with pytest.raises(KeyboardInterrupt), stopping_on_signals():  # noqa: PT012  # what comes before is the point
+    with pytest.raises(KeyboardInterrupt), stopping_on_signals():  # noqa: PT012   # the signal must arrive inside connect()
         assert connect(None)
         assert connect(None) is False
         os.kill(os.getpid(), signal.SIGTERM)
@@ -225,7 +225,7 @@ PYTHON_PROCESSES = ("start_monitor", "start_log_monitor", "start_api_server")
 
 @pytest.mark.parametrize("extras", ["0", "1"])
 def test_processes_that_a_local_run_does_not_use_are_left_out(monkeypatch: pytest.MonkeyPatch, extras: str) -> None:
-    """And start again for whoever starts Ray in another way, or asks for them."""
+    """They start if Ray is started in another way, or if they are asked for."""
     node = ray._private.node.Node
     began: list[str] = []
     for name in PYTHON_PROCESSES:

@@ -93,7 +93,7 @@ def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(ra
     with RaySession(None, 2) as session:
         session.run(described, 0, runs["whole"], lambda progress: None)
         session.run(described.model_copy(update={"rounds": 3}), 0, runs["interrupted"], lambda progress: None)
-    with RaySession(None, 2) as session:  # what processes know is gone
+    with RaySession(None, 2) as session:  # new processes: all state in memory is gone
         session.run(described, 0, runs["interrupted"], lambda progress: None)
     whole, interrupted = (RunRecords(run) for run in runs.values())
     assert identical(interrupted, whole)

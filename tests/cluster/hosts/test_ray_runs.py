@@ -1,4 +1,4 @@
-"""Runs on real Ray actors: the same results whatever dies on the way. Without that: test_same_on_ray.py."""
+"""Runs on real Ray actors: the same results after the loss of any process. Without losses: test_same_on_ray.py."""
 
 import os
 import signal

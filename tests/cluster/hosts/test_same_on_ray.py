@@ -1,4 +1,4 @@
-"""Real Ray actors change no result, whatever their number: one session runs experiments of several kinds."""
+"""Real Ray actors change no result, for any number of hosts: one session runs experiments of several kinds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_lotto_and_secagg(session: RaySession, tmp_path: Path) -> None:
 
 
 def test_asynchronous(session: RaySession, tmp_path: Path) -> None:
-    """What is under way outlasts a round, and hosts that forget it."""
+    """Updates under way outlast a round, and hosts that forget it."""
     asynchronous = {
         "selection": {"protocol": "random", "participants": 5},
         "aggregation": LOTTO["aggregation"] | {"model_binding": "none"},

@@ -1,4 +1,4 @@
-"""Which token is sent, and what is said without one; run in processes of their own, because Ray reads them once."""
+"""The token that is sent, and messages without one; each in its own process, because Ray reads tokens once."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SECRET = "5ec4e7" * 10
 
 
 def said(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What a process says that has no token but those in `environment`."""
+    """Return the output of a process that has no token but those in `environment`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return subprocess.run(
         [sys.executable, "-c", f"from cluster.jobs.authentication import *\n{code}"],

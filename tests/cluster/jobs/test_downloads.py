@@ -1,4 +1,4 @@
-"""Results through a job's log: what arrives is what was sent, or nothing."""
+"""Results through a job's log: the received results equal the sent ones, or nothing is received."""
 
 import base64
 import gzip

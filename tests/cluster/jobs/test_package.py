@@ -1,4 +1,4 @@
-"""What is sent to a cluster: the same bytes for the same experiment, wherever it lies, and all that it needs."""
+"""The package sent to a cluster: all needed files, with the same bytes for the same experiment in any folder."""
 
 import hashlib
 import os
@@ -250,7 +250,7 @@ def impatient() -> Iterator[None]:
     """End a test that hangs."""
 
     def stop(*_: object) -> None:
-        raise AssertionError("it waits for what does not come")
+        raise AssertionError("it waits for a writer that does not exist")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(30)

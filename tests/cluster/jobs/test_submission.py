@@ -62,12 +62,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's, without what it says about Ray."""
+    """Return this process's environment without Ray's variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | more
 
 
 def processes_of(directory: Path) -> list[psutil.Process]:
-    """Those whose command line or environment names the directory."""
+    """Return the processes with the directory in their command line or environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -98,7 +98,7 @@ def head() -> Iterator[Head]:
         yield head
     finally:
         started = processes_of(directory)
-        ray.send_signal(signal.SIGTERM)  # with --block it ends what it has started
+        ray.send_signal(signal.SIGTERM)  # with --block it ends the processes that it has started
         with contextlib.suppress(subprocess.TimeoutExpired):
             ray.wait(20)
         _, alive = psutil.wait_procs(started, timeout=20)

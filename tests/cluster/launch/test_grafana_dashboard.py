@@ -1,4 +1,4 @@
-"""The Grafana dashboard shows what `RunMetrics` exports, all of it, and nothing else."""
+"""The Grafana dashboard shows exactly the metrics that `RunMetrics` exports."""
 
 import itertools
 import json

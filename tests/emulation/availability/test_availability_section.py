@@ -1,4 +1,4 @@
-"""The section and what it becomes: alternatives, mistakes in them, files, and a user-defined class."""
+"""The `availability` section: alternatives, mistakes, files, and a user-defined class."""
 
 from pathlib import Path
 from typing import Any
@@ -284,7 +284,7 @@ def test_a_class_of_ones_own_says_who_is_there(own: str) -> None:
     assert model.comes_back
     presence = model.presence(1, "train", 10.0, np.arange(7))
     assert presence.reachable.tolist() == [True, False, False, True, False, False, True]
-    assert (presence.drops == presence.reachable).all()  # who is not there does not drop out
+    assert (presence.drops == presence.reachable).all()  # only reachable clients drop out
     assert (presence.leaves_s == 15).all()
     dropping = model_of(7, model=f"{own}:Even", options={"every": 1}, dropout={"hazard": {"train": 1.0}})
     assert dropping.presence(1, "train", 10.0, np.arange(7)).drops.all()

@@ -1,4 +1,4 @@
-"""Clients that come and go: against a slow simulation of single clients, and against what theory says of many."""
+"""Alternating availability, compared with a slow simulation of single clients and with renewal theory."""
 
 import bisect
 import math
@@ -121,7 +121,7 @@ def test_intervals_are_what_presence_says(keys: dict[str, Any]) -> None:
         assert (np.minimum(presence.leaves_s[client[inside]], horizon_s) == end[inside]).all()
 
 
-# -- what answers may depend on -------------------------------------------------------------------------------------
+# -- independence of answers ----------------------------------------------------------------------------------------
 
 
 @cache
@@ -181,7 +181,7 @@ def test_another_seed_is_another_life(keys: dict[str, Any]) -> None:
     assert lives[0][1].tolist() != lives[2][1].tolist()
 
 
-# -- what theory says -----------------------------------------------------------------------------------------------
+# -- renewal theory -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keys", [MARKOV, WEIBULL], ids=["markov", "weibull"])
@@ -281,7 +281,7 @@ def test_a_rhythm_goes_forward_and_back(amplitude: float, peak_s: float, times: 
     assert rhythm.shows_at(shown) == pytest.approx(time_s, abs=1e-6)
     assert (np.diff(shown) >= 0).all()
     assert rhythm.shown(time_s + 3000) == pytest.approx(shown + 3000, abs=1e-6)
-    # The integral of the speed, up to what a step of 1000 / 1440 s leaves out.
+    # The integral of the speed, up to the error of a step of 1000 / 1440 s.
     turn = 2 * math.pi / 1000
     integral = time_s + amplitude / turn * (np.sin(turn * (time_s - peak_s)) + math.sin(turn * peak_s))
     assert shown == pytest.approx(integral, abs=2e-3)

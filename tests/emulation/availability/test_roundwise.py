@@ -1,4 +1,4 @@
-"""Who is there in a round, for models that draw anew for each round."""
+"""Availability models that draw anew for each round."""
 
 from typing import Any
 

@@ -33,7 +33,7 @@ def schedules(draw: st.DrawFn) -> list[tuple[int, int, str, str]]:
 
 
 def walked(rows: list[tuple[int, int, str, str]], number: int, client: int) -> dict[str, str]:
-    """The oracle: what becomes of one client in each stage of a round, walking through them: there, drops or away."""
+    """The oracle: the state of one client in each stage of a round, step by step: there, drops or away."""
     mine = [(stage, fate) for at, who, stage, fate in rows if (at, who) == (number, client)]
     takes_part = ("", "participant") in mine
     fates = [entry for entry in mine if entry[1] != "participant"]

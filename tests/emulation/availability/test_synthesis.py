@@ -1,4 +1,4 @@
-"""Synthetic traces are what the availability models of experiments answer."""
+"""Synthetic traces agree with the answers of the availability models."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Speed factors: what each model promises about them."""
+"""Speed factors: the promised distribution of each model."""
 
 import sys
 from types import ModuleType

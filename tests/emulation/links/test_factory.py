@@ -1,4 +1,4 @@
-"""Links drawn, taken from traces, tables and matrices: whose they are, and that the seed decides."""
+"""Links drawn, or taken from traces, tables and matrices: assignment to clients, and dependence on the seed."""
 
 import json
 from pathlib import Path
@@ -293,7 +293,7 @@ class TwoMegabytes:
     """Links of one's own: as `options` say."""
 
     class Options(BaseModel):
-        """What the experiment may say."""
+        """Options that the experiment may set."""
 
         rate: float = Field(1e6, ge=0)
 

@@ -1,4 +1,4 @@
-"""The `links` section: what it accepts, what it says to mistakes, and that it survives being written and read."""
+"""The `links` section: accepted keys, messages for mistakes, and a round trip through a file."""
 
 from pathlib import Path
 from typing import Any

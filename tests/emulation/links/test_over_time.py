@@ -1,4 +1,4 @@
-"""Latency and loss that follow traces, and what people are told of the files of traces."""
+"""Latency and loss that follow traces, and notes on the trace files."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bandwidth files: what a rate holds for, and what is said of a file that is none."""
+"""Bandwidth files: the meaning of a rate, and messages for invalid files."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Traces and tables that are larger than any honest one, or have no end: one line, whatever reads them."""
+"""Oversized or endless traces and tables: every reader refuses them in one line."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The reader of plain pickles: reads what pickle writes, refuses and names all else, and executes nothing."""
+"""The reader of plain pickles reads pickles of plain data, refuses and names all else, and executes nothing."""
 
 import collections
 import contextlib
@@ -88,7 +88,7 @@ def test_shared_parts_stay_shared(folder: Path) -> None:
 
 
 class Evil:
-    """Pickles to whatever a test wants."""
+    """Pickles to any value that a test sets."""
 
     def __init__(self, reduced: Any) -> None:
         self.reduced = reduced

@@ -1,4 +1,4 @@
-"""Availability traces as files: what is written is read again, and what cannot be read is said in one line."""
+"""Availability traces as files: round trips, and messages of one line for unreadable files."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Availability traces: checking rows, and who is online when, against Python lists of intervals."""
+"""Availability traces: checks of rows, and online intervals, compared with Python lists."""
 
 import math
 from dataclasses import dataclass

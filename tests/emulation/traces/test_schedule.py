@@ -32,7 +32,7 @@ def written(path: Path, text: str | bytes) -> Path:
 
 
 def test_a_hand_written_file_may_have_comments_blank_lines_spaces_and_any_order(tmp_path: Path) -> None:
-    lines = ["\ufeff# who drops", "", "client, fate, stage, round", " 7, dropped, train, 2", "", "# and"]
+    lines = ["\ufeff# dropouts", "", "client, fate, stage, round", " 7, dropped, train, 2", "", "# and"]
     text = "\n".join([*lines, "3,offline,,1", "7,participant,,2", ""])
     schedule = Schedule.read(written(tmp_path / "s.csv", text))
     assert list(schedule.rows()) == [(1, 3, "", "offline"), (2, 7, "", "participant"), (2, 7, "train", "dropped")]

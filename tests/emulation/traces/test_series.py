@@ -1,4 +1,4 @@
-"""Traces of one number: what rows mean, repeated times, gzip, what the converter writes, and mistakes."""
+"""Traces of one number: meaning of rows, repeated times, gzip, the converter's files, and mistakes."""
 
 import gzip
 from pathlib import Path
@@ -149,7 +149,7 @@ def test_the_numbers_of_a_kind_are_its_own(tmp_path: Path) -> None:
 
 
 def test_a_period_is_of_rows_that_hold_until_the_next(tmp_path: Path) -> None:
-    """Such a file was read as until-next, whatever was said of its rows."""
+    """A file with a period was once read as until-next, with any meaning of its rows."""
     (tmp_path / "a.txt").write_text("# period_s: 60.0\n0 1\n10 2\n")
     assert read_series(tmp_path / "a.txt", BANDWIDTH).steps[0].period_s == 60
     with pytest.raises(TraceError, match=naming("# period_s", "rows: interval-before")):

@@ -134,7 +134,7 @@ def test_folders_in_folders_are_read(tmp_path: Path) -> None:
     assert "no bandwidth traces in this folder itself, and those below it are not read: name one of its 2" in line
 
 
-# -- what is a trace already, or JSON -------------------------------------------------------------------------------
+# -- files that are traces already, or JSON -------------------------------------------------------------------------
 
 
 def test_traces_need_no_conversion(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables of text that others wrote: names or data, whose decimals, which times. What is not sure is refused."""
+"""Tables of text from other sources: names or data, decimal marks, times. Ambiguous tables are refused."""
 
 import re
 from dataclasses import replace
@@ -84,7 +84,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_series_take_nothing_for_names_either(tmp_path: Path) -> None:
-    """``0,1`` is what pandas writes above columns without names."""
+    """pandas writes ``0,1`` above columns without names."""
     path = written(tmp_path, "0,1\n0,5\n1,6\n2,7\n")
     columns = SeriesColumns("1", "2", "Mbit/s")
     assert "can be data or a line of column names" in refused(csv_series.convert, path, BANDWIDTH, columns)
@@ -242,7 +242,7 @@ def test_thousands_are_not_taken_for_decimals(tmp_path: Path) -> None:
     ],
 )
 def test_points_between_semicolons_can_be_between_thousands(rows: str, refused: bool, tmp_path: Path) -> None:
-    """A table with thousands was read as one with decimals, a thousandth of what it says."""
+    """A table with thousands was once read as one with decimals, a thousandth of its values."""
     path = tmp_path / "t.csv"
     separator = next(mark for mark in ";\t," if mark in rows)
     path.write_text(f"t{separator}v\n{rows}\n")

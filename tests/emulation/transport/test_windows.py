@@ -1,4 +1,4 @@
-"""Flights against packets, one by one; and what must hold whatever the path."""
+"""Flights compared with packets one by one, and properties that hold for any path."""
 
 from random import Random
 
@@ -67,7 +67,7 @@ def test_loss_costs_on_average_what_it_costs_packet_by_packet(
 
 @pytest.mark.parametrize("segments", [1, 2, 5])
 def test_the_end_of_a_message_is_found_to_be_lost_by_a_probe(segments: int) -> None:
-    """So little that all is luck but the delay: what loss adds is compared."""
+    """With so few losses only the delay is not random: the delay added by loss is compared."""
     generator, way, loss = np.random.default_rng(6), path(10, 0.02), 0.05
     flows = [Flow(segments, link(way), lost=lambda: generator.random() < loss).run() for _ in range(3000)]
     ends_s = np.array([flow.finish_s for flow in flows]) - segments * way.segment_s[0]
