@@ -84,7 +84,7 @@ def test_largest_remainders() -> None:
     assert class_counts(shared(a=1, b=None, c=0), 5) == {"a": 5, "b": 0, "c": 0}
 
 
-def test_what_rounding_leaves_of_shares_is_nobodys() -> None:
+def test_rounding_errors_of_shares_are_assigned_to_no_class() -> None:
     """59/60 and 1/60, as decimals, are 3.4e-17 less than 1; 0.1, 0.2 and 0.7 of binary fractions 1e-16 more."""
     assert class_counts(shared(a=59 / 60, b=1 / 60, c=None), 60) == {"a": 59, "b": 1, "c": 0}
     assert class_counts(shared(a=0.3 + 5e-17, b=0.7000000000000001, c=None), 10) == {"a": 3, "b": 7, "c": 0}
@@ -93,7 +93,7 @@ def test_what_rounding_leaves_of_shares_is_nobodys() -> None:
         class_counts(shared(a=1 - 1e-9, b=None), 100)
 
 
-def test_who_is_in_a_class_is_drawn() -> None:
+def test_members_of_a_class_are_drawn() -> None:
     kinds = shared(a=0.5, b=None)
     first, again, other = (draw_members(kinds, 1000, np.random.default_rng(seed)).are_in("a") for seed in (1, 1, 2))
     assert (first == again).all()
@@ -107,7 +107,7 @@ PHONES = {"up_mbit_s": RATE, "down_mbit_s": RATE, "latency_ms": DELAY, "loss": L
 FIBRE = {"up_mbit_s": 40, "latency_ms": 10, "buffer_ms": 7, "device": 2.5}
 
 
-def test_a_class_has_what_it_says_and_else_what_links_and_devices_say() -> None:
+def test_a_class_overrides_only_the_keys_that_it_sets() -> None:
     keys: dict[str, Any] = {
         "links": {"transport": "tcp", "up_mbit_s": RATE, "latency_ms": DELAY, "loss": LOSS},
         "devices": {"model": "uniform"},
@@ -130,7 +130,7 @@ def test_a_class_has_what_it_says_and_else_what_links_and_devices_say() -> None:
 
 @settings(max_examples=examples(40))
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 2**40), st.booleans())
-def test_a_client_that_stays_in_its_class_stays_as_it_is(before: int, after: int, seed: int, another: bool) -> None:
+def test_a_client_that_stays_in_its_class_is_unchanged(before: int, after: int, seed: int, another: bool) -> None:
     """With any shares, and with or without another class."""
 
     def made(phones: int, with_another: bool) -> RunPlan:

@@ -108,7 +108,7 @@ def test_a_raylet_that_has_died_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
         child.wait()
 
 
-def test_starts_that_all_time_out_end_in_one_line_that_says_what_to_do(starts: list[Exception | None]) -> None:
+def test_failed_starts_end_in_one_line_with_advice(starts: list[Exception | None]) -> None:
     starts += [Exception(TIMED_OUT)] * (STARTS + 1)
     with pytest.raises(ClusterError) as ended:
         connect(None)
@@ -190,9 +190,7 @@ def test_no_cluster_at_all(unasked: None, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("variable", [True, False])
-def test_a_head_that_says_nothing_is_given_up(
-    unasked: None, silent: str, variable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_head_times_out(unasked: None, silent: str, variable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "ANSWER_TIMEOUT_S", 0.2)
     if variable:
         monkeypatch.setenv("RAY_ADDRESS", silent)

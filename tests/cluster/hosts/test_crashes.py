@@ -108,7 +108,7 @@ def servers_bug(place: str, path: Path) -> None:
     assert f"in {place}" in ended.value.trace
 
 
-def test_the_servers_bug_says_where_too(bugs: None, tmp_path: Path) -> None:
+def test_a_crash_of_the_server_also_names_its_place(bugs: None, tmp_path: Path) -> None:
     servers_bug("select", tmp_path / "run")
 
 

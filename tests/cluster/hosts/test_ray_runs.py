@@ -180,7 +180,7 @@ def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Pat
         session.run(broken, 0, None, lambda progress: None)
 
 
-def test_ray_client_is_refused_with_what_to_do_instead(no_ray: None) -> None:
+def test_ray_client_is_refused_with_an_alternative(no_ray: None) -> None:
     with pytest.raises(ClusterError, match="testbed submit"):
         connect("ray://127.0.0.1:10001")
 

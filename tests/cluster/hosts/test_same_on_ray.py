@@ -108,7 +108,7 @@ def test_algorithms(session: RaySession, tmp_path: Path) -> None:
         {"protocol": "plain", "weights": "equal", "robust": {"rule": "multi-krum", "max_dishonest": 1}},
     ],
 )
-def test_adapters_and_what_is_made_of_them(session: RaySession, sent: dict[str, Any], tmp_path: Path) -> None:
+def test_adapters_and_their_models(session: RaySession, sent: dict[str, Any], tmp_path: Path) -> None:
     workload = LOTTO["workload"] | {"adapters": {"rank": 2}}
     experiment = Experiment.model_validate(LOTTO | {"workload": workload, "aggregation": sent})
     reference = undisturbed(experiment, tmp_path / "reference")

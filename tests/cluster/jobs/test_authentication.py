@@ -50,7 +50,7 @@ def test_a_path_without_a_file_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.strip().splitlines()[-1].startswith("testbed.errors.ClusterError: RAY_AUTH_TOKEN_PATH: ")
 
 
-def test_a_mode_without_a_token_says_where_to_put_one(tmp_path: Path) -> None:
+def test_a_mode_without_a_token_names_the_place_for_a_token(tmp_path: Path) -> None:
     done = said(SENDS, tmp_path, RAY_AUTH_MODE="token")
     assert done.returncode != 0
     line = done.stderr.strip().splitlines()[-1].removeprefix("testbed.errors.ClusterError: ")

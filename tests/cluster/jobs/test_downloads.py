@@ -47,7 +47,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
+def test_received_results_equal_the_sent_ones(tmp_path: Path) -> None:
     run_at(tmp_path / "sweep" / "a")
     run_at(tmp_path / "sweep" / "b")
     (tmp_path / "sweep" / "b" / "second-name").hardlink_to(next((tmp_path / "sweep" / "b").iterdir()))
@@ -71,7 +71,7 @@ def test_a_damaged_log_is_refused(
         downloads.results_in_log(log[:at] if cut else log[:at] + other + log[at + 1 :])
 
 
-def test_what_cannot_be_sent_says_why(tmp_path: Path) -> None:
+def test_results_that_cannot_be_sent_are_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such directory"):
         downloads.results_in_log(log_of(tmp_path / "nothing"))
     with pytest.raises(RunError, match=r"MiB.*URI"):
@@ -163,7 +163,7 @@ def test_links_in_the_target_are_not_followed_out_of_it(tmp_path: Path) -> None:
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_archives_are_refused(tmp_path: Path) -> None:
     data = b"not a tar"
     log = f"testbed-results begin bytes={len(data)} sha256={hashlib.sha256(data).hexdigest()}\n"
     log += base64.b64encode(data).decode() + "\ntestbed-results end\n"

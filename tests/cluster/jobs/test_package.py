@@ -127,7 +127,7 @@ def test_paths_in_a_sweep_are_sent(
     assert (where / "inputs" / "costs.yaml").read_text() == "hmac: 0.5\n"
 
 
-def test_a_file_that_is_nowhere_and_one_that_is_on_the_cluster(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+def test_a_missing_file_and_a_file_on_the_cluster(tmp_path: Path, packed: Callable[..., Packed]) -> None:
     with pytest.raises(ExperimentError, match=r"nowhere\.csv.*absolute path"):
         packed(folder(tmp_path, "one", **traced("data/nowhere.csv")))
     there = packed(folder(tmp_path, "two", **traced("/no/such/trace.csv")))
@@ -146,7 +146,7 @@ def test_too_large_names_the_largest(tmp_path: Path, packed: Callable[..., Packe
     assert "\n" not in str(caught.value)
 
 
-def test_own_classes_come_with_what_they_import(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+def test_own_classes_come_with_their_imports(tmp_path: Path, packed: Callable[..., Packed]) -> None:
     file = folder(tmp_path, "mine", selection={"protocol": "mine.lottery:Lottery", "participants": 4})
     (file.parent / "mine").mkdir()
     (file.parent / "mine" / "__init__.py").write_text("")
@@ -261,9 +261,7 @@ def impatient() -> Iterator[None]:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("endless", ["pipe", "device"])
-def test_what_is_no_regular_file_is_refused_before_it_is_opened(
-    tmp_path: Path, packed: Callable[..., Packed], endless: str
-) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path, packed: Callable[..., Packed], endless: str) -> None:
     """A pipe without a writer would be waited for, and a device of zeros compressed for ever."""
     named = "/dev/zero"
     if endless == "pipe":

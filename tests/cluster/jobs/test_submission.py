@@ -235,7 +235,7 @@ def following(head: Head, job: str) -> Iterator[Iterator[str]]:
     ],
     ids=["no-token", "wrong-token", "unknown-job", "missing-file"],
 )
-def test_what_goes_wrong_is_one_line(
+def test_errors_are_one_line(
     head: Head, testbed: Testbed, experiment: Path, arguments: Any, token: str | None, code: int, expected: str
 ) -> None:
     given = {} if token == "" else {"token": token}

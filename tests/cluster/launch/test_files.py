@@ -91,7 +91,7 @@ def test_the_image_has_the_pinned_ray() -> None:
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_what_is_copied_to_the_nodes_is_there_and_is_used(name: str) -> None:
+def test_files_copied_to_the_nodes_are_used(name: str) -> None:
     [config] = documents(name)
     mounts = config["file_mounts"]
     for target, source in mounts.items():

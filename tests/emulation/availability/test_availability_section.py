@@ -138,7 +138,7 @@ def test_sections_that_mean_nothing_are_refused(keys: dict[str, Any]) -> None:
         (5, "availability: should be a mapping of keys to values, not 5"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(keys: Any, line: str) -> None:
+def test_mistakes_are_named_in_one_line(keys: Any, line: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         validated({"availability": keys}, "here")
     assert str(refused.value).startswith(f"here: {line}")
@@ -279,7 +279,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_availability_models"
 
 
-def test_a_class_of_ones_own_says_who_is_there(own: str) -> None:
+def test_a_user_defined_class_decides_presence(own: str) -> None:
     model = model_of(7, model=f"{own}:Even", options={"every": 3})
     assert model.comes_back
     presence = model.presence(1, "train", 10.0, np.arange(7))
@@ -336,7 +336,7 @@ def test_options_that_the_class_does_not_declare_are_refused(own: str, name: str
     assert "\n" not in str(refused.value)
 
 
-def test_what_goes_wrong_in_a_class_of_ones_own_comes_through(own: str) -> None:
+def test_errors_of_a_user_defined_class_pass_through(own: str) -> None:
     with pytest.raises(RuntimeError, match="theirs"):
         model_of(7, model=f"{own}:Broken")
     with pytest.raises(ExperimentError, match=r"availability\.model: no_such_module:Model: no module"):

@@ -78,7 +78,7 @@ def test_rate_and_hazard_add_up_and_change_nothing_in_each_other() -> None:
         assert (both.presence(4, stage, 0.0, EVERYBODY).drops == by_rate | by_hazard).all()
 
 
-def test_who_is_away_does_not_drop_out() -> None:
+def test_clients_that_are_away_do_not_drop_out() -> None:
     presence = model_of(POPULATION, model="bernoulli", unavailable=0.5, dropout={"hazard": 0.5}).presence(
         1, "train", 0.0, EVERYBODY
     )
@@ -92,7 +92,7 @@ def test_who_is_away_does_not_drop_out() -> None:
     at=st.sampled_from(["random", "check-in", "first"]),
     hazard=st.sampled_from([0.0, 0.3, {"check-in": 0.3}, {"train": 0.5, "second": 0.5}]),
 )
-def test_over_a_model_whose_clients_come_back_only_drops_are_added(
+def test_with_returning_clients_only_dropouts_are_added(
     seed: int, rate: float, at: str, hazard: float | dict[str, float]
 ) -> None:
     """With a model of returning clients, presence is unchanged; the network remembers the dropouts."""

@@ -105,7 +105,7 @@ def test_every_clients_life_is_the_one_simulated_step_by_step(keys: dict[str, An
 
 
 @ALL
-def test_intervals_are_what_presence_says(keys: dict[str, Any]) -> None:
+def test_intervals_agree_with_presence(keys: dict[str, Any]) -> None:
     model, horizon_s = alternating(keys, 50), 10_000.0
     client, begin, end = model.intervals(30, horizon_s)
     assert (client.dtype, begin.dtype, end.dtype) == (np.int64, np.float64, np.float64)
@@ -134,7 +134,7 @@ def asked_once(keys: tuple[tuple[str, Any], ...], now_s: float) -> Any:
     questions=st.lists(st.tuples(st.integers(0, 30_000), st.sets(st.integers(0, 19))), max_size=8),
     in_order=st.booleans(),
 )
-def test_answers_do_not_depend_on_what_was_asked_before(
+def test_answers_do_not_depend_on_earlier_questions(
     keys: dict[str, Any], questions: list[tuple[int, set[int]]], in_order: bool
 ) -> None:
     model = alternating(keys, 20)
@@ -243,7 +243,7 @@ def share_online(keys: dict[str, Any], hours: list[float]) -> list[float]:
     return [float(model.presence(1, "train", hour * seconds, everybody).reachable.mean()) for hour in hours]
 
 
-def test_more_clients_are_there_by_the_peak_than_half_a_day_later() -> None:
+def test_more_clients_are_online_at_the_peak_than_half_a_day_later() -> None:
     peak, trough, next_day = share_online(BY_DAY, [7, 19, 31])
     assert peak > trough + 0.2
     assert abs(peak - next_day) < APART

@@ -77,7 +77,7 @@ def test_an_answer_depends_on_the_question_alone(rows: list, asked: set[int], st
     assert again.drops.tolist() == before.drops[some].tolist()
 
 
-def test_without_the_selection_stages_a_fate_there_befalls_who_is_asked_there() -> None:
+def test_without_selection_stages_a_fate_applies_to_questions_in_that_stage() -> None:
     rows = [
         (1, 0, "check-in", "dropped"),  # stood for selection, and is asked in a stage of that name
         (1, 1, "lotto/announce", "dropped"),  # was lost where there is nothing here: away for the round
@@ -96,7 +96,7 @@ def test_without_the_selection_stages_a_fate_there_befalls_who_is_asked_there() 
     assert not availability.presence(1, "secagg/unmask", 0.0, EVERYONE).reachable[2]
 
 
-def test_nobody_is_away_in_rounds_beyond_the_schedule_and_under_an_empty_one() -> None:
+def test_no_client_is_away_beyond_the_schedule_or_with_an_empty_one() -> None:
     for rows in ([], [(1, 0, "", "offline")]):
         presence = ScheduledAvailability(Schedule.from_rows(rows), POPULATION, AFTER).presence(2, "train", 0, EVERYONE)
         assert presence.reachable.all()

@@ -26,7 +26,7 @@ def test_a_table_survives_being_written_and_read(tmp_path_factory: pytest.TempPa
     assert [file.name for file in path.parent.iterdir()] == ["costs.yaml"]
 
 
-def test_the_file_says_where_and_when(tmp_path: Path) -> None:
+def test_the_file_names_place_and_time_of_the_measurement(tmp_path: Path) -> None:
     write_costs(tmp_path / "costs.yaml", REFERENCE_COSTS)
     comments = [line for line in (tmp_path / "costs.yaml").read_text().splitlines() if line.startswith("#")]
     assert len(comments) == 3

@@ -18,7 +18,7 @@ def drawn(section: Devices, population: int, seed: int = 1) -> np.ndarray:
     return speed_factors(section, population, np.random.default_rng(seed))
 
 
-def test_everybody_is_the_reference_machine_by_default() -> None:
+def test_every_client_is_the_reference_machine_by_default() -> None:
     assert drawn(Devices(), 4).tolist() == [1.0] * 4
     assert drawn(Devices(model="constant", factor=2.5), 2).tolist() == [2.5, 2.5]
 

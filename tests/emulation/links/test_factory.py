@@ -52,7 +52,7 @@ def test_log_normal_and_uniform() -> None:
 @given(
     st.floats(-50, 50), st.floats(0.01, 20), st.floats(0, 5), st.floats(0, 50), st.integers(0, 2**32),
 )  # fmt: skip
-def test_what_is_drawn_lies_within_its_bounds(mean: float, sigma: float, low: float, wide: float, seed: int) -> None:
+def test_drawn_values_lie_within_their_bounds(mean: float, sigma: float, low: float, wide: float, seed: int) -> None:
     values = truncated_normal(np.full(50, mean), np.full(50, sigma), low, low + wide, np.random.default_rng(seed))
     assert ((low <= values) & (values <= low + wide)).all()
 
@@ -326,7 +326,7 @@ def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         assert says in str(refused.value)
 
 
-def test_a_class_of_ones_own_that_is_not_there() -> None:
+def test_a_missing_user_defined_class() -> None:
     section = Links.model_validate({"model": "no_such_module:Name"})
     with pytest.raises(ExperimentError, match=r"links\.model: no_such_module:Name: no module"):
         client_links(section, 3, np.random.default_rng(1))

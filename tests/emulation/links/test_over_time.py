@@ -43,7 +43,7 @@ def test_latency_follows_its_trace_and_begins_again(tmp_path: Path) -> None:
     assert links.latency_s * 1000 == pytest.approx([20, 2, 20])
 
 
-def test_what_a_row_means_is_an_option(tmp_path: Path) -> None:
+def test_the_meaning_of_a_row_is_an_option(tmp_path: Path) -> None:
     write_traces(tmp_path / "ms", a="10 5\n11 7\n13 9\n")
     for rows, wanted in (("until-next", [5, 7, 7, 9]), ("interval-before", [5, 5, 7, 9])):
         path = {"trace": tmp_path / "ms", "rows": rows, **STEADY}
@@ -76,7 +76,7 @@ def test_a_latency_above_zero_at_any_time_makes_a_transport(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("keys", [{"loss": 0.1}, {"loss": [0, 0.1]}, {"buffer_ms": 20}])
-def test_what_is_lost_makes_a_transport_without_a_latency_too(keys: dict[str, Any]) -> None:
+def test_loss_without_latency_also_makes_a_transport(keys: dict[str, Any]) -> None:
     links = drawn(2, latency_ms=0, transport="auto", **keys)
     assert links.transport == PRESETS["tcp"]
     assert links.loss_key != 0
@@ -89,7 +89,7 @@ def test_what_is_lost_makes_a_transport_without_a_latency_too(keys: dict[str, An
      ({"loss": 0.9, "transport": PRESETS["tcp"]}, "a loss must be from 0 to 0.5"),
      ({"loss": np.nan, "transport": PRESETS["tcp"]}, "a loss must be from 0 to 0.5")],
 )  # fmt: skip
-def test_links_of_a_users_class_cannot_lose_what_nobody_sends_again(keys: dict[str, Any], line: str) -> None:
+def test_user_defined_links_with_loss_need_retransmission(keys: dict[str, Any], line: str) -> None:
     with pytest.raises(ValueError, match=line):
         ClientLinks(np.ones(2), np.ones(2), np.zeros(2), 1.0, 1.0, **keys)
 
@@ -128,7 +128,7 @@ def test_repeated_times_are_noted_once(tmp_path: Path) -> None:
     assert drawn(2, latency_ms={"trace": folder / "b.txt"}).notes == ()
 
 
-def test_rates_whose_rows_nobody_explains_are_noted(tmp_path: Path) -> None:
+def test_rates_with_rows_of_unstated_meaning_are_noted(tmp_path: Path) -> None:
     """Pensieve's files look like the testbed's own, and mean the time before each row."""
     folder = write_traces(tmp_path / "rates", a="0 1\n1 2\n2 4\n")
     (note,) = drawn(2, down_mbit_s={"trace": folder}, up_mbit_s={"trace": folder}).notes

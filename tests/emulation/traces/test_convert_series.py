@@ -47,9 +47,7 @@ def test_twelve_megabit_as_the_manual_has_it(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(50))
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=60).filter(any), st.integers(1, 300))
-def test_no_packet_is_lost_whatever_the_bins(
-    tmp_path_factory: pytest.TempPathFactory, gaps: list[int], bin_ms: int
-) -> None:
+def test_no_packet_is_lost_for_any_bins(tmp_path_factory: pytest.TempPathFactory, gaps: list[int], bin_ms: int) -> None:
     stamps = np.cumsum(gaps)
     path = tmp_path_factory.mktemp("mahimahi") / "trace"
     path.write_text("".join(f"{stamp}\n" for stamp in stamps))

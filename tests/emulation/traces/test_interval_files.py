@@ -50,7 +50,7 @@ def large(rows: int = 1_000_000) -> AvailabilityTrace:
 
 
 @given(st.dictionaries(st.integers(0, 2**62), BOUNDS, min_size=1, max_size=4))
-def test_what_is_written_is_read_again_bit_for_bit(
+def test_written_rows_are_read_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, bounds: dict[int, list[float]]
 ) -> None:
     rows = [
@@ -164,7 +164,7 @@ def test_columns_of_another_type_and_missing_values_in_parquet(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_files_that_are_none(tmp_path: Path, name: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert refused(path) == "cannot be read: No such file or directory"
     path.mkdir()
@@ -241,7 +241,7 @@ def test_another_suffix_is_neither_read_nor_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_earlier_file(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / name
     small().write(path)
     before = path.read_bytes()

@@ -121,7 +121,7 @@ def test_bad_npy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["m.csv", "m.parquet", "m.npy"])
-def test_files_that_are_none(tmp_path: Path, name: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert refused(path) == "cannot be read: No such file or directory"
     path.mkdir()

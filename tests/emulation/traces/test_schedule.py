@@ -43,7 +43,7 @@ def test_a_hand_written_file_may_have_comments_blank_lines_spaces_and_any_order(
 
 
 @given(rows=valid_rows)
-def test_what_is_written_is_read_in_order(rows: list[tuple], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_written_records_are_read_in_order(rows: list[tuple], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("schedules")
     schedule = Schedule.from_rows(rows)
     expected = sorted(rows, key=lambda row: (row[0], row[1], row[3] != "participant"))
@@ -79,7 +79,7 @@ def test_what_is_written_is_read_in_order(rows: list[tuple], tmp_path_factory: p
         (b"\xff\xfe\x00PAR1", "not a text file"),
     ],
 )  # fmt: skip
-def test_a_bad_csv_is_one_line_that_says_where(text: str | bytes, what: str, tmp_path: Path) -> None:
+def test_a_bad_csv_is_one_line_with_its_place(text: str | bytes, what: str, tmp_path: Path) -> None:
     path = written(tmp_path / "s.csv", text)
     with pytest.raises(TraceError) as error:
         Schedule.read(path)
@@ -127,7 +127,7 @@ def test_files_that_are_not_there_or_not_files(tmp_path: Path) -> None:
         Schedule.from_rows([]).write(tmp_path / "no" / "s.csv")
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.csv"
     Schedule.from_rows([(1, 2, "", "offline")]).write(path)
     before = path.read_bytes()

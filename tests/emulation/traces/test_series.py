@@ -53,7 +53,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 1000)), min_size=2,
 
 @settings(max_examples=examples(50))
 @given(ROWS)
-def test_what_was_carried_between_the_rows_is_what_they_say(
+def test_bytes_carried_between_rows_match_the_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]]
 ) -> None:
     """Between the first time and the last, both meanings give sums that can be written down from the rows."""
@@ -102,7 +102,7 @@ def test_gzip_is_unpacked_and_damaged_gzip_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(KINDS))
 @settings(max_examples=examples(20))
 @given(data=st.data())
-def test_what_is_written_is_read_back_to_the_bit(
+def test_a_written_trace_is_read_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, name: str, suffix: str, data: st.DataObject
 ) -> None:
     kind = KINDS[name]
@@ -119,7 +119,7 @@ def test_what_is_written_is_read_back_to_the_bit(
     assert kind_of(path) is kind
 
 
-def test_a_written_trace_says_what_it_is(tmp_path: Path) -> None:
+def test_a_written_trace_names_its_kind(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_series(path, LATENCY, Steps(np.zeros(1), np.array([5.0]), 60.0))
     assert path.read_text().splitlines() == [

@@ -71,7 +71,7 @@ def test_a_few_repeated_times_are_averaged_and_counted(tmp_path: Path) -> None:
             assert "21 of 100 rows" in refused(csv_series.convert, tmp_path / "a.csv", BANDWIDTH, COLUMNS)
 
 
-def test_a_column_that_holds_no_times_is_called_so(tmp_path: Path) -> None:
+def test_a_column_without_times_is_named(tmp_path: Path) -> None:
     """5Gophers' round-trip times have no time beside them."""
     values = np.random.default_rng(1).uniform(20, 90, 50).round(1)
     (tmp_path / "rtt.csv").write_text("RTT,n\n" + "".join(f"{value},1\n" for value in values))
@@ -89,7 +89,7 @@ def test_a_row_out_of_order_is_to_be_sorted(tmp_path: Path) -> None:
     assert "row 31: the time '25' is before the one above; sort the rows; if they are of several runs" in line
 
 
-def test_what_cannot_be_split_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_cannot_be_split_are_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
     path.write_text("run,second,rate\nx,0,1\n,1,1\n")
     assert "row 2: nothing in column run" in refused(csv_series.convert, path, BANDWIDTH, SPLIT)
@@ -152,7 +152,7 @@ def test_traces_need_no_conversion(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ['{"dishGetHistory": {}}', "[\n  {", "  [[0, 1]]", '[{"a": [' + "1, " * 400_000 + "1]}]"]
 )
-def test_json_is_called_so(text: str, tmp_path: Path) -> None:
+def test_json_is_recognised_and_refused(text: str, tmp_path: Path) -> None:
     """Also in one line of more than a megabyte, which is not to be split."""
     (tmp_path / "a.json").write_text(text)
     for read in (

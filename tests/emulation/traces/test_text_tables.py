@@ -70,7 +70,7 @@ def test_a_name_that_is_a_number_is_settled_by_the_option(tmp_path: Path) -> Non
     assert rows(trace) == [(7, 0.0, 10.0)]
 
 
-def test_columns_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_columns_are_named(tmp_path: Path) -> None:
     path = written(tmp_path, "3,0,10\n")
     assert "call the columns by number, from 1, not 'begin', and say --no-header" in refused(
         csv_intervals.convert, path, "phone", "begin", "end"
@@ -109,7 +109,7 @@ def test_a_remark_is_skipped_unless_it_names_a_column(tmp_path: Path) -> None:
 # -- rows that lack a time ------------------------------------------------------------------------------------------
 
 
-def test_rows_without_a_time_are_left_out_if_one_says_so(tmp_path: Path) -> None:
+def test_rows_without_a_time_are_left_out_on_request(tmp_path: Path) -> None:
     """As Alibaba's pods that were never scheduled."""
     path = written(tmp_path, "pod,begin,end\na,0,10\nb,,20\n,5,6\nc,NULL,7\nd,-,7\n")
     line = refused(csv_intervals.convert, path, "pod", "begin", "end")
@@ -153,7 +153,7 @@ def test_times_of_another_form_or_unit_are_refused(
     assert said.replace("--unit", "--time-unit") in line
 
 
-def test_the_unit_settles_what_times_are(tmp_path: Path) -> None:
+def test_the_unit_settles_the_meaning_of_times(tmp_path: Path) -> None:
     path = written(tmp_path, "c,a,b\nx,1714564790000,1714564850000\n")
     assert rows(csv_intervals.convert(path, "c", "a", "b", "ms")[0]) == [(0, 1714564790.0, 1714564850.0)]
     path = written(tmp_path, "c,a,b\nx,20240501,20240502\n")

@@ -162,7 +162,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
         opened(tmp_path / archive)
 
 
-def test_text_that_is_recalled_again_and_again_does_not_fill_the_memory() -> None:
+def test_memorised_text_does_not_fill_the_memory() -> None:
     """Ten bytes of the file each make another megabyte, if they may."""
     text = b"X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20) + b"q\x00"
     kind = b"X\x06\x00\x00\x00latin1q\x01"

@@ -52,7 +52,7 @@ def test_images_are_read_the_right_way_up(tmp_path: Path, layout: str, packed: b
     assert workload.evaluate(workload.initial_model()).samples == 70
 
 
-def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
+def test_faults_of_the_files_are_named(tmp_path: Path) -> None:
     def refused(match: str, folder: Path = tmp_path) -> None:
         with pytest.raises(ExperimentError, match=match) as error:
             open_emnist(folder)

@@ -81,7 +81,7 @@ def test_images_are_opened_when_they_are_needed_and_once(root: Path, monkeypatch
     assert np.array_equal(one[0], whole[place])
 
 
-def test_a_label_that_is_none_is_named(root: Path) -> None:
+def test_an_invalid_label_is_named(root: Path) -> None:
     """`test_openimage_files` has the other ways in which a mapping can be wrong."""
     file = root / "client_data_mapping" / "train.csv"
     file.write_text(file.read_text() + "0,data/a.png,x,62\n")
@@ -89,7 +89,7 @@ def test_a_label_that_is_none_is_named(root: Path) -> None:
         opened(root)
 
 
-def test_what_is_absent_is_named(root: Path) -> None:
+def test_missing_files_are_named(root: Path) -> None:
     images = root / "data/raw_data/by_write/hsf_0"
     (images / "f0003_26/train_00001.png").write_bytes(b"no image")
     workload = opened(root)

@@ -74,7 +74,7 @@ def opened(path: Path, population: int = 5, seed: int = 2, **keys: object):
 
 
 @pytest.mark.parametrize("write", [split_leaf, hdf5])
-def test_a_writer_is_a_client_and_images_stay_what_they_are(tmp_path: Path, write: Callable) -> None:
+def test_a_writer_is_a_client_and_images_are_unchanged(tmp_path: Path, write: Callable) -> None:
     write(tmp_path)
     workload = opened(tmp_path, population=7)
     for client, (images, labels) in enumerate(writers(7).values()):
@@ -245,7 +245,7 @@ def test_damaged_hdf5_is_named(tmp_path: Path) -> None:
     refused("no group examples")
 
 
-def test_hdf5_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hdf5_without_h5py_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hdf5(tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     with pytest.raises(ExperimentError, match=r"fed_emnist_train.h5 needs h5py: .*hdf5"):

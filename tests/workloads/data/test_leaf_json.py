@@ -34,7 +34,7 @@ def read(file: Path) -> list[tuple[str, Any]]:
     st.sampled_from([None, 1]),
     st.booleans(),
 )
-def test_what_is_read_is_what_pythons_reader_reads(
+def test_values_equal_those_of_pythons_reader(
     tmp_path_factory: pytest.TempPathFactory,
     some: dict[str, list[Any]],
     piece: int,
@@ -90,7 +90,7 @@ def test_a_file_that_ends_early_is_never_taken(tmp_path_factory: pytest.TempPath
         ("3", "lacks users and user_data"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, content: str, says: str) -> None:
+def test_mistakes_are_named_in_one_line(tmp_path: Path, content: str, says: str) -> None:
     file = tmp_path / "all_data.json"
     file.write_text(content)
     with pytest.raises(ExperimentError) as refused:
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, content: str, says: s
     assert "\n" not in str(refused.value)
 
 
-def test_damage_is_said_before_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_reported_before_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "all_data.json"
     users = {f"user{number}": ([0] * 50, [0] * 50) for number in range(2000)}
     file.write_text(json.dumps(as_leaf(users)).replace('"user7": {"x"', '"user7": {"x" 5', 1))

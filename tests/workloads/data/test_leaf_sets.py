@@ -99,7 +99,7 @@ def data(tmp_path: Path, name: str) -> Path:
     return folder
 
 
-def test_split_by_sample_everybody_is_in_both_parts(name: str, data: Path) -> None:
+def test_split_by_sample_every_user_is_in_both_parts(name: str, data: Path) -> None:
     users = SETS[name][0]()
     split_by_sample(data, users, hierarchies=["PLAY"] * len(users) if name == "shakespeare" else None)
     many = {user: len(y) for user, (_, y) in users.items() if len(y) > 1}
@@ -116,7 +116,7 @@ def test_split_by_sample_everybody_is_in_both_parts(name: str, data: Path) -> No
         opened(name, data, population=len(many) + 1)
 
 
-def test_split_by_user_nobody_is_in_both_parts(name: str, data: Path) -> None:
+def test_split_by_user_no_user_is_in_both_parts(name: str, data: Path) -> None:
     users = SETS[name][0]()
     split_by_user(data, users, 0.7, hierarchies=["PLAY"] * len(users) if name == "shakespeare" else None)
     workload = opened(name, data, population=4)
@@ -124,7 +124,7 @@ def test_split_by_user_nobody_is_in_both_parts(name: str, data: Path) -> None:
     assert kept == sum(len(y) for _, y in users.values())
 
 
-def test_what_is_not_split_is_split_here(name: str, data: Path) -> None:
+def test_unsplit_data_are_split_here(name: str, data: Path) -> None:
     users = SETS[name][0]()
     folder = write_all(data, users)
     workload = opened(name, folder, population=6)
@@ -134,7 +134,7 @@ def test_what_is_not_split_is_split_here(name: str, data: Path) -> None:
     assert len(workload.data.held_out()[1]) == held_out.sum()
 
 
-def test_it_is_trained_alike_everywhere_and_cut_by_the_seed(name: str, data: Path) -> None:
+def test_training_is_the_same_everywhere_and_the_split_follows_the_seed(name: str, data: Path) -> None:
     split_by_sample(data, SETS[name][0]())
     keys: dict[str, Any] = {"samples_per_client": 3, "test_samples": 4, "batch_size": 2, "learning_rate": 0.01}
     one, other = (opened(name, data, **keys) for _ in range(2))
@@ -170,7 +170,7 @@ def test_a_part_that_is_absent_or_of_another_split_is_refused(name: str, data: P
         opened(name, data / "train")
 
 
-def test_the_test_part_alone_and_the_folder_above_what_is_not_split_are_refused(name: str, data: Path) -> None:
+def test_the_test_part_alone_and_the_folder_above_unsplit_data_are_refused(name: str, data: Path) -> None:
     users = SETS[name][0]()
     whole = write_all(data, users)
     with pytest.raises(ExperimentError, match=naming("json files", "all_data")) as e:
@@ -181,7 +181,7 @@ def test_the_test_part_alone_and_the_folder_above_what_is_not_split_are_refused(
         opened(name, data / "test")
 
 
-def test_data_inspect_shows_who_has_what(name: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_inspect_shows_the_assignment(name: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from analysis.clients.profile import profile, report
     from testbed.experiment.schema import Experiment
 
@@ -224,11 +224,11 @@ def test_shakespeares_windows_are_numbered_as_leaf_numbers_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("written", ["\u2014", "\u2019", "\U0001f600", "\u00e9", "#", "\ud800"])
-def test_a_character_that_is_not_the_plays_is_a_space(written: str) -> None:
+def test_a_character_outside_the_plays_is_a_space(written: str) -> None:
     assert [CHARACTERS[number] for number in numbers(f"a{written}?")] == ["a", " ", "?"]
 
 
-def test_windows_of_another_length_are_said(tmp_path: Path) -> None:
+def test_windows_of_another_length_are_refused(tmp_path: Path) -> None:
     short = {role: ([window[-20:] for window in x], y) for role, (x, y) in plays().items()}
     split_by_sample(tmp_path, short)
     with pytest.raises(ExperimentError) as refused:
@@ -286,7 +286,7 @@ def test_portraits_are_those_of_the_names(tmp_path: Path) -> None:
     assert told <= there
 
 
-def test_a_module_that_knows_no_bytes_is_told_how_to_take_them(tmp_path: Path) -> None:
+def test_a_model_without_support_for_bytes_gets_advice(tmp_path: Path) -> None:
     portraits(tmp_path / "img_align_celeba")
     split_by_sample(tmp_path, smiles())
     options = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
@@ -294,7 +294,7 @@ def test_a_module_that_knows_no_bytes_is_told_how_to_take_them(tmp_path: Path) -
         opened("celeba", tmp_path, model="torch.nn:Conv2d", model_options=options)
 
 
-def test_portraits_that_are_lacking_are_said_before_anything_is_trained(tmp_path: Path) -> None:
+def test_missing_portraits_are_named_before_training(tmp_path: Path) -> None:
     split_by_sample(tmp_path, smiles())
     with pytest.raises(ExperimentError, match=r"has no raw/img_align_celeba; put CelebA's images there"):
         opened("celeba", tmp_path)

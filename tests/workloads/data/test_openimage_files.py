@@ -79,7 +79,7 @@ def test_choices_are_made_by_the_seed(root: Path) -> None:
     assert len(few.data.held_out()[1]) == 3
 
 
-def test_headings_are_skipped_whatever_they_are(root: Path) -> None:
+def test_any_headings_are_skipped(root: Path) -> None:
     """As FedScale's loader does; the client is the first column, the file the second, the class the last one."""
     expected = opened(root).label_counts()
     for part in ("train", "test"):
@@ -162,7 +162,7 @@ def test_damaged_images_are_named_when_they_are_needed(root: Path) -> None:
         assert str(file) in str(refused.value)
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     made = []
 
     def make(client: int) -> np.ndarray:

@@ -213,7 +213,7 @@ def test_every_sample_is_as_likely_at_an_overlapping_client() -> None:
     assert np.corrcoef(*(np.isin(np.arange(20), found.of(client)) for client in (0, 1)))[0, 1] < 1
 
 
-def test_overlapping_says_how_many_each_client_draws() -> None:
+def test_overlapping_needs_the_number_that_each_client_draws() -> None:
     with pytest.raises(ValueError, match="overlapping needs samples_per_client"):
         WorkloadSection(partition=Partition(scheme="overlapping"))
     many = WorkloadSection(partition=Partition(scheme="overlapping"), samples_per_client=30)

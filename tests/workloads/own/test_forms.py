@@ -156,7 +156,7 @@ def test_features_are_columns_once_and_never_the_labels() -> None:
     assert np.array_equal(train.columns["a"], X[:, 0])
 
 
-def test_what_is_masked_is_lacking_and_what_is_no_column_is_left_alone() -> None:
+def test_masked_values_are_missing_and_values_without_rows_are_ignored() -> None:
     with pytest.raises(ExperimentError, match=naming("1 samples", "NaN", "first is 1")):
         tables((np.ma.masked_array(X, X == 5), Y), ColumnChoice(), "here")
     assert len(tables((np.ma.masked_array(X), Y), ColumnChoice(), "here")[0]) == 8
@@ -244,7 +244,7 @@ def test_labels_that_the_loss_or_the_partition_does_not_take(labels: list, keys:
     assert "\n" not in str(refused.value)
 
 
-def test_labels_become_what_the_loss_takes() -> None:
+def test_labels_become_the_type_of_the_loss() -> None:
     assert arrays([0, 1] * 4).shard(0)[1].dtype == torch.int64
     assert arrays([False, True] * 4).outputs == 2
     assert arrays([0, 1] * 4, loss="bce").shard(0)[1].dtype == torch.float32
@@ -267,7 +267,7 @@ def test_values_can_be_the_column_of_a_partition() -> None:
 
 
 @pytest.mark.parametrize("empty", [np.nan, None, pd.NA, pd.NaT])
-def test_samples_that_are_nobodys_are_refused(empty: object) -> None:
+def test_samples_without_an_owner_are_refused(empty: object) -> None:
     for values in (["a", empty, "b", "b"], *([[1.0, empty, 2.0, 2.0]] if empty is np.nan else [])):
         column = np.asarray(pd.Series(values))
         given_ = TabularData(np.zeros((4, 1)), np.zeros(4, int), {"ward": column})
@@ -282,7 +282,7 @@ def test_samples_that_are_nobodys_are_refused(empty: object) -> None:
     st.integers(1, 8),
     st.integers(0, 2**40),
 )
-def test_by_column_a_value_is_one_clients(wards: list[str], population: int, seed: int) -> None:
+def test_by_column_each_value_is_one_client(wards: list[str], population: int, seed: int) -> None:
     values = np.array(wards)
     given_ = TabularData(np.arange(len(wards), dtype=np.float64)[:, None], np.zeros(len(wards), int), {"ward": values})
     section = WorkloadSection(partition={"scheme": "by-column", "column": "ward"})
@@ -305,7 +305,7 @@ def test_by_column_a_value_is_one_clients(wards: list[str], population: int, see
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_labels_from_one_on_leave_a_class_that_nobody_has() -> None:
+def test_labels_from_one_leave_class_zero_without_samples() -> None:
     """The class 0 is an output of the model that no sample trains; it may be meant, so it is a note."""
     data = arrays([1, 2] * 4)
     assert data.classes == 3

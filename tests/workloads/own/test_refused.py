@@ -61,7 +61,7 @@ from workloads.training.metrics import measured
     ],
     ids=str,
 )
-def test_what_cannot_be_learned_is_refused_in_one_line_before_the_first_round(keys: dict, says: str) -> None:
+def test_untrainable_code_is_refused_in_one_line_before_the_first_round(keys: dict, says: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         made(**keys)
     assert says in str(refused.value)
@@ -74,7 +74,7 @@ def test_built_in_data_and_models_are_tried_with_an_own_loss() -> None:
     assert build(WorkloadSection(model="logistic", loss="mine_to_learn:focal"), 10, 1).dimension == 650
 
 
-def test_a_metric_that_says_nothing_is_named() -> None:
+def test_a_metric_without_a_result_is_named() -> None:
     def silent(*_: object) -> float:
         raise ValueError
 
