@@ -88,7 +88,7 @@ def test_a_node_that_takes_long_to_appear_is_waited_for(monkeypatch: pytest.Monk
 
 
 def test_a_raylet_that_has_died_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On a machine with too much to do it aborts after 15 s: the next attempt begins at once."""
+    """On a busy machine it aborts after 15 s: the next attempt begins at once."""
     raylet = tmp_path / "raylet"
     raylet.symlink_to("/bin/true")
 
@@ -151,7 +151,7 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address where something listens that says nothing, as the head of a cluster that hangs."""
+    """An address with a silent listener, like the head of a cluster that hangs."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -195,7 +195,8 @@ def test_a_silent_head_times_out(unasked: None, silent: str, variable: bool, mon
     if variable:
         monkeypatch.setenv("RAY_ADDRESS", silent)
     line = refusal("auto" if variable else silent)
-    assert line.startswith(f"no Ray cluster at '{silent}': something listens there, and does not answer as the head")
+    assert line.startswith(f"no Ray cluster at '{silent}': ")
+    assert "within 0.2 s" in line
     assert ("RAY_ADDRESS" in line) == variable
 
 
