@@ -1,11 +1,12 @@
-"""``testbed cluster check``: does a cluster fit an experiment? Asked before anything runs.
+"""``testbed cluster check``: whether a cluster fits an experiment, checked before anything runs.
 
-Every line says what was looked at, where, and how it stands; a line that is not ok says what to do. The judgements are
-plain functions of what the nodes have said (`cluster.probe`).
+Every line names the check, the place and the result; a line that is not ok also has advice. The checks are plain
+functions of the nodes' facts (`cluster.probe`).
 
-How memory is estimated: each host is a process of `HOST_BYTES` (Python, Ray and torch, as measured), with
-`IDLE_CLIENT_BYTES` for each of its clients, `VECTORS_PER_PARTICIPANT` vectors of the model's size (the update and what
-is sent of it) for each participant that it may hold, and the data as they grew this process when they were loaded here.
+Estimate of memory: each host is a process of `HOST_BYTES` (Python, Ray and torch, as measured), with
+`IDLE_CLIENT_BYTES` for each of its clients, `VECTORS_PER_PARTICIPANT` vectors of the model's size (the update and its
+encoding) for each participant that it may hold, and the data, measured by the growth of this process when they are
+loaded here.
 """
 
 import math
@@ -22,7 +23,7 @@ import ray
 
 from cluster.hosts.connection import connect, disconnect
 from cluster.hosts.placement import Node, hosts_for, runs_at_a_time, spread
-from cluster.probe import NodeFacts, facts_here, start_probes, understood
+from cluster.probe import NodeFacts, check_inputs_on, facts_here, start_probes
 from testbed.engine.plan import RunPlan
 from testbed.errors import ClusterError, ExperimentError, RunError, TraceError
 from testbed.experiment.inputs import digests, located, plugin_classes
@@ -40,7 +41,7 @@ MODELS_IN_STORE = 4  # this round's and the last one's broadcast, and sums on th
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line: `advice` is empty when `level` is "ok"."""
+    """One line of the report; `advice` is empty if `level` is "ok"."""
 
     level: Level
     check: str
@@ -51,12 +52,12 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one run of an experiment needs.
+    """Resources that one run of an experiment needs.
 
     Attributes:
         experiment: one point, without a sweep.
-        dimension: parameters of its model.
-        data_bytes: memory that its data take in every process that holds clients.
+        dimension: number of parameters of its model.
+        data_bytes: memory of its data in every process that holds clients.
     """
 
     experiment: Experiment
@@ -64,7 +65,7 @@ class Demand:
     data_bytes: int
 
     def host_bytes(self, hosts: int) -> int:
-        """Estimated memory of one of `hosts` host processes (see the module)."""
+        """Return the estimated memory in bytes of one of `hosts` host processes; see the module."""
         clients = math.ceil(self.experiment.population / hosts)
         most_at_once = min(clients, self.experiment.selection.participants)
         vectors = VECTORS_PER_PARTICIPANT * 4 * self.dimension * most_at_once
@@ -72,7 +73,10 @@ class Demand:
 
 
 def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[CheckResult]]:
-    """What each point needs: its data and its model are made here, once for points that share them."""
+    """Return the demand of each point, and the problems of points that cannot be built.
+
+    Data and models are built in this process, once for points that share them.
+    """
     built: dict[str, tuple[Any, int]] = {}
     demands, problems = [], []
     for experiment in experiments:
@@ -88,13 +92,18 @@ def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Ch
             plan.read_files(workload)
             demands.append(Demand(experiment, workload.dimension, data_bytes))
         except (ExperimentError, TraceError) as error:
-            advice = "`testbed run` would say the same: put it right in the experiment, or the file where it says"
+            advice = "`testbed run` would fail with the same message; correct the experiment, or the file that it names"
             problems.append(CheckResult("fail", "experiment", "here", " ".join(str(error).split()), advice))
     return demands, problems
 
 
 def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[CheckResult]:
-    """CPUs, GPUs, memory and object stores, for the point of the sweep that asks for most."""
+    """Check CPUs, GPUs, memory and object stores for the point of the sweep with the largest demand.
+
+    Args:
+        nodes: facts of the nodes that answer.
+        demands: demands of all points, at least one.
+    """
     cpus = max(1, int(sum(node.cpus for node in nodes)))
     first = demands[0].experiment.cluster
     at_once = runs_at_a_time(first, len(demands), cpus, sum(node.memory_bytes for node in nodes))
@@ -104,18 +113,18 @@ def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[
     hosts = _hosts(most, cpus, at_once)
     together = f" ({at_once} runs at the same time)" if at_once > 1 else ""
     if at_once * hosts > cpus:
-        advice = "results stay the same, time does not: fewer cluster.hosts, or more nodes"
-        detail = f"{counted(at_once * hosts, 'host')}{together} share {cpus} CPUs"
+        advice = "results are the same, but the run takes longer; lower cluster.hosts, or add nodes"
+        detail = f"{quantity(at_once * hosts, 'host')}{together} share {cpus} CPUs"
         yield CheckResult("warn", "cpus", "cluster", detail, advice)
     else:
-        yield CheckResult("ok", "cpus", "cluster", f"{counted(at_once * hosts, 'host')}{together}, {cpus} CPUs")
-    there = [Node(node.node_id, node.cpus, node.gpus) for node in nodes]
+        yield CheckResult("ok", "cpus", "cluster", f"{quantity(at_once * hosts, 'host')}{together}, {cpus} CPUs")
+    our_nodes = [Node(node.node_id, node.cpus, node.gpus) for node in nodes]
     try:
-        places = spread(there, at_once * hosts, first.gpus_per_host)
+        places = spread(our_nodes, at_once * hosts, first.gpus_per_host)
     except ClusterError as error:
         detail, _, advice = str(error).partition("; ")
         yield CheckResult("fail", "gpus", "cluster", detail, f"{advice}, or use nodes with more GPUs")
-        places = spread(there, at_once * hosts, 0.0)
+        places = spread(our_nodes, at_once * hosts, 0.0)
     on_node = Counter(place.node_id for place in places)
     need = most.host_bytes(hosts)
     for node in nodes:
@@ -129,12 +138,12 @@ def _hosts(demand: Demand, cpus: int, at_once: int) -> int:
 
 def _memory(node: NodeFacts, hosts: int, host_bytes: int) -> CheckResult:
     need, free = hosts * host_bytes, node.memory_bytes
-    detail = f"about {size(need)} for {counted(hosts, 'host')}, {size(free)} free"
+    detail = f"about {size(need)} for {quantity(hosts, 'host')}, {size(free)} free"
     if need > free:
-        advice = "fewer cluster.hosts or cluster.parallel_runs: 1, or nodes with more memory"
+        advice = "lower cluster.hosts, set cluster.parallel_runs: 1, or use nodes with more memory"
         return CheckResult("fail", "memory", node.address, detail, advice)
     if need > 0.8 * free:
-        return CheckResult("warn", "memory", node.address, detail, "it is close: fewer cluster.hosts leave more")
+        return CheckResult("warn", "memory", node.address, detail, "little is left; lower cluster.hosts to use less")
     return CheckResult("ok", "memory", node.address, detail)
 
 
@@ -146,13 +155,27 @@ def _object_store(node: NodeFacts, need: int) -> CheckResult:
     return CheckResult("ok", "object store", node.address, detail)
 
 
-def counted(number: int, what: str) -> str:
-    """1 host, 2 hosts."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def quantity(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural if needed.
+
+    Args:
+        number: the number.
+        noun: singular of the counted thing.
+
+    Example:
+        >>> quantity(1, "host"), quantity(2, "host")
+        ('1 host', '2 hosts')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def size(number: float) -> str:
-    """Bytes as a person would say them: 512 B, 10 kB, 1.4 GB."""
+    """Return a number of bytes with a unit.
+
+    Example:
+        >>> size(512), size(10_000), size(1.4e9)
+        ('512 B', '10 kB', '1.4 GB')
+    """
     for unit in ("B", "kB", "MB"):
         if number < 1000:
             return f"{number:.0f} {unit}"
@@ -166,12 +189,12 @@ _SAME_OR_WARN = ("torch", "numpy")
 
 
 def check(address: str, experiments: Sequence[Experiment], out: str | None = None) -> list[CheckResult]:
-    """Everything that is known about a cluster, and whether the experiments fit it.
+    """Check a cluster, and whether the experiments fit it.
 
     Args:
-        address: a running cluster, as `testbed run --address` takes it.
-        experiments: the points of a sweep, or one experiment, or none: then the cluster alone is looked at.
-        out: where the records are to go, a directory or a URI; None: it is not looked at.
+        address: a running cluster, in the form of `testbed run --address`.
+        experiments: the points of a sweep, or one experiment; empty: check the cluster alone.
+        out: destination of the records, a directory or a URI; None: not checked.
 
     Raises:
         ClusterError: no cluster at `address`.
@@ -195,8 +218,8 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
                 places = [located(experiment) for experiment in experiments]
                 files = {path: digest for place in places for path, digest in digests(place).items()}
                 files |= sources.digests(name for place in places for _, name in plugin_classes(place))
-                asked = understood({node.node_id: probes[node.node_id] for node in same}, places)
-                findings += inputs(same, files, asked)
+                answers_by_node = check_inputs_on({node.node_id: probes[node.node_id] for node in same}, places)
+                findings += inputs(same, files, answers_by_node)
         if out is not None:
             findings.append(writable(out))
         return findings
@@ -208,34 +231,44 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
 
 
 def reachable(nodes: Sequence[NodeFacts], lost: int) -> Iterator[CheckResult]:
-    """Which nodes there are, and whether all of them answer."""
+    """Report the nodes of the cluster, and nodes that do not answer.
+
+    Args:
+        nodes: facts of all living nodes.
+        lost: number of nodes that have left the cluster.
+    """
     alive = [node for node in nodes if not node.failure]
     cpus, gpus = sum(node.cpus for node in alive), sum(node.gpus for node in alive)
     if alive:
-        yield CheckResult("ok", "nodes", "cluster", f"{counted(len(alive), 'node')}, {cpus:g} CPUs, {gpus:g} GPUs")
+        yield CheckResult("ok", "nodes", "cluster", f"{quantity(len(alive), 'node')}, {cpus:g} CPUs, {gpus:g} GPUs")
     for node in nodes:
         if node.failure:
             advice = "look at Ray's logs there, or take the node out of the cluster"
             yield CheckResult("fail", "nodes", node.address, node.failure, advice)
     if lost:
-        advice = "nothing, if they were removed on purpose; else start them again (`ray up`)"
+        advice = "ignore this if they were removed on purpose; else start them again (`ray up`)"
         yield CheckResult(
-            "warn", "nodes", "cluster", f"{counted(lost, 'node')} left the cluster since it began", advice
+            "warn", "nodes", "cluster", f"{quantity(lost, 'node')} left the cluster since it began", advice
         )
 
 
 def same_versions(nodes: Sequence[NodeFacts], here: NodeFacts) -> Iterator[CheckResult]:
-    """Does every node have the software that this process has?"""
+    """Check that every node has the same software as this process.
+
+    Args:
+        nodes: facts of the nodes that answer.
+        here: facts of this process.
+    """
     good = ", ".join(f"{name} {here.versions.get(name)}" for name in here.versions)
     differing = False
     for node in nodes:
         for name in (*_SAME_OR_FAIL, *_SAME_OR_WARN):
-            there, ours = node.versions.get(name), here.versions.get(name)
-            if there == ours and there is not None:
+            node_version, own_version = node.versions.get(name), here.versions.get(name)
+            if node_version == own_version and node_version is not None:
                 continue
             differing = True
-            level: Level = "fail" if there is None or name in _SAME_OR_FAIL else "warn"
-            detail = f"{name} {there} there, {ours} here" if there else f"{name} is missing there"
+            level: Level = "fail" if node_version is None or name in _SAME_OR_FAIL else "warn"
+            detail = f"{name} {node_version} there, {own_version} here" if node_version else f"{name} is missing there"
             yield CheckResult(
                 level, "versions", node.address, detail, "install the same wheel and constraints.txt everywhere"
             )
@@ -249,7 +282,7 @@ def same_versions(nodes: Sequence[NodeFacts], here: NodeFacts) -> Iterator[Check
 
 
 def clocks(nodes: Sequence[NodeFacts]) -> CheckResult:
-    """Do the clocks agree? Only log times and measured stage starts of live runs depend on it."""
+    """Check that the clocks agree; only log times and measured stage starts of live runs depend on them."""
     first = min(nodes, key=lambda node: node.clock_ahead_s)
     last = max(nodes, key=lambda node: node.clock_ahead_s)
     skew, error = last.clock_ahead_s - first.clock_ahead_s, last.clock_error_s + first.clock_error_s
@@ -260,7 +293,12 @@ def clocks(nodes: Sequence[NodeFacts]) -> CheckResult:
 
 
 def processors(nodes: Sequence[NodeFacts], experiments: Sequence[Experiment]) -> Iterator[CheckResult]:
-    """Measured compute times depend on the processor: are they alike?"""
+    """Check that the nodes have the same processor, on which measured compute times depend.
+
+    Args:
+        nodes: facts of the nodes that answer.
+        experiments: the points; without measured compute nothing is reported.
+    """
     kinds = Counter(node.processor for node in nodes if node.cpus)
     if len(kinds) > 1 and any(experiment.time.compute == "measured" for experiment in experiments):
         detail = "; ".join(f"{number} × {kind}" for kind, number in kinds.most_common())
@@ -271,12 +309,12 @@ def processors(nodes: Sequence[NodeFacts], experiments: Sequence[Experiment]) ->
 def inputs(
     nodes: Sequence[NodeFacts], here: dict[str, str], there: dict[str, tuple[str, dict[str, str]]]
 ) -> Iterator[CheckResult]:
-    """Are the files and classes that the experiment names on every node, and the same?
+    """Check that the files and classes of the experiment are the same on every node.
 
     Args:
-        nodes: those that were asked.
+        nodes: nodes that were asked.
         here: digests of the files in this process, by absolute path.
-        there: each node's answer, see `cluster.probe.understood`.
+        there: each node's answer; see `cluster.probe.check_inputs_on`.
     """
     trouble = False
     for node in nodes:
@@ -295,22 +333,22 @@ def inputs(
                 )
                 yield CheckResult("fail", "data", node.address, detail, advice)
     if not trouble:
-        what = counted(len(here), "path") + " of the experiment" if here else "the experiment needs no files"
+        what = quantity(len(here), "path") + " of the experiment" if here else "the experiment needs no files"
         yield CheckResult("ok", "data", "all nodes", what)
 
 
 def writable(out: str) -> CheckResult:
-    """Can the records go to `out`, a directory (of this node, where the coordinator runs) or a URI?"""
+    """Check that records can be written to `out`, a directory of the coordinator's node or a URI."""
     if is_uri(out):
         return _writable_uri(out)
     path = Path(out).absolute()
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    folder = next(folder for folder in (path, *path.parents) if folder.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # permissions alone do not tell (root, read-only mounts)
+        with tempfile.TemporaryFile(dir=folder):  # permissions alone do not decide (root, read-only mounts)
             pass
     except OSError as error:
-        return CheckResult("fail", "output", "here", f"{there}: {error.strerror}", "give another --out")
-    return CheckResult("ok", "output", "here", f"{path}, {size(shutil.disk_usage(there).free)} free")
+        return CheckResult("fail", "output", "here", f"{folder}: {error.strerror}", "give another --out")
+    return CheckResult("ok", "output", "here", f"{path}, {size(shutil.disk_usage(folder).free)} free")
 
 
 def _writable_uri(uri: str) -> CheckResult:

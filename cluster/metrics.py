@@ -1,11 +1,11 @@
-"""What a run on Ray shows to Prometheus while it goes on, by `ray.util.metrics`.
+"""Metrics of a run on Ray for Prometheus, by `ray.util.metrics`.
 
-Ray's agent on the coordinator's node exports the metrics below with ``ray_`` before their names, on the node's metrics
-export port (docs/how-to/metrics.md). They are for watching: no result is computed from them. Tags are few: the run,
-its selection protocol, stages, names of checks, never clients or rounds.
+Ray's agent on the coordinator's node exports these metrics, with ``ray_`` before their names, on the node's metrics
+export port (docs/how-to/metrics.md). They are for watching: no result is computed from them. Tags are few: the run, its
+selection protocol, stages, names of checks, never clients or rounds.
 
-What is added up is a counter, also where a gauge would look simpler: Ray forgets a gauge that has not been set for some
-20 seconds, and gives the sum of a histogram only from the middles of its buckets.
+Sums are counters, even where a gauge would look simpler: Ray forgets a gauge that has not been set for some 20 seconds,
+and computes the sum of a histogram only from the middles of its buckets.
 """
 
 import logging
@@ -38,11 +38,11 @@ COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
         "Bytes that the transport adds to messages",
     ),
     "testbed_pki_bytes_total": (("stage", "direction"), "Bytes of messages between the PKI and clients"),
-    "testbed_asked_clients_total": (("stage", "outcome"), "Clients asked in a stage, by what came of it"),
+    "testbed_asked_clients_total": (("stage", "outcome"), "Clients asked in a stage, by outcome"),
     "testbed_participants_total": ((), "Participants of all rounds"),
-    "testbed_survivors_total": ((), "Participants whose update was in the round's sum"),
+    "testbed_survivors_total": ((), "Participants with an update in the round's sum"),
     "testbed_refusals_total": (("stage", "check"), "Refusals, by the check that failed"),
-    "testbed_crashes_total": (("stage",), "Clients whose handler crashed"),
+    "testbed_crashes_total": (("stage",), "Crashes of clients' handlers"),
     "testbed_restarts_total": (("party",), "Hosts and coordinators that were replaced"),
     "testbed_events_total": (("kind",), "All events: refusal, crash, restart, misbehaviour, poisoned, ..."),
 }
@@ -59,25 +59,25 @@ HISTOGRAMS: dict[str, tuple[tuple[str, ...], str, list[float]]] = {
     ),
 }
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
-    "testbed_accuracy_ratio": ((), "Share of the test examples that the model gets right, as last evaluated"),
+    "testbed_accuracy_ratio": ((), "Share of the test examples that the model classifies correctly, as last evaluated"),
     "testbed_loss": ((), "Loss of the model on the test examples, as last evaluated"),
 }
 _OF_ALL = ("run", "protocol")
 
 
 class RunMetrics:
-    """The metrics of one run; made in the process of its coordinator.
+    """The metrics of one run; created in the process of its coordinator.
 
-    Whatever goes wrong with metrics, a run goes on without them, and the process's log says so once. They are off from
-    the start when Ray's are (``RAY_enable_metrics_collection=0`` when the node was started).
+    A failure of the metrics never stops a run; the process's log reports it once. Metrics are off from the start if
+    Ray's are (``RAY_enable_metrics_collection=0`` when the node was started).
 
     Args:
-        run: names the run among those of the cluster, e.g. the point of a sweep.
+        run: name of the run among those of the cluster, e.g. the point of a sweep.
         protocol: its selection protocol.
     """
 
     def __init__(self, run: str, protocol: str) -> None:
-        self._own = {"run": visible(run)[:LONGEST_WORD], "protocol": visible(protocol)[:LONGEST_WORD]}
+        self._default_tags = {"run": visible(run)[:LONGEST_WORD], "protocol": visible(protocol)[:LONGEST_WORD]}
         self._words: dict[str, set[str]] = {}
         self.on = os.environ.get(RAYS_SWITCH, "1").lower() not in ("0", "false")
         if self.on:
@@ -94,7 +94,7 @@ class RunMetrics:
             for name, (tags, text, buckets) in HISTOGRAMS.items()
         }
         for metric in (*self._counters.values(), *self._gauges.values(), *self._histograms.values()):
-            metric.set_default_tags(self._own)
+            metric.set_default_tags(self._default_tags)
 
     def _give_up(self, error: Exception) -> None:
         self.on = False
@@ -117,14 +117,15 @@ class RunMetrics:
 
         Args:
             outcome_state: completed, skipped or aborted.
-            wall_s: wall-clock seconds it took.
-            exchanges: its stages.
-            events: its events.
-            now_s: seconds of the run's clock at its end. The round's seconds are counted from its first stage on.
-            participants: how many were chosen.
-            survivors: how many of them are in the sum.
-            accuracy: of the model after the round, 0 to 1; None: not evaluated.
-            loss: likewise.
+            wall_s: wall-clock seconds of the round.
+            exchanges: stages of the round.
+            events: events of the round.
+            now_s: seconds of the run's clock at the end of the round. The round's seconds are counted from its first
+                stage on.
+            participants: number of participants.
+            survivors: number of participants in the sum.
+            accuracy: accuracy of the model after the round, 0 to 1; None: not evaluated.
+            loss: loss of the model, likewise.
         """
         if not self.on:
             return
@@ -143,10 +144,10 @@ class RunMetrics:
             self._give_up(error)
 
     def _count_stages(self, exchanges: Sequence[Exchanges], now_s: float) -> None:
-        """A stage lasts until the next begins, the last until the round ends, as in the figures of `analysis`."""
+        """Count the stages; a stage lasts until the next begins, the last until the round ends, as in the figures."""
         ordered = sorted(exchanges, key=lambda stage: stage.sent_s)
         ends_s = [*(later.sent_s for later in ordered[1:]), now_s]
-        for stage, end_s in zip(ordered, ends_s, strict=False):  # without stages there is an end all the same
+        for stage, end_s in zip(ordered, ends_s, strict=False):  # there is one end even without stages
             name, lasted_s = self._word("stage", stage.stage), max(0.0, float(end_s - stage.sent_s))
             self._add("testbed_virtual_seconds_total", lasted_s)
             self._add("testbed_stage_seconds_total", lasted_s, stage=name)
@@ -182,10 +183,10 @@ class RunMetrics:
             self._counters[name].inc(amount, tags)
 
     def _word(self, tag: str, word: str) -> str:
-        """`word`, or "other" when this tag has taken too many values already."""
+        """Return `word`, or "other" if this tag has too many values already."""
         word = visible(word)[:LONGEST_WORD]
-        known = self._words.setdefault(tag, set())
-        if word not in known and len(known) >= MAXIMUM_WORDS:
+        words = self._words.setdefault(tag, set())
+        if word not in words and len(words) >= MAXIMUM_WORDS:
             return _OTHER
-        known.add(word)
+        words.add(word)
         return word

@@ -1,6 +1,6 @@
-"""What each node of a cluster is and has: asked by one small actor per node, which needs nothing of the testbed there.
+"""Facts of each node of a cluster, collected by a small actor per node, which works without the testbed there.
 
-The actor's class travels by value, so that a node on which the testbed is missing can still say so.
+The actor's class travels by value, so that a node without the testbed can still report that it is missing.
 """
 
 import importlib.metadata
@@ -29,21 +29,21 @@ PACKAGES = ("testbed", "ray", "torch", "numpy")
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a node is and has.
+    """Facts of a node.
 
     Attributes:
-        node_id: Ray's.
-        address: its IP address, and where several nodes share it the beginning of the id.
-        cpus: that Ray may use.
-        gpus: that Ray may use.
+        node_id: Ray's id of the node.
+        address: its IP address, followed by the beginning of the id if several nodes share the address.
+        cpus: CPUs that Ray may use.
+        gpus: GPUs that Ray may use.
         object_store_bytes: capacity of its object store.
-        memory_bytes: memory that is free there now, within the container's limit.
-        versions: of Python and `PACKAGES`; None for one that is missing.
-        code: digest of the installed testbed's source; empty when it is missing.
+        memory_bytes: free memory, within the container's limit.
+        versions: versions of Python and `PACKAGES`; None for a missing package.
+        code: digest of the installed testbed's source; empty if it is missing.
         processor: the processor's name.
         clock_ahead_s: seconds by which its clock is ahead of this process's.
-        clock_error_s: how wrong `clock_ahead_s` may be.
-        failure: why the node did not answer, or empty; then everything measured there is missing.
+        clock_error_s: largest error of `clock_ahead_s`, in seconds.
+        failure: the reason if the node did not answer, or empty; with a failure, the measured facts are missing.
     """
 
     node_id: str
@@ -61,10 +61,10 @@ class NodeFacts:
 
 
 class Probe:
-    """Ray actor on one node. Its methods import what they need, so that a missing package is an answer, not a crash."""
+    """Ray actor on one node; methods import packages on use, so that a missing one is an answer, not a crash."""
 
     def facts(self, packages: Sequence[str]) -> dict[str, Any]:
-        """Versions, source digest, processor, free memory: fields of `NodeFacts`."""
+        """Return versions, source digest, processor and free memory: fields of `NodeFacts`."""
         import psutil
 
         versions: dict[str, str | None] = {"python": platform.python_version()}
@@ -109,11 +109,11 @@ class Probe:
         return digest.hexdigest()[:12]
 
     def now_s(self) -> float:
-        """This node's clock."""
+        """Return this node's clock in seconds."""
         return time.time()
 
-    def understands(self, experiments: Sequence[Any]) -> tuple[str, dict[str, str]]:
-        """What is wrong with the experiments' classes here (or empty), and digests of their files, own modules too."""
+    def check_experiments(self, experiments: Sequence[Any]) -> tuple[str, dict[str, str]]:
+        """Return the problem with the experiments' classes here (or ""), and digests of their files and modules."""
         from importlib import import_module
 
         from testbed.engine.plan import RunPlan
@@ -138,77 +138,81 @@ def start_probes() -> tuple[list[NodeFacts], dict[str, Any]]:
     """Ask every living node of the cluster that this process is connected to.
 
     Returns:
-        What each node is and has, in the order of addresses, and the probes of those that have answered, by node id;
-        they end with `ray.kill` or with this process.
+        The nodes' facts, in the order of addresses, and the probes of the nodes that have answered, by node id; the
+        probes end with `ray.kill` or with this process.
     """
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
         probe_class: Any = ray.remote(Probe)  # Ray's types know `.remote` only of methods that it has marked
         rows = [row for row in ray.nodes() if row["Alive"]]
-        probes = {row["NodeID"]: probe_class.options(**_only_on(row["NodeID"])).remote() for row in rows}
-        asked = {node: probe.facts.remote(PACKAGES) for node, probe in probes.items()}
+        probes = {row["NodeID"]: probe_class.options(**_placed_on(row["NodeID"])).remote() for row in rows}
+        references = {node: probe.facts.remote(PACKAGES) for node, probe in probes.items()}
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_TIMEOUT_S)
-    found = []
-    shared = Counter(row["NodeManagerAddress"] for row in rows)
+    ray.wait(list(references.values()), num_returns=len(references), timeout=ANSWER_TIMEOUT_S)
+    nodes = []
+    nodes_at = Counter(row["NodeManagerAddress"] for row in rows)
     for row in rows:
         node, resources, address = row["NodeID"], row["Resources"], row["NodeManagerAddress"]
-        known: dict[str, Any] = {
+        basics: dict[str, Any] = {
             "node_id": node,
-            "address": address if shared[address] == 1 else f"{address}/{node[:6]}",
+            "address": address if nodes_at[address] == 1 else f"{address}/{node[:6]}",
             "cpus": resources.get("CPU", 0.0),
             "gpus": resources.get("GPU", 0.0),
             "object_store_bytes": int(resources.get("object_store_memory", 0)),
         }
         try:
-            answer = ray.get(asked[node], timeout=0.1)
+            answer = ray.get(references[node], timeout=0.1)
             ahead, error = _clock(probes[node])
-            found.append(NodeFacts(**known, **answer, clock_ahead_s=ahead, clock_error_s=error))
+            nodes.append(NodeFacts(**basics, **answer, clock_ahead_s=ahead, clock_error_s=error))
         except (RayError, TimeoutError) as failure:
-            found.append(NodeFacts(**known, failure=_why(failure)))
+            nodes.append(NodeFacts(**basics, failure=_failure_text(failure)))
             ray.kill(probes.pop(node), no_restart=True)
-    return sorted(found, key=lambda facts: (facts.address, facts.node_id)), probes
+    return sorted(nodes, key=lambda facts: (facts.address, facts.node_id)), probes
 
 
-def understood(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dict[str, tuple[str, dict[str, str]]]:
-    """For each probed node: what is wrong with the experiments there, or empty; and its files' digests.
+def check_inputs_on(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return, for each probed node, the problem with the experiments there (or ""), and the digests of their files.
 
     Args:
-        probes: by node id; of nodes that have the testbed.
-        experiments: without sweeps, their paths absolute (see `testbed.experiment.inputs.located`).
+        probes: probes of nodes that have the testbed, by node id.
+        experiments: points without sweeps, with absolute paths (see `testbed.experiment.inputs.located`).
     """
-    asked = {node: probe.understands.remote(list(experiments)) for node, probe in probes.items()}
+    references = {node: probe.check_experiments.remote(list(experiments)) for node, probe in probes.items()}
     answers: dict[str, tuple[str, dict[str, str]]] = {}
-    for node, reference in asked.items():
+    for node, reference in references.items():
         try:
             answers[node] = ray.get(reference, timeout=10 * ANSWER_TIMEOUT_S)  # it reads all the data
         except (RayError, TimeoutError) as failure:
-            answers[node] = (_why(failure), {})
+            answers[node] = (_failure_text(failure), {})
     return answers
 
 
 def facts_here() -> NodeFacts:
-    """The same facts of this process, to compare the nodes with; its resources are not those of a node."""
+    """Return the same facts of this process, for comparison with the nodes; its resources are not those of a node."""
     return NodeFacts("", "here", 0.0, 0.0, 0, **Probe().facts(PACKAGES))
 
 
-def _only_on(node_id: str) -> dict[str, Any]:
+def _placed_on(node_id: str) -> dict[str, Any]:
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
 
 def _clock(probe: Any) -> tuple[float, float]:
-    """How far the node's clock is ahead, and the error's bound (Cristian 1989: the question with the shortest way)."""
+    """Return the lead of the node's clock, and a bound of its error, in seconds.
+
+    Source:
+        Cristian 1989: the question with the shortest round trip.
+    """
     best = (float("inf"), 0.0)
     for _ in range(_CLOCK_QUESTIONS):
-        asked = time.time()
-        there = ray.get(probe.now_s.remote(), timeout=ANSWER_TIMEOUT_S)
-        answered = time.time()
-        best = min(best, (answered - asked, there - (asked + answered) / 2))
+        sent_s = time.time()
+        node_s = ray.get(probe.now_s.remote(), timeout=ANSWER_TIMEOUT_S)
+        received_s = time.time()
+        best = min(best, (received_s - sent_s, node_s - (sent_s + received_s) / 2))
     return best[1], best[0] / 2
 
 
-def _why(failure: Exception) -> str:
+def _failure_text(failure: Exception) -> str:
     if isinstance(failure, TimeoutError):
         return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
     return f"{type(failure).__name__}: {reason(failure)}"

@@ -1,10 +1,11 @@
-"""Runs an experiment on the cluster whose head this script is started on, with a line for every round.
+"""Run an experiment on the cluster of this head node, with a line for every round.
 
     ray submit cluster/launch/local.yaml cluster/submit.py -- examples/quickstart.yaml --out runs/quickstart
 
-`ray submit` copies this one file to the head's home directory and runs it there; what it reads must be there already.
-The launch files bring the examples, and every other folder under ``file_mounts``, to ``~/sortition-testbed``; relative
-paths count from there. The arguments are those of `testbed run`, ``--address auto`` is added.
+`ray submit` copies this file alone to the head's home directory and runs it there; all files that it reads must be
+there already. The launch files bring the examples, and every other folder under ``file_mounts``, to
+``~/sortition-testbed``; relative paths start there. The arguments are those of `testbed run`; ``--address auto`` is
+added.
 """
 
 import os
@@ -18,16 +19,15 @@ PROJECT = "~/sortition-testbed"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run ``testbed run`` with `arguments` on this node's cluster; returns its exit code (see `testbed.cli.main`).
+    """Run ``testbed run`` with `arguments` on this node's cluster; return its exit code (see `testbed.cli.main`).
 
-    Works in `PROJECT` when that exists. A lost connection (SIGHUP) stops the run like Ctrl-C.
+    The working directory is `PROJECT` if it exists. A lost connection (SIGHUP) stops the run like Ctrl-C.
     """
     project = Path(PROJECT).expanduser()
     if project.is_dir():
         os.chdir(project)
-    os.environ["TERM"] = (
-        "dumb"  # `ray submit` always gives a terminal; lines also suit those who read its output from a file
-    )
+    # `ray submit` always provides a terminal; plain lines are also readable when its output goes to a file.
+    os.environ["TERM"] = "dumb"
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _stop)
     if not any(argument.partition("=")[0] == "--address" for argument in arguments):

@@ -1,4 +1,4 @@
-"""``testbed cluster``: does a Ray cluster fit an experiment?"""
+"""``testbed cluster``: whether a Ray cluster fits an experiment."""
 
 import json
 from dataclasses import asdict
@@ -20,7 +20,7 @@ CHECK_EPILOG = examples(
     "testbed cluster check --address auto",
     "testbed cluster check examples/femnist-700.yaml --address HEAD:6379 --out runs/femnist",
     "testbed cluster check examples/femnist-700.yaml --format json",
-    then="Exit codes: 0 nothing fails (there may be warnings), 3 something does, or there is no cluster.",
+    then="Exit codes: 0 no check fails (there may be warnings), 3 a check fails, or there is no cluster.",
 )
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -30,17 +30,19 @@ cluster = group("cluster", "Check a Ray cluster before anything runs on it.")
 
 @cluster.command(epilog=CHECK_EPILOG)
 def check(
-    file: Annotated[Path | None, argument("EXPERIMENT.yaml", "An experiment file; none: the cluster alone.")] = None,
+    file: Annotated[
+        Path | None, argument("EXPERIMENT.yaml", "An experiment file; none: check the cluster alone.")
+    ] = None,
     overrides: Overrides = None,
     address: Annotated[str | None, option("RAY", "A running Ray cluster; default: cluster.address, else auto.")] = None,
     out: Annotated[
-        str | None, option("DIR|URI", "Also: can the records go there? Default: the experiment's output.directory.")
+        str | None, option("DIR|URI", "Also check this place for records; default: the experiment's output.directory.")
     ] = None,
     output_format: Annotated[Literal["text", "json"], typer.Option("--format", help="How to print it.")] = "text",
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Do nodes, versions, clocks, memory, data and output fit an experiment? Nothing of it is run.
+    """Check that nodes, versions, clocks, memory, data and output fit an experiment, without running it.
 
     Run it where the experiment will be run: on a node of the cluster.
     """
@@ -58,9 +60,9 @@ def check(
             out = str(experiment.output.directory)
     if output_format == "text":
         messages().print("asking every node", style="dim")
-    from cluster.check import check as checked
+    from cluster.check import check as run_checks
 
-    findings = checked(address or "auto", experiments, out)
+    findings = run_checks(address or "auto", experiments, out)
     failed = any(finding.level == "fail" for finding in findings)
     if output_format == "json":
         lines = [asdict(finding) for finding in findings]
@@ -72,7 +74,7 @@ def check(
 
 
 def _print_table(findings: "Sequence[CheckResult]") -> None:
-    """One line for each finding, aligned; what to do about it on the next."""
+    """Print one line for each finding, aligned, and its advice on the next line."""
     checks = max(len(finding.check) for finding in findings)
     places = max(len(finding.where) for finding in findings)
     console = Console(soft_wrap=True)  # colours only where there is a terminal

@@ -1,4 +1,4 @@
-"""``testbed submit`` and ``testbed jobs``: experiments run as jobs on a Ray cluster, and their results come home."""
+"""``testbed submit`` and ``testbed jobs``: experiments as jobs on a Ray cluster, and the return of their results."""
 
 import json
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ Address = Annotated[
     str | None,
     option("URL", "The cluster's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, else http://127.0.0.1:8265."),
 ]
-To = Annotated[Path | None, option("DIR", "Where fetched results go here; default: runs/ and the experiment's name.")]
+To = Annotated[Path | None, option("DIR", "Local directory for results; default: runs/ and the experiment's name.")]
 
 
 @verb(SUBMIT_EPILOG)
@@ -59,7 +59,7 @@ def submit(
         str | None,
         option(
             "DIR|URI",
-            "Where the records go: a directory on the head (below its home directory, unless absolute), or "
+            "Destination of the records: a directory on the head (below its home directory, unless absolute), or "
             "s3://, gs://, hdfs://; default: ~/testbed-runs/ and the experiment's name.",
         ),
     ] = None,
@@ -67,7 +67,7 @@ def submit(
     accept_changed_code: Annotated[
         bool,
         flag(
-            "With --resume: although the modules of user-defined classes have changed since.", "--accept-changed-code"
+            "With --resume: resume even if the modules of user-defined classes have changed.", "--accept-changed-code"
         ),
     ] = False,
     follow: Annotated[bool, flag("Show progress until the end, then fetch the results.", "--follow")] = False,
@@ -81,9 +81,9 @@ def submit(
     from testbed.files.names import file_name
 
     if accept_changed_code and not resume:
-        raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
+        raise ExperimentError("--accept-changed-code: applies to resumed runs only; add --resume")
     console = messages()
-    # From here on it takes seconds to import what is needed.
+    # The following imports take seconds.
     from cluster.jobs import downloads, package
     from cluster.jobs.submission import Jobs, records_at
 
@@ -99,53 +99,57 @@ def submit(
         job = jobs.submit(packed, where, resume, accept_changed_code)
     console.print(f"submitted {job} to {jobs.address}, records: {where}")
     if not follow:
-        _say_how_to_go_on(jobs, job)
+        _print_next_commands(jobs, job)
         echo(job)
         return
     try:
-        ended = jobs.follow(job, lambda text: echo(without_colours(text), nl=False))
+        finished_job = jobs.follow(job, lambda text: echo(without_colours(text), nl=False))
     except KeyboardInterrupt:
-        console.print("no longer following; the job goes on")
-        _say_how_to_go_on(jobs, job)
+        console.print("no longer following; the job continues")
+        _print_next_commands(jobs, job)
         raise typer.Exit(stop_code()) from None
     invocation: Invocation = context.obj
-    end(ended, invocation.resume_command_line)
+    end(finished_job, invocation.resuming)
     console.print(f"results: {jobs.fetch(job, results)}")
 
 
 def end(job: "Job", resuming: str | None = None) -> None:
-    """Say how a job has ended; returns only if it has succeeded, else exits with the job's code.
+    """Report how a job has ended; return only if it has succeeded, else exit with the job's code.
 
     Args:
-        job: ended.
+        job: a job that has ended.
         resuming: the command that resumes it.
     """
     console = messages()
     if job.state == "SUCCEEDED":
         console.print(f"{job.id}: succeeded")
         return
-    again = f"; resume with: {resuming}" if resuming else "; submit again with --resume"
-    again = "" if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED) else again
+    hint = f"; resume with: {resuming}" if resuming else "; submit again with --resume"
+    hint = "" if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED) else hint
     if job.state == "STOPPED":
-        console.print(f"{job.id}: stopped{again}")
+        console.print(f"{job.id}: stopped{hint}")
         raise typer.Exit(STOP_CODES[0])
     from cluster.jobs.submission import why_failed
 
-    console.print(Text.assemble(("error: ", "bold red"), f"{job.id}: failed: {why_failed(job)}{again}"))
+    console.print(Text.assemble(("error: ", "bold red"), f"{job.id}: failed: {why_failed(job)}{hint}"))
     raise typer.Exit(job.exit_code if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED, *STOP_CODES) else FAILED)
 
 
-def _differing_ray(there: str) -> list[str]:
+def _differing_ray(cluster_version: str) -> list[str]:
     from importlib.metadata import version
 
-    here = version("ray")
-    return [] if here == there else [f"the cluster runs Ray {there}, this machine {here}; only the cluster's matters"]
+    own_version = version("ray")
+    return (
+        []
+        if own_version == cluster_version
+        else [f"the cluster runs Ray {cluster_version}, this machine {own_version}; only the cluster's matters"]
+    )
 
 
-def _say_how_to_go_on(jobs: "Jobs", job: str) -> None:
+def _print_next_commands(jobs: "Jobs", job: str) -> None:
     console = messages()
-    for what, command in (("follow", f"logs {job} --follow"), ("stop", f"stop {job}"), ("results", f"fetch {job}")):
-        console.print(f"{f'{what}:':9}testbed jobs {command} --address {jobs.address}")
+    for label, command in (("follow", f"logs {job} --follow"), ("stop", f"stop {job}"), ("results", f"fetch {job}")):
+        console.print(f"{f'{label}:':9}testbed jobs {command} --address {jobs.address}")
 
 
 jobs = group(
@@ -171,11 +175,11 @@ def list_(
     """Print the experiments submitted since the cluster's head started, oldest first."""
     from cluster.jobs.submission import Jobs
 
-    found = Jobs(address).experiments()
+    experiments = Jobs(address).experiments()
     if format == "json":
-        echo(json.dumps([_plain(job) for job in found], indent=2))
-    elif found:
-        echo(_table(found, datetime.now(UTC)), nl=False)
+        echo(json.dumps([_plain(job) for job in experiments], indent=2))
+    elif experiments:
+        echo(_table(experiments, datetime.now(UTC)), nl=False)
     else:
         messages().print("no experiments were submitted to this cluster")
 
@@ -190,17 +194,17 @@ def logs(
     """Print the log of a job; with --follow, exit as the job does."""
     from cluster.jobs.submission import Jobs
 
-    at = Jobs(address)
+    jobs_of_cluster = Jobs(address)
     if not follow:
-        echo(without_colours(at.logs(id)), nl=False)
+        echo(without_colours(jobs_of_cluster.logs(id)), nl=False)
         return
-    at.job(id)  # an unknown id is no lost connection
+    jobs_of_cluster.job(id)  # an unknown id is no lost connection
     try:
-        ended = at.follow(id, lambda text: echo(without_colours(text), nl=False))
+        finished_job = jobs_of_cluster.follow(id, lambda text: echo(without_colours(text), nl=False))
     except KeyboardInterrupt:
-        messages().print(f"no longer following; the job goes on; stop it with: testbed jobs stop {id}")
+        messages().print(f"no longer following; the job continues; stop it with: testbed jobs stop {id}")
         raise typer.Exit(stop_code()) from None
-    end(ended)
+    end(finished_job)
 
 
 @jobs.command(epilog=examples("testbed jobs stop quickstart-1f3a9c"))
@@ -208,22 +212,22 @@ def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
     """Stop a job; its finished rounds stay where its records are."""
     from cluster.jobs.submission import Jobs
 
-    at = Jobs(address)
-    job = at.job(id)
-    if job.over or not at.stop(id):
-        messages().print(f"{id}: has ended before ({job.state.lower()})")
+    jobs_of_cluster = Jobs(address)
+    job = jobs_of_cluster.job(id)
+    if job.over or not jobs_of_cluster.stop(id):
+        messages().print(f"{id}: has ended already ({job.state.lower()})")
     else:
         messages().print(f"{id}: stopping; its finished rounds stay in {job.out}")
 
 
 @jobs.command(epilog=examples("testbed jobs fetch quickstart-1f3a9c --to runs/quickstart"))
 def fetch(id: Id, address: Address = None, to: To = None, debug: Debug = False) -> None:
-    """Bring the records of a job that has ended to this machine; print their directory."""
+    """Copy the records of a job that has ended to this machine; print their directory."""
     from cluster.jobs.submission import Jobs
     from testbed.files.names import file_name
 
-    at = Jobs(address)
-    echo(at.fetch(id, to or Path("runs") / file_name(at.job(id).experiment)))
+    jobs_of_cluster = Jobs(address)
+    echo(jobs_of_cluster.fetch(id, to or Path("runs") / file_name(jobs_of_cluster.job(id).experiment)))
 
 
 def _plain(job: "Job") -> dict[str, Any]:
@@ -231,10 +235,10 @@ def _plain(job: "Job") -> dict[str, Any]:
     return asdict(job) | {name: time and time.isoformat(timespec="seconds") for name, time in times.items()}
 
 
-def _table(found: Sequence["Job"], now: datetime) -> str:
-    """A line per job; columns as wide as what they hold."""
+def _table(experiments: Sequence["Job"], now: datetime) -> str:
+    """Return a table with a line per job."""
     rows = [("ID", "STATE", "STARTED", "TOOK", "RECORDS")]
-    for job in found:
+    for job in experiments:
         took = "" if job.started is None else clock_time(((job.ended or now) - job.started).total_seconds())
         started = "" if job.started is None else f"{job.started.astimezone():%Y-%m-%d %H:%M}"
         rows.append((job.id, job.state.lower(), started, took, job.out))

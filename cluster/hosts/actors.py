@@ -1,4 +1,4 @@
-"""The Ray actors that hold clients, and the coordinator. Each is a thin shell around a class of `testbed`."""
+"""The Ray actors of clients and of the coordinator: thin shells around classes of `testbed`."""
 
 import asyncio
 import contextlib
@@ -58,9 +58,18 @@ class ClientHost:
         last_round: int,
         states: tuple[str, str] | None = None,
     ) -> tuple[int, str]:
-        """Make this host's clients for an experiment; returns the process id and the node's.
+        """Create this host's clients for an experiment.
 
-        `states`: the run's directory and its mark (`ClientStates.share`), where clients keep something.
+        Args:
+            experiment: one point.
+            simulation_seed: see `RunPlan`.
+            index: number of this host.
+            hosts: number of hosts.
+            last_round: last round before those that will run.
+            states: directory and mark of the run (`ClientStates.share`), if clients keep state.
+
+        Returns:
+            The process id and the node's id.
         """
         self._close_connections()  # of an earlier experiment
         with locating_crashes(f"the preparation of host {index}"):
@@ -82,16 +91,16 @@ class ClientHost:
 
     @property
     def host(self) -> Host:
-        """The host; `prepare` comes first."""
+        """The host; `prepare` must be called first."""
         assert self._host is not None, "the host was not prepared"
         return self._host
 
     def registrations(self, first: int, count: int) -> list[bytes]:
-        """See `Host.registrations`."""
+        """Return `Host.registrations`."""
         return self.host.registrations(first, count)
 
     def accept_registrations(self, answers: Sequence[bytes]) -> None:
-        """See `Host.accept_registrations`."""
+        """Call `Host.accept_registrations`."""
         self.host.accept_registrations(answers)
 
     def set_key_directory(self, directory: Directory) -> None:
@@ -99,49 +108,51 @@ class ClientHost:
         self.host.environment.directory = directory
 
     def begin_round(self) -> None:
-        """See `Host.begin_round`."""
+        """Call `Host.begin_round`."""
         self.host.begin_round()
 
     def go_live(self, address: Address) -> None:
-        """Let the clients connect to a live network; from then on the host is theirs alone."""
+        """Connect the clients to a live network; from then on only they use the host."""
         self._close_connections()
         self._live = LiveClients(self.host, address)
         self._live.start()
 
     def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
-        """See `LiveClients.crash_report`."""
+        """Return `LiveClients.crash_report`, or None without live clients."""
         return None if self._live is None else self._live.crash_report(client, key)
 
     def alive(self) -> None:
-        """Fails when this actor does not live any more."""
+        """Do nothing: a call fails if this actor is dead."""
 
     def import_training(self) -> None:
-        """Import what the built-in workloads need; `prepare` would do so, later."""
+        """Import the packages of the built-in workloads; `prepare` would do so later."""
         building.one_thread()
         building.import_training()
 
     def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
-        """See `Host.deliver`; `vectors` come zero-copy from the object store."""
+        """Call `Host.deliver`; `vectors` come zero-copy from the object store."""
         if vectors is not None:
             delivery = replace(delivery, vectors=tuple(Vector(values, bits) for values, bits in vectors))
         return self.host.deliver(delivery)
 
     def total(self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None) -> tuple[Sum, float]:
-        """See `Host.total`."""
+        """Return `Host.total`."""
         return self.host.total(key, clients, weights)
 
     def merge(self, *sums: tuple[Sum, float]) -> tuple[Sum, float]:
-        """Add up what `total` gave on several hosts."""
+        """Add up the results of `total` from several hosts."""
         return merged(part for part, _ in sums), sum(cpu_s for _, cpu_s in sums)
 
     def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
-        """See `Host.vectors`."""
-        found = self.host.vectors(key, clients)
-        return {number: (one.values, FLOAT32 if one.is_float else one.bits) for number, one in found.items()}
+        """Return `Host.vectors` as plain arrays and their bits."""
+        vectors = self.host.vectors(key, clients)
+        return {
+            number: (vector.values, FLOAT32 if vector.is_float else vector.bits) for number, vector in vectors.items()
+        }
 
 
 class Coordinator:
-    """Ray actor: the server. Runs rounds, records them, keeps the checkpoint."""
+    """Ray actor: the server, which runs rounds, records them and writes the checkpoint."""
 
     def __init__(self, hosts: list[Any], places: list[Place], pki: Any) -> None:
         self._hosts = self.hosts_at(hosts, places, pki)
@@ -149,43 +160,44 @@ class Coordinator:
         self._live: LiveNetwork | None = None
         self._records: RunDirectory | None = None
         self._progress: RunProgress | None = None
-        self._held = contextlib.ExitStack()
-        self._checked: tuple[Any, Any] | None = None  # what the workload of the last check was built of, and it
+        self._run_locks = contextlib.ExitStack()
+        # The arguments of the workload that the last check built, and the workload.
+        self._checked_workload: tuple[Any, Any] | None = None
 
     @staticmethod
     def hosts_at(hosts: list[Any], places: list[Place], pki: Any) -> RayHosts:
-        """How the hosts are reached; override it to break things on purpose."""
+        """Return the connection to the hosts; tests override it to break things on purpose."""
         return RayHosts(hosts, places, pki, ray.remote(ClientHost))
 
     async def prepare(
         self, experiment: Experiment, simulation_seed: int, directory: str | None, interruption: str = ""
     ) -> bool:
-        """Make and register the clients, load the model; returns whether the run is finished already.
+        """Create and register the clients, load the model; return whether the run is finished already.
 
         Args:
             experiment: one point.
             simulation_seed: see `RunPlan`.
-            directory: the run's; None records nothing.
-            interruption: why an earlier coordinator did not get to the end; becomes an event.
+            directory: the run's directory; None records nothing.
+            interruption: reason why an earlier coordinator ended early; becomes an event.
         """
         self._progress = None
-        self._checked = None  # its memory is the run's now
+        self._checked_workload = None  # its memory is the run's now
         plan = RunPlan(experiment, simulation_seed)
         await self._close_connections()
-        self._held.close()
+        self._run_locks.close()
         self._records = None if directory is None else RunDirectory(Path(directory))
         if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
-            self._held.enter_context(run_lock(self._records.path, WRITER))
+            self._run_locks.enter_context(run_lock(self._records.path, WRITER))
         checkpoint = None if self._records is None else self._records.checkpoint()
         last_round = 0 if checkpoint is None else checkpoint.round_number
-        early: list[tuple[str, str, str]] = []
-        self._hosts.on_event = lambda *event: early.append(event)
+        early_events: list[tuple[str, str, str]] = []
+        self._hosts.on_event = lambda *event: early_events.append(event)
         states = None
         if plan.clients_remember:
             if directory is None:
-                raise ClusterError("clients keep something from round to round; a run needs a directory")
+                raise ClusterError("clients keep state from round to round; the run needs a directory (--out)")
             states = (directory, ClientStates(Path(directory)).share())
-        # Here and on the hosts, where it takes seconds (to import torch, to read data), at the same time.
+        # Importing torch and reading data take seconds: do so here and on the hosts at the same time.
         workload, _ = await asyncio.gather(
             asyncio.to_thread(building.build, experiment.workload, experiment.population, plan.seed),
             self._hosts.prepare(experiment, simulation_seed, plan.randomness, last_round, states),
@@ -214,13 +226,13 @@ class Coordinator:
             workload,
             directory=keys,
             records=self._records,
-            on_progress=self._note,
+            on_progress=self._set_progress,
             network=live if experiment.time.clock == "wall" else None,
         )
         self._hosts.on_event = self._note_event
         if interruption:
-            early.append(("coordinator", "restart", interruption))
-        for event in early:
+            early_events.append(("coordinator", "restart", interruption))
+        for event in early_events:
             self._note_event(*event)
         self._progress = self._federation.progress("start")
         if isinstance(self._federation.network, LiveNetwork) and not self._federation.finished:
@@ -230,15 +242,15 @@ class Coordinator:
         return self._federation.finished
 
     async def check(self, experiment: Experiment, simulation_seed: int, name: str) -> list[str]:
-        """See `testbed.engine.data_checks.notes_of`; an error of anything else names the preparation of `name`."""
+        """Return `testbed.engine.data_checks.notes_of`; errors of other kinds name the preparation of `name`."""
 
         def notes() -> list[str]:
             with locating_crashes(f"{name}: its preparation", then=""):
                 plan = RunPlan(experiment, simulation_seed)
                 key = (experiment.workload, experiment.population, plan.seed)
-                if self._checked is None or self._checked[0] != key:
-                    self._checked = (key, building.build(*key))
-                return notes_of(plan, self._checked[1])
+                if self._checked_workload is None or self._checked_workload[0] != key:
+                    self._checked_workload = (key, building.build(*key))
+                return notes_of(plan, self._checked_workload[1])
 
         return await asyncio.to_thread(notes)
 
@@ -257,15 +269,15 @@ class Coordinator:
         elif kind == "poisoned":
             RunLog(self._records.path).write("client-left-out", client=party.removeprefix("client:"), detail=detail)
 
-    def _note(self, progress: RunProgress) -> None:
+    def _set_progress(self, progress: RunProgress) -> None:
         self._progress = progress
 
     async def progress(self) -> RunProgress | None:
-        """Where the run stands."""
+        """Return the progress of the run."""
         return self._progress
 
     async def run_next_round(self) -> bool:
-        """Run one round; returns whether it was the last."""
+        """Run one round; return whether it was the last."""
         assert self._federation is not None, "the coordinator was not prepared"
         began = time.monotonic()
         outcome = await self._federation.run_next_round()
@@ -287,22 +299,22 @@ class Coordinator:
         await self._close_connections()
         if self._records is not None:
             self._records.finish()
-        self._held.close()
+        self._run_locks.close()
 
     async def host_processes(self) -> list[int]:
-        """Process ids of the hosts (for tests that kill one)."""
+        """Return the process ids of the hosts, for tests that kill one."""
         return list(self._hosts.processes)
 
 
 def check_plugin_modules(experiment: Experiment) -> None:
-    """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
-    wanted = (experiment.provenance or {}).get("modules")
-    if wanted is not None:
+    """Raise `ExperimentError` if the user's modules here differ from those in the run's provenance."""
+    recorded_modules = (experiment.provenance or {}).get("modules")
+    if recorded_modules is not None:
         names = [name for _, name in plugin_classes(experiment)]
-        sources.check_same(wanted, names, f"node {ray.util.get_node_ip_address()}")
+        sources.check_same(recorded_modules, names, f"node {ray.util.get_node_ip_address()}")
 
 
 def quarantined_before(records: RunDirectory) -> set[int]:
-    """The clients that earlier rounds of the run have found to kill their hosts (see `RayHosts`)."""
+    """Return the clients that were quarantined in earlier rounds of the run (see `RayHosts`)."""
     events = records.table("events").to_pylist()
     return {int(event["party"].removeprefix("client:")) for event in events if event["kind"] == "poisoned"}

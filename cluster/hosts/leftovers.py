@@ -1,13 +1,13 @@
-"""Ends what is left of a Ray that this machine's driver has started, when the driver is gone.
+"""End the remaining processes of a Ray that this machine's driver has started, once the driver is gone.
 
-With the driver Linux kills the processes that Ray has started directly. Their own children, Ray's agents, try to reach
-them for a minute or more before they give up. So a small process waits for the driver's end, in whatever way it comes,
-and ends these. It knows them by two things that no other process has together: a program of the installed package
-`ray`, or the title that such a program has given itself, and the one session that the driver has started, named in the
-command line or as the folder of an open file (the agents' logs).
+Linux kills the processes that Ray has started directly when the driver ends. Their own children, Ray's agents, try to
+reach them for a minute or more before they give up. A small process therefore waits for the driver's end and ends them.
+It identifies them by two properties that no other process has together: a program of the installed package `ray`, or
+the title that such a program sets; and the driver's session, named in the command line or as the folder of an open file
+(the agents' logs).
 
-Run as a script it is that process: ``python -I -S leftovers.py SESSION PACKAGE``, with the driver at the other end of
-its standard input.
+Run as a script this file is that process: ``python -I -S leftovers.py SESSION PACKAGE``, with the driver at the other
+end of its standard input.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ PASSES, EVERY_S = 10, 0.5  # a process that is being started may appear a little
 
 
 def processes_of(session: str, package: str) -> list[int]:
-    """Process ids of this user's programs of `package` (a folder) that belong to a session of Ray.
+    """Return the ids of this user's processes of `package` that belong to a session of Ray.
 
     Args:
         session: the name of its folder, e.g. ``session_2026-11-27_14-32-48_794348_1963``.
         package: the folder of the installed package `ray`.
     """
-    found = []
+    process_ids = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -41,14 +41,14 @@ def processes_of(session: str, package: str) -> list[int]:
             if not is_rays and not arguments[0].startswith(_TITLE):
                 continue
             if any(f"/{session}/" in f"{place}/" for place in (*arguments, *_open_files(name))):
-                found.append(int(name))
-        except OSError:  # has ended meanwhile
+                process_ids.append(int(name))
+        except OSError:  # the process has ended
             continue
-    return found
+    return process_ids
 
 
 def _open_files(process: str) -> list[str]:
-    """Paths of the files that a process has open."""
+    """Return the paths of the files that a process has open."""
     folder, paths = f"/proc/{process}/fd", []
     for descriptor in os.listdir(folder):
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -57,14 +57,24 @@ def _open_files(process: str) -> list[str]:
 
 
 def watch(session: str, package: str) -> "subprocess.Popen[bytes]":
-    """Start the process that waits for the end of this one, or of its standard input; arguments: `processes_of`."""
+    """Start the process that waits for the end of this one, or of its standard input.
+
+    Args:
+        session: see `processes_of`.
+        package: see `processes_of`.
+    """
     command = [sys.executable, "-I", "-S", __file__, session, package]
-    output = subprocess.DEVNULL  # a session of its own: Ctrl-C in a terminal, or its end, is not meant for it
+    output = subprocess.DEVNULL  # own session: not reached by Ctrl-C or the end of a terminal
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)
 
 
 def main(session: str, package: str) -> None:
-    """Wait until standard input ends, and end what belongs to the session."""
+    """Wait until standard input ends, then end the processes of the session.
+
+    Args:
+        session: see `processes_of`.
+        package: see `processes_of`.
+    """
     sys.stdin.buffer.read()
     for _ in range(PASSES):
         for process in processes_of(session, package):

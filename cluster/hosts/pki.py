@@ -1,4 +1,4 @@
-"""The Ray actor that is the PKI; apart, as its process starts without what hosts and the coordinator need."""
+"""The Ray actor of the PKI; a module of its own, so that its process starts without the imports of hosts."""
 
 from testbed.arrays import Ids
 from testbed.parties.pki import PKI, Directory
@@ -16,14 +16,14 @@ class PKIActor:
         self._pki = PKI(population, randomness)
 
     def register_many(self, requests: list[bytes], senders: Ids) -> list[bytes]:
-        """See `PKI.register_many`."""
+        """Return `PKI.register_many`."""
         assert self._pki is not None, "the PKI was not prepared"
         return self._pki.register_many(requests, senders)
 
     def directory(self) -> Directory:
-        """See `PKI.directory`."""
+        """Return `PKI.directory`."""
         assert self._pki is not None, "the PKI was not prepared"
         return self._pki.directory()
 
     def alive(self) -> None:
-        """Fails when this actor does not live any more."""
+        """Do nothing: a call fails if this actor is dead."""

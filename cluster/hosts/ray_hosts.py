@@ -1,8 +1,8 @@
-"""Clients on Ray: `Hosts` over `ClientHost` actors, wherever these live.
+"""Clients on Ray: `Hosts` over `ClientHost` actors on any nodes.
 
-Every choice of a client comes from (seed, client, round, purpose). A host that has died, or whose node has, is
-therefore started again and given this round's messages once more; it then stands where the lost one stood. Without a
-seed the clients' secrets are gone with the process, and the run stops with a resumable error.
+Every choice of a client comes from (seed, client, round, purpose). A dead host, or a host on a dead node, is therefore
+started again and given this round's messages once more; the new host is then in the same state as the lost one. Without
+a seed the clients' secrets are lost with the process, and the run stops with a resumable error.
 """
 
 import asyncio
@@ -38,22 +38,28 @@ from testbed.parties.host import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
 
-MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
-MAXIMUM_QUARANTINED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
+MAXIMUM_RESTARTS = 3  # of one host in one round: a host that keeps dying on the same messages will not recover
+MAXIMUM_QUARANTINED = 3  # clients of one host in one round; beyond, the host is the cause (e.g. out of memory)
 PING_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 300.0  # of a replacement, which may have to wait for a GPU
-REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
+REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs are in memory until the PKI has answered
 
 LOST = (RayActorError, ObjectLostError, WorkerCrashedError, OutOfMemoryError, NodeDiedError, ActorUnschedulableError)
 Result = TypeVar("Result")
 
 
 class PartyLost(ClusterError):
-    """The PKI or the coordinator is gone: the run goes on from its checkpoint with new ones."""
+    """The PKI or the coordinator died: the run continues from its checkpoint with new ones."""
 
 
 def start_host(host_class: Any, place: Place, *, elsewhere: bool = True) -> Any:
-    """A new `ClientHost` actor at `place`; or `elsewhere`, when that node has gone or others have taken its CPUs."""
+    """Start a new `ClientHost` actor.
+
+    Args:
+        host_class: the remote class.
+        place: node and reservations.
+        elsewhere: allow other nodes if that node has gone or its CPUs are taken.
+    """
     where = NodeAffinitySchedulingStrategy(place.node_id, soft=elsewhere)
     return host_class.options(
         num_cpus=place.cpus, num_gpus=place.gpus, scheduling_strategy=where, max_restarts=0
@@ -61,20 +67,20 @@ def start_host(host_class: Any, place: Place, *, elsewhere: bool = True) -> Any:
 
 
 class RayHosts:
-    """See `testbed.network.hosts.Hosts`.
+    """Hosts of clients as Ray actors; implements `testbed.network.hosts.Hosts`.
 
     Args:
         actors: handles of `ClientHost` actors.
-        places: where each was to be started.
+        places: requested place of each.
         pki: handle of the PKI actor.
         host_class: the remote class, to start replacements.
 
     Attributes:
         processes: the hosts' process ids.
         node_of: the node of each host.
-        quarantined: clients whose messages kill the process that handles them; they are asked no more. On record
-            they are events of the kind "poisoned".
-        on_event: called with (party, kind, detail) when a host was replaced or a client left out.
+        quarantined: clients with messages that kill the process that handles them; they are asked no more. In the
+            records they are events of the kind "poisoned".
+        on_event: called with (party, kind, detail) when a host was replaced or a client quarantined.
     """
 
     def __init__(self, actors: Sequence[Any], places: Sequence[Place], pki: Any, host_class: Any) -> None:
@@ -103,9 +109,14 @@ class RayHosts:
         last_round: int,
         states: tuple[str, str] | None = None,
     ) -> None:
-        """Make the PKI of an experiment, which has this `randomness`, and its clients on all hosts.
+        """Create the PKI of an experiment and its clients on all hosts.
 
-        `states`: where clients keep something, see `ClientHost.prepare`.
+        Args:
+            experiment: one point.
+            simulation_seed: see `RunPlan`.
+            randomness: of the PKI.
+            last_round: last round before those that will run.
+            states: directory and mark of the run if clients keep state; see `ClientHost.prepare`.
         """
         self._experiment, self._seed, self._last_round, self._states = experiment, simulation_seed, last_round, states
         self._directory = self._address = None
@@ -113,8 +124,8 @@ class RayHosts:
         self._log.clear()
         self._restarts.clear()
         self.quarantined.clear()
-        await self._of_pki(self._pki.prepare.remote(experiment.population, randomness))
-        await self._everywhere(self._prepare_one)
+        await self._from_pki(self._pki.prepare.remote(experiment.population, randomness))
+        await self._call_all(self._prepare_one)
 
     async def _prepare_one(self, index: int) -> None:
         self.processes[index], self.node_of[index] = await self._actors[index].prepare.remote(
@@ -122,15 +133,15 @@ class RayHosts:
         )
 
     async def register(self, completed: Callable[[Directory], Directory] = lambda directory: directory) -> Directory:
-        """Every client registers with the PKI; the key directory goes to all hosts, as `completed` has it."""
+        """Register every client with the PKI; send the key directory, changed by `completed`, to all hosts."""
         self._registers = True
-        await self._everywhere(self._register_one)
-        return await self.share(completed(await self._of_pki(self._pki.directory.remote())))
+        await self._call_all(self._register_one)
+        return await self.share(completed(await self._from_pki(self._pki.directory.remote())))
 
     async def share(self, directory: Directory) -> Directory:
-        """The key directory goes to all hosts."""
+        """Send the key directory to all hosts; return it."""
         self._directory = ray.put(directory)
-        await self._everywhere(lambda index: self._actors[index].set_key_directory.remote(self._directory))
+        await self._call_all(lambda index: self._actors[index].set_key_directory.remote(self._directory))
         return directory
 
     async def _register_one(self, index: int) -> None:
@@ -146,21 +157,21 @@ class RayHosts:
         self._last_round = round_number - 1
         self._log.clear()
         self._restarts.clear()
-        await self._everywhere(lambda index: self._actors[index].begin_round.remote())
+        await self._call_all(lambda index: self._actors[index].begin_round.remote())
 
     async def go_live(self, address: Address) -> None:
-        """Let all clients connect to a live network; they are then asked over it, and no longer by `deliver`."""
+        """Connect all clients to a live network; they are then asked over it, and no longer by `deliver`."""
         self._address = address
-        await self._everywhere(lambda index: self._actors[index].go_live.remote(address))
+        await self._call_all(lambda index: self._actors[index].go_live.remote(address))
 
     async def begin_live_round(self, round_number: int) -> None:
-        """Bring hosts back that have died: their clients were gone for the rest of the round, and connect again."""
+        """Replace dead hosts: their clients were gone for the rest of the round, and connect again."""
         self._last_round = round_number - 1
         self._restarts.clear()
-        await self._everywhere(lambda index: self._actors[index].alive.remote())
+        await self._call_all(lambda index: self._actors[index].alive.remote())
 
     async def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
-        """See `LiveClients.crash_report`; None, too, where the client's host has died meanwhile."""
+        """Return `LiveClients.crash_report`; None also if the client's host has died."""
         try:
             report: HostReport | None = await self._actors[client % len(self._actors)].crash_report.remote(client, key)
         except LOST:
@@ -170,62 +181,62 @@ class RayHosts:
     async def deliver(self, delivery: Delivery) -> HostAnswers:
         vectors = ray.put([(v.values, v.bits) for v in delivery.vectors]) if delivery.vectors else None
         parts = split(replace(self._without_quarantined(delivery), vectors=()), len(self._actors))
-        asked = [index for index, part in enumerate(parts) if len(part.recipients)]
-        answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in asked))
+        addressed = [index for index, part in enumerate(parts) if len(part.recipients)]
+        answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in addressed))
         self._log.append(([self._without_quarantined(part) for part in parts], vectors))
         return HostAnswers.merged(answers)
 
     async def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
     ) -> tuple[Sum, float]:
-        """See `Hosts.total`; hosts of one node add up first, so that one vector leaves it."""
+        """Return the sum over clients; hosts of one node add up first, so that one vector leaves the node."""
         chosen = {}
         for index in range(len(self._actors)):
-            here, shares = chosen_on(index, len(self._actors), clients, weights)
-            if len(here):
-                chosen[index] = (here, shares)
+            host_clients, shares = chosen_on(index, len(self._actors), clients, weights)
+            if len(host_clients):
+                chosen[index] = (host_clients, shares)
         if not chosen:
-            raise Refusal("sum.empty", "there is nobody to sum over")
+            raise Refusal("sum.empty", "there is no client to sum over")
 
         async def summed() -> list[Any]:
             sums = {index: self._actors[index].total.remote(key, *chosen[index]) for index in chosen}
-            levels, left = tree(list(chosen), self.node_of, self._own_node)
+            levels, remaining = tree(list(chosen), self.node_of, self._own_node)
             for level in levels:
                 for merge in level:
                     sums[merge.at] = self._actors[merge.at].merge.remote(*(sums[index] for index in merge.of))
-            return list(await asyncio.gather(*(sums[index] for index in left)))
+            return list(await asyncio.gather(*(sums[index] for index in remaining)))
 
-        parts = await self._surviving(summed, list(chosen))
+        parts = await self._with_replacements(summed, list(chosen))
         return merged(part for part, _ in parts), sum(cpu_s for _, cpu_s in parts)
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
 
-        async def of_host(index: int, here: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
-            return dict(await self._actors[index].vectors.remote(key, here))
+        async def of_host(index: int, host_clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
+            return dict(await self._actors[index].vectors.remote(key, host_clients))
 
-        found: dict[int, Vector] = {}
+        vectors: dict[int, Vector] = {}
         for index in range(len(self._actors)):
-            here = chosen_on(index, len(self._actors), clients, None)[0]
-            arrays = await self._surviving(functools.partial(of_host, index, here), [index])
-            found.update({number: Vector(values, bits) for number, (values, bits) in arrays.items()})
-        return found
+            host_clients = chosen_on(index, len(self._actors), clients, None)[0]
+            arrays = await self._with_replacements(functools.partial(of_host, index, host_clients), [index])
+            vectors.update({number: Vector(values, bits) for number, (values, bits) in arrays.items()})
+        return vectors
 
     # -- when something dies ---------------------------------------------------------------------------------
 
-    async def _everywhere(self, call: Callable[[int], Awaitable[Any]]) -> None:
-        """Call every host; those that have died are replaced and called again."""
+    async def _call_all(self, call: Callable[[int], Awaitable[Any]]) -> None:
+        """Call every host; dead hosts are replaced and called again."""
         indices = range(len(self._actors))
-        await asyncio.gather(*(self._surviving(functools.partial(call, i), [i]) for i in indices))
+        await asyncio.gather(*(self._with_replacements(functools.partial(call, i), [i]) for i in indices))
 
-    async def _surviving(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
-        """What `call` gives; when something has died meanwhile, the dead of `hosts` are replaced and it is repeated."""
+    async def _with_replacements(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
+        """Return the result of `call`; after a loss, replace the dead hosts among `hosts` and repeat the call."""
         while True:
             try:
                 return await call()
             except LOST as error:
-                await self._of_pki(self._pki.alive.remote())
+                await self._from_pki(self._pki.alive.remote())
                 dead = [index for index in hosts if not await self._alive(index)] if len(hosts) > 1 else hosts
-                for index in dead or hosts[:1]:  # nobody died: an object was lost, and it may be lost again
+                for index in dead or hosts[:1]:  # no host died: an object was lost, and may be lost again
                     await self._replace(index, error)
 
     async def _alive(self, index: int) -> bool:
@@ -235,21 +246,21 @@ class RayHosts:
             return False
         return True
 
-    async def _of_pki(self, reference: Awaitable[Result]) -> Result:
+    async def _from_pki(self, reference: Awaitable[Result]) -> Result:
         try:
             return await reference
         except LOST:
             raise PartyLost("the PKI's process died") from None
 
     async def _deliver_to(self, index: int, part: Delivery, vectors: Any) -> HostAnswers:
-        """One host's part of a delivery, even if there are clients in it that kill the process that handles them.
+        """Deliver one host's part, even if some clients kill the process that handles them.
 
-        A host that dies twice on the same messages gets them in halves, until the client is found whose message it
-        is; that client is left out from then on.
+        A host that dies twice on the same messages gets them in halves, until the client at fault is found; this client
+        is quarantined.
         """
         pending, handled, answers = [part], [], []
         deaths: Counter[tuple[int, int]] = Counter()
-        found = 0
+        quarantined = 0
         while pending:
             piece = pending.pop(0)
             try:
@@ -259,26 +270,26 @@ class RayHosts:
             except LOST as lost:
                 error = lost
             suspects = piece.recipients
-            name = (int(suspects[0]), len(suspects))
-            deaths[name] += 1
+            piece_key = (int(suspects[0]), len(suspects))
+            deaths[piece_key] += 1
             isolating = len(suspects) < len(part.recipients)
-            enough = 2 if isolating or len(suspects) > 1 else 3  # who is alone there from the start may have bad luck
+            enough = 2 if isolating or len(suspects) > 1 else 3  # a single client from the start may be hit by chance
             await self._replace(index, error, [(piece, vectors) for piece in handled], counts=not isolating)
-            if len(suspects) == 1 and deaths[name] >= enough:
-                found += 1
-                self._leave_out(int(suspects[0]), part.kind.stage)
-                if found >= MAXIMUM_QUARANTINED:
+            if len(suspects) == 1 and deaths[piece_key] >= enough:
+                quarantined += 1
+                self._quarantine(int(suspects[0]), part.kind.stage)
+                if quarantined >= MAXIMUM_QUARANTINED:
                     raise ClusterError(
                         f"host {index} died on client after client at {part.kind.stage}; out of memory? "
                         "lower cluster.clients_per_host, see Ray's logs, and rerun with --resume"
                     )
-            elif len(suspects) > 1 and (isolating or deaths[name] >= enough):
+            elif len(suspects) > 1 and (isolating or deaths[piece_key] >= enough):
                 pending[:0] = _halves(piece)
             else:
                 pending.insert(0, piece)
         return HostAnswers.merged(answers)
 
-    def _leave_out(self, client: int, stage: str) -> None:
+    def _quarantine(self, client: int, stage: str) -> None:
         self.quarantined.add(client)
         self.on_event(
             f"client:{client}",
@@ -294,21 +305,21 @@ class RayHosts:
     async def _replace(
         self, index: int, error: Exception, handled: Sequence[tuple[Delivery, Any]] = (), *, counts: bool = True
     ) -> None:
-        """Start another host in the place of a lost one and bring it to where that one stood.
+        """Start another host in the place of a lost one and bring it to the same state.
 
         Args:
-            index: the host.
-            error: what Ray said.
-            handled: what it had handled of the stage that is going on.
-            counts: against `MAXIMUM_RESTARTS`.
+            index: number of the host.
+            error: Ray's error.
+            handled: deliveries of the current stage that the lost host had handled.
+            counts: count this loss against `MAXIMUM_RESTARTS`.
         """
         while True:
             nodes = await asyncio.to_thread(living_nodes, ray.nodes())
-            why = self._why(index, error, nodes)
+            why = self._loss_text(index, error, nodes)
             self._restarts[index] += counts
             if self._experiment.seed is None:
                 raise ClusterError(
-                    f"host {index} died and its clients' secrets with it (the experiment has no seed); "
+                    f"host {index} died, and its clients' secrets are lost (the experiment has no seed); "
                     "rerun with --resume"
                 )
             if self._restarts[index] > MAXIMUM_RESTARTS:
@@ -316,17 +327,17 @@ class RayHosts:
                     f"host {index} died {self._restarts[index]} times in one round ({why}); see Ray's logs, "
                     "and rerun with --resume"
                 )
-            ray.kill(self._actors[index], no_restart=True)  # it may live on beyond a network that is away
+            ray.kill(self._actors[index], no_restart=True)  # it may still live behind a broken network
             others = [place for number, place in enumerate(self._places) if number != index]
             self._places[index] = replacement(nodes, self._places[index], others)
             self._actors[index] = start_host(self._host_class, self._places[index], elsewhere=False)
-            then = "the round's messages are replayed" if self._address is None else "its clients connect again"
-            self.on_event(f"host:{index}", "restart", f"{why}; another host takes its place and {then}")
+            consequence = "the round's messages are replayed" if self._address is None else "its clients connect again"
+            self.on_event(f"host:{index}", "restart", f"{why}; another host takes its place and {consequence}")
             try:
                 await self._bring_up_to_date(index, handled)
-            except LOST as again:
-                error, counts = again, True
-                await self._of_pki(self._pki.alive.remote())
+            except LOST as repeated_loss:
+                error, counts = repeated_loss, True
+                await self._from_pki(self._pki.alive.remote())
             else:
                 return
 
@@ -335,7 +346,7 @@ class RayHosts:
             await asyncio.wait_for(_awaited(self._actors[index].alive.remote()), START_TIMEOUT_S)
         except TimeoutError:
             raise ClusterError(
-                f"host {index} is lost and no node has room for another; rerun with --resume when there is, "
+                f"host {index} is lost and no node has room for another; rerun with --resume when a node has room, "
                 "or with fewer hosts"
             ) from None
         await self._prepare_one(index)
@@ -349,8 +360,8 @@ class RayHosts:
         if self._address is not None:
             await self._actors[index].go_live.remote(self._address)
 
-    def _why(self, index: int, error: Exception, nodes: Sequence[Node]) -> str:
-        """A few words; Ray's own hold addresses and paths."""
+    def _loss_text(self, index: int, error: Exception, nodes: Sequence[Node]) -> str:
+        """Return the reason of a loss in a few words; Ray's own message holds addresses and paths."""
         if isinstance(error, OutOfMemoryError):
             return "out of memory"
         if not self.processes[index]:
@@ -365,5 +376,5 @@ def _halves(delivery: Delivery) -> list[Delivery]:
 
 
 async def _awaited(reference: Awaitable[Result]) -> Result:
-    """A coroutine of a reference, which `asyncio.wait_for` needs."""
+    """Await a reference in a coroutine, which `asyncio.wait_for` needs."""
     return await reference

@@ -1,7 +1,6 @@
-"""A session on Ray: the actors of one run at a time, made once and used for one experiment after the other.
+"""A session on Ray: the actors of one run at a time, created once and used for one experiment after the other.
 
-And what Ray says when something is wrong, as the testbed's errors. Before a session, this process joins or starts Ray
-(`cluster.hosts.connection`).
+Ray's errors become the testbed's. Before a session, this process joins or starts Ray (`cluster.hosts.connection`).
 """
 
 import threading
@@ -28,17 +27,17 @@ from testbed.records.log import RunLog
 
 
 def cpus() -> int:
-    """CPUs of the whole cluster, at least 1."""
+    """Return the CPUs of the whole cluster, at least 1."""
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def memory_bytes() -> int:
-    """Memory that the whole cluster gives to workers."""
+    """Return the bytes of memory that the whole cluster gives to workers."""
     return int(ray.cluster_resources().get("memory", 0))
 
 
 def typed(error: RayError) -> TestbedError:
-    """The testbed's error inside one of Ray's, or a `ClusterError` that says what Ray says."""
+    """Return the testbed's error inside a Ray error, or a `ClusterError` with Ray's message."""
     cause = getattr(error, "cause", None)
     while isinstance(cause, RayTaskError):  # of an actor that another one has asked
         cause = cause.cause
@@ -60,10 +59,11 @@ class RaySession:
     """Actors on a Ray cluster, ready to run experiments. Several sessions may exist at once, one thread each.
 
     Args:
-        address: see `connect`; used when this process is not connected yet. Then `close` disconnects, too.
+        address: see `connect`; used if this process is not connected yet. Then `close` disconnects, too.
         hosts: number of host actors.
         gpus_per_host: see `cluster.hosts.placement.spread`.
-        sessions: how many share the cluster: hosts reserve so much less of it, so that they do not wait for each other.
+        sessions: number of sessions that share the cluster: hosts reserve only their part, so that sessions do not wait
+            for each other.
         coordinator_class: another coordinator, for experiments that break things on purpose.
 
     Raises:
@@ -82,7 +82,7 @@ class RaySession:
         self._host_class = ray.remote(ClientHost)
         self._coordinator_class = coordinator_class
         self._closed = False
-        self._turn = threading.Lock()  # of whoever starts or ends actors
+        self._turn = threading.Lock()  # held while actors are started or ended
         self._placed = False
         self._importing: list[Any] = []  # calls of the hosts
         self.places = spread(living_nodes(ray.nodes()), hosts, gpus_per_host, sessions)
@@ -106,7 +106,7 @@ class RaySession:
         self.close()
 
     def close(self) -> None:
-        """End the actors, and with them a run that another thread is in; stop Ray if this session has started it."""
+        """End the actors and any run on them; stop Ray if this session has started it."""
         with self._turn:
             if self._closed:
                 return
@@ -119,7 +119,7 @@ class RaySession:
     def check(self, experiment: Experiment, simulation_seed: int, name: str) -> list[str]:
         """Check an experiment with its data, in the coordinator's process; see `Coordinator.check`.
 
-        The hosts import what they will train with at the same time.
+        Meanwhile the hosts import the training packages.
         """
         self._wait_for_places()
         if not self._importing:
@@ -136,11 +136,19 @@ class RaySession:
         directory: Path | None,
         on_progress: Callable[[RunProgress], None],
     ) -> None:
-        """Run (or resume) one experiment to its end; `directory` is an existing run directory.
+        """Run (or resume) one experiment to its end.
 
         A coordinator that dies is started again and continues from the checkpoint, at most `MAXIMUM_RESTARTS` times
-        without a finished round in between. Raises the `TestbedError` that ended the run; what was recorded before
-        stays.
+        without a finished round in between.
+
+        Args:
+            experiment: one point.
+            simulation_seed: see `RunPlan`.
+            directory: an existing run directory; None records nothing.
+            on_progress: called with the progress of the run.
+
+        Raises:
+            TestbedError: the error that ended the run; the records up to then stay.
         """
         path = None if directory is None else directory.resolve()
         restarts, finished_rounds = 0, _rounds_done(path)
@@ -167,7 +175,7 @@ class RaySession:
 
     @staticmethod
     def _check_own_node(loss: PartyLost) -> None:
-        """Raise `ClusterError` when the node of this process has gone, where coordinator and PKI have to live."""
+        """Raise `ClusterError` if the node of this process, which holds coordinator and PKI, has gone."""
         own = ray.get_runtime_context().get_node_id()
         if not any(node.node_id == own and answers(node) for node in alive_nodes(ray.nodes())):
             raise ClusterError(f"Ray on this machine has ended ({loss}); rerun with --resume") from None
@@ -193,7 +201,7 @@ class RaySession:
         self._wait(self.coordinator.finish.remote(), on_progress)
 
     def _wait_for_places(self) -> None:
-        """Wait until the hosts have started: others may use the cluster, and it may have to grow."""
+        """Wait until the hosts have started: other jobs may use the cluster, or it may have to grow."""
         if self._placed:
             return
         waiting = [host.alive.remote() for host in self.hosts]
@@ -208,7 +216,7 @@ class RaySession:
         self._placed = True
 
     def _wait(self, reference: Any, on_progress: Callable[[RunProgress], None]) -> Any:
-        """The result of a call, showing progress while it runs; Ray's errors become the testbed's."""
+        """Return the result of a call, showing progress while it runs; turn Ray's errors into the testbed's."""
         try:
             while True:
                 ready, _ = ray.wait([reference], timeout=PROGRESS_EVERY_S)

@@ -1,4 +1,4 @@
-"""Points on Ray: each worker has actors of its own on the cluster that they share."""
+"""Runs on Ray: each worker has its own actors on the shared cluster."""
 
 import contextlib
 import threading
@@ -24,32 +24,32 @@ def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[s
 
     Args:
         address, on_retry: see `connect`.
-        stack: what ends with the run.
+        stack: resources that end with the run.
 
     Raises:
         ClusterError: no cluster there, or Ray cannot be started.
     """
     if connection.connect(address, on_retry):
         stack.callback(connection.disconnect)
-    raise_if_stopped()  # where Ray was in a callback, which drops exceptions
+    raise_if_stopped()  # a stop inside one of Ray's callbacks was dropped
     return JoinedHosts(stack)
 
 
 @dataclass(frozen=True)
-class HeldSession:
-    """A session, and what it was made for: a cluster section and a number of hosts."""
+class OpenSession:
+    """A session, and the cluster section and number of hosts that it fits."""
 
     session: RaySession
-    made_for: tuple[Cluster, int]
+    requirements: tuple[Cluster, int]
 
 
 @dataclass(frozen=True)
 class WorkerShares:
-    """How points share the cluster that this process has joined.
+    """Division of the joined cluster among points.
 
     Attributes:
-        cpus: of the whole cluster.
-        workers: how many points run at the same time.
+        cpus: CPUs of the whole cluster.
+        workers: number of points that run at the same time.
     """
 
     cpus: int
@@ -57,27 +57,29 @@ class WorkerShares:
 
     @classmethod
     def among(cls, cluster: Cluster, points: int) -> "WorkerShares":
-        """As many workers as there is room for, at most one for each point."""
+        """Return as many workers as there is room for, at most one for each point."""
         cpus = session.cpus()
         workers = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes()) if points > 1 else 1
         return cls(cpus, workers)
 
-    def wanted(self, experiment: Experiment) -> tuple[Cluster, int]:
-        """The cluster section and the number of hosts that a point gets."""
+    def requirements(self, experiment: Experiment) -> tuple[Cluster, int]:
+        """Return the cluster section and the number of hosts of a point."""
         hosts = placement.hosts_for(experiment.cluster, experiment.population, self.cpus, self.workers)
         return experiment.cluster, hosts
 
-    def start(self, experiment: Experiment) -> HeldSession:
-        """Start a session for a point; raises as `RaySession`."""
-        cluster, hosts = wanted = self.wanted(experiment)
-        return HeldSession(RaySession(cluster.address, hosts, cluster.gpus_per_host, sessions=self.workers), wanted)
+    def start(self, experiment: Experiment) -> OpenSession:
+        """Start a session for a point; raise as `RaySession`."""
+        cluster, hosts = requirements = self.requirements(experiment)
+        return OpenSession(
+            RaySession(cluster.address, hosts, cluster.gpus_per_host, sessions=self.workers), requirements
+        )
 
 
 class JoinedHosts:
     """Hosts on the cluster that this process has joined; see `RemoteHosts`.
 
-    The first session checks the experiments with their data and is then the first worker's. The coordinator of a run
-    imports torch in any case; checked there, an experiment needs no torch in this process.
+    The first session checks the experiments with their data and then belongs to the first worker. The coordinator
+    imports torch anyway, so that a check there needs no torch in this process.
 
     Args:
         stack: see `join`.
@@ -85,7 +87,7 @@ class JoinedHosts:
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
-        self._checking: HeldSession | None = None
+        self._checking: OpenSession | None = None
 
     def start_checking(self, experiment: Experiment, points: int) -> None:
         self._checking = WorkerShares.among(experiment.cluster, points).start(experiment)
@@ -104,12 +106,12 @@ class JoinedHosts:
 
 
 class RayWorker(PointWorker):
-    """Runs points on actors of its own, which are kept while the points want as many hosts.
+    """A worker with its own actors, which are kept while points need the same number of hosts.
 
     Args:
         observer, open_run: see `PointWorker`.
-        shares: how the workers share the cluster.
-        held: a session to begin with.
+        shares: division of the cluster among workers.
+        first_session: a session to begin with.
     """
 
     def __init__(
@@ -117,40 +119,40 @@ class RayWorker(PointWorker):
         observer: Observer,
         open_run: Callable[[PlannedRun], OpenRun],
         shares: WorkerShares,
-        held: HeldSession | None = None,
+        first_session: OpenSession | None = None,
     ) -> None:
         super().__init__(observer, open_run)
         self._shares = shares
-        self._held = held
+        self._open_session = first_session
         self._turn = threading.Lock()
 
     def close(self) -> None:
-        """End the actors, and with them what runs on them."""
+        """End the actors, and any run on them."""
         super().close()
         self._release()
 
     def _release(self) -> None:
         with self._turn:
-            held, self._held = self._held, None
-        if held is not None:
-            held.session.close()
+            session_slot, self._open_session = self._open_session, None
+        if session_slot is not None:
+            session_slot.session.close()
 
     def _prepare(self, run: PlannedRun) -> None:
-        held = self._held
-        if held is not None and held.made_for == self._shares.wanted(run.point.experiment):
+        session_slot = self._open_session
+        if session_slot is not None and session_slot.requirements == self._shares.requirements(run.point.experiment):
             return
         self._release()
-        held = self._shares.start(run.point.experiment)
+        session_slot = self._shares.start(run.point.experiment)
         with self._turn:
             if not self._closed.is_set():
-                self._held = held
+                self._open_session = session_slot
                 return
-        held.session.close()
+        session_slot.session.close()
         raise ClusterError("stopped while the hosts were started; rerun with --resume")
 
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
-        held = self._held
-        if held is None:  # closed in this very moment
+        session_slot = self._open_session
+        if session_slot is None:  # closed at the same moment
             raise ClusterError("stopped before its first round; rerun with --resume")
 
         def unless_closed(progress: RunProgress) -> None:
@@ -158,6 +160,8 @@ class RayWorker(PointWorker):
                 raise ClusterError("stopped; rerun with --resume")
             on_progress(progress)
 
-        there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
-        described = with_digests(there, opened.files, opened.former_rounds)
-        held.session.run(described, run.simulation_seed, opened.records.path, unless_closed)
+        located_experiment = located(run.point.experiment).model_copy(
+            update={"provenance": {"modules": dict(run.modules)}}
+        )
+        experiment = with_digests(located_experiment, opened.files, opened.former_rounds)
+        session_slot.session.run(experiment, run.simulation_seed, opened.records.path, unless_closed)

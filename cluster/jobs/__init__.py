@@ -1,1 +1,1 @@
-"""Experiments as Ray jobs: what is sent, how a cluster is spoken to, how results come back."""
+"""Experiments as Ray jobs: packaging, submission to a cluster, and return of the results."""

@@ -1,9 +1,9 @@
-"""The token that guards a Ray cluster: found and sent where it is needed, and what to do when it is refused.
+"""The token of a guarded Ray cluster: search, use, and advice when it is refused.
 
-In Ray 2.60 a cluster that ``ray.init`` starts has token authentication; one that ``ray start --head`` starts has it
-when a token was found there, or with ``RAY_AUTH_MODE=token``. A client sends its token of its own accord only to the
-local cluster that it finds itself (``ray._private.worker``), and never to a dashboard (``dashboard_sdk``): so
-`use_token` says so. Tokens are never printed, logged or put into an exception; only where one was found is.
+In Ray 2.60 a cluster started by ``ray.init`` has token authentication; one started by ``ray start --head`` has it if a
+token was found there, or with ``RAY_AUTH_MODE=token``. A client sends its token by itself only to a local cluster that
+it finds itself (``ray._private.worker``), and never to a dashboard (``dashboard_sdk``); `use_token` makes it do so.
+Tokens are never printed, logged or put into an exception; only the place of a token is.
 """
 
 import os
@@ -17,7 +17,7 @@ from testbed.errors import ClusterError
 
 _MODE, _TOKEN, _PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _PROBE_TIMEOUT_S = 5.0
-_CLUSTER_ID = "/ray.rpc.NodeInfoGcsService/GetClusterId"  # the first thing that Ray's own clients ask
+_CLUSTER_ID = "/ray.rpc.NodeInfoGcsService/GetClusterId"  # the first question of Ray's own clients
 # Ray's words (authentication_constants.py, http_token_authentication.py, C++ status texts), in lower case.
 _ABOUT_TOKENS = (
     "authentication required",
@@ -35,15 +35,14 @@ _PUT = f"put it into ~/.ray/auth_token, or set {_PATH} or {_TOKEN} ({_WHERE_FROM
 
 
 def use_token() -> None:
-    """Let this process send its token, when it has one and `RAY_AUTH_MODE` is not set.
+    """Make this process send its token, if it has one and `RAY_AUTH_MODE` is not set.
 
-    Harmless for a dashboard without authentication, which does not look at it; a cluster without it cannot call back a
-    driver that has it, so ask `asks_for_token` before. The token is the one that Ray would find: RAY_AUTH_TOKEN, the
+    A dashboard without authentication ignores the token. A cluster without authentication cannot call back a driver
+    that has a token, so check `asks_for_token` before. The token is the one that Ray would find: RAY_AUTH_TOKEN, the
     file that RAY_AUTH_TOKEN_PATH names, or ``~/.ray/auth_token``.
 
     Raises:
-        ClusterError: RAY_AUTH_TOKEN_PATH names a file that cannot be read, or RAY_AUTH_MODE asks for a token and there
-            is none.
+        ClusterError: RAY_AUTH_TOKEN_PATH names an unreadable file, or RAY_AUTH_MODE asks for a token and there is none.
     """
     if os.environ.get(_MODE) is None and _token_source() is not None:
         os.environ[_MODE] = "token"
@@ -55,15 +54,15 @@ def use_token() -> None:
     except (AuthenticationError, RuntimeError, OSError):
         if not os.environ.get(_PATH):
             mode = f"{_MODE}={os.environ.get(_MODE)}"
-            raise ClusterError(f"{mode} asks for a token, and none was found: {_PUT}") from None
+            raise ClusterError(f"{mode} requires a token, and none was found: {_PUT}") from None
         raise ClusterError(f"{_PATH}: no token can be read from {os.environ[_PATH]}") from None
 
 
 def advice(text_of_error: str) -> str | None:
-    """One line about what to do when an error of Ray's is about a missing or wrong token; None when it is not.
+    """Return one line of advice if a Ray error is about a missing or wrong token; else None.
 
     Args:
-        text_of_error: what the error says. Nothing of it is repeated.
+        text_of_error: the error's message. Nothing of it is repeated.
     """
     text = text_of_error.lower()
     if not any(words in text for words in _ABOUT_TOKENS):
@@ -71,26 +70,30 @@ def advice(text_of_error: str) -> str | None:
     source = _token_source()
     if source is not None and os.environ.get(_MODE, "token").lower() != "token":
         return (
-            f"the Ray cluster asks for a token, and {_MODE}={os.environ[_MODE]} keeps the one from {source} back; "
+            f"the Ray cluster requires a token, and {_MODE}={os.environ[_MODE]} withholds the one from {source}; "
             f"unset {_MODE}"
         )
     if source is None or any(words in text for words in _ABOUT_NONE):
-        return f"the Ray cluster asks for a token and none was found: {_PUT}"
+        return f"the Ray cluster requires a token and none was found: {_PUT}"
     return f"the Ray cluster refuses the token from {source}: it is not this cluster's ({_WHERE_FROM})"
 
 
 def asks_for_token(address: str) -> bool:
-    """Whether the cluster at HOST:PORT turns away who sends no token.
+    """Return whether the cluster at HOST:PORT rejects clients without a token.
 
-    False too when nothing answers there, or when `address` is not HOST:PORT: that is for others to find out.
+    Also False if nothing answers there, or if `address` is not HOST:PORT; other checks report that.
     """
     return _probe(address, (), _PROBE_TIMEOUT_S) is grpc.StatusCode.UNAUTHENTICATED
 
 
 def answers(address: str, timeout_s: float) -> bool:
-    """Whether the head of a Ray cluster answers at HOST:PORT, with or without a token, within `timeout_s` seconds.
+    """Return whether the head of a Ray cluster answers at HOST:PORT, with or without a token.
 
-    Taken for granted with `RAY_USE_TLS`, whose certificates only Ray reads.
+    With `RAY_USE_TLS` the answer is True without a check, because only Ray reads the certificates.
+
+    Args:
+        address: HOST:PORT.
+        timeout_s: longest wait in seconds.
     """
     if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
         return True
@@ -98,9 +101,9 @@ def answers(address: str, timeout_s: float) -> bool:
 
 
 def refused(address: str) -> str | None:
-    """Whether the cluster at HOST:PORT turns this process away for its token: `advice`, or None.
+    """Return `advice` if the cluster at HOST:PORT rejects this process's token, else None.
 
-    Ray itself would try for a quarter of a minute and then say no more than that it could not connect. None too where
+    Ray itself would retry for a quarter of a minute and then only report that it could not connect. Also None if
     `asks_for_token` is False.
     """
     loader = AuthenticationTokenLoader.instance()
@@ -110,7 +113,7 @@ def refused(address: str) -> str | None:
 
 
 def _probe(address: str, headers: tuple[tuple[str, str], ...], timeout_s: float) -> grpc.StatusCode:
-    """What HOST:PORT says to the first question of Ray's clients; UNAVAILABLE for an address of another kind."""
+    """Return the status of HOST:PORT for the first question of Ray's clients; UNAVAILABLE for other addresses."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdigit() or "://" in address:
         return grpc.StatusCode.UNAVAILABLE
@@ -125,7 +128,7 @@ def _probe(address: str, headers: tuple[tuple[str, str], ...], timeout_s: float)
 
 
 def _token_source() -> str | None:
-    """Where Ray would take a token from, in its own order; None when there is none."""
+    """Return the place of the token that Ray would use, in Ray's order; None if there is none."""
     if os.environ.get(_TOKEN):
         return _TOKEN
     if os.environ.get(_PATH):

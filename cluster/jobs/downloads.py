@@ -1,8 +1,9 @@
-"""Results brought home through the log of a job, where nothing but the dashboard's port can be reached.
+"""Results fetched through the log of a job, if nothing but the dashboard's port is reachable.
 
 On the cluster ``python -m cluster.jobs.downloads DIRECTORY`` prints a compressed tar of the directory as lines of
-base64, framed by its size and SHA-256 digest; here `unpacked` checks and unpacks it, and `settled` puts it in its
-place. What was printed on a cluster is not trusted: regular files alone, none outside of the directory, no bombs.
+base64, framed by its size and SHA-256 digest; here `unpack` checks and unpacks it, and `merge_into` moves it to its
+place. Output of a cluster is not trusted: only regular files are accepted, none outside of the directory, and no
+decompression bombs.
 """
 
 import argparse
@@ -29,20 +30,26 @@ MAXIMUM_BYTES = 100 * 1024**2
 _MAXIMUM_UNPACKED_BYTES = 64 * MAXIMUM_BYTES
 _MAXIMUM_FILES = 1_000_000
 _MAXIMUM_DEPTH = 100
-"""Folders within one another; a run has three: a sweep's point, parts, a round."""
+"""Largest depth of nested folders; a run has three: a sweep's point, parts, a round."""
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 57 * 1024  # a multiple of three: every line is whole base64
 _BEGIN, _END, _ERROR = "testbed-results begin", "testbed-results end", "testbed-results error:"
 _PARTS = "parts"  # rounds that are not merged yet; gone when a run has ended
 
 
-def send(directory: Path, to: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
-    """Print the regular files at and below `directory`; False when that cannot be, after a line that says why."""
+def send(directory: Path, output: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
+    """Print the regular files at and below `directory`; return False, after a line with the reason, if that fails.
+
+    Args:
+        directory: the results.
+        output: standard output of the job.
+        maximum: largest size of the compressed tar in bytes.
+    """
     if not directory.is_dir():
-        print(f"{_ERROR} {directory}: no such directory on the head; did the run begin?", file=to, flush=True)
+        print(f"{_ERROR} {directory}: no such directory on the head; did the run begin?", file=output, flush=True)
         return False
     with tempfile.TemporaryFile() as archive:
-        # dereference: of a run that was killed, two checkpoints may be two names of one file (`keep_checkpoint`).
+        # dereference: after a killed run, two checkpoints may be two names of one file (`keep_checkpoint`).
         with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1, dereference=True) as tar:
             for path in _regular_files(directory):
                 tar.add(path, path.relative_to(directory).as_posix(), recursive=False, filter=_anonymous)
@@ -53,20 +60,20 @@ def send(directory: Path, to: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
             print(
                 f"{_ERROR} {directory}: more than {maximum // 1024**2} MiB of results; submit with --out URI (s3://, "
                 "gs://, hdfs://), or copy the directory from the head",
-                file=to,
+                file=output,
                 flush=True,
             )
             return False
         archive.seek(0)
-        print(f"{_BEGIN} bytes={size} sha256={digest}", file=to)
+        print(f"{_BEGIN} bytes={size} sha256={digest}", file=output)
         while block := archive.read(_LINE_BYTES):
-            print(base64.b64encode(block).decode("ascii"), file=to)
-        print(_END, file=to, flush=True)
+            print(base64.b64encode(block).decode("ascii"), file=output)
+        print(_END, file=output, flush=True)
     return True
 
 
-def received(log: str) -> bytes:
-    """The compressed tar in a job's log; raises `RunError` when there is none, or it is damaged."""
+def results_in_log(log: str) -> bytes:
+    """Return the compressed tar in a job's log; raise `RunError` if there is none, or it is damaged."""
     lines = iter(log.splitlines())
     for line in lines:
         if line.startswith(_ERROR):
@@ -75,8 +82,8 @@ def received(log: str) -> bytes:
             break
     else:
         last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "nothing")
-        raise RunError(f"the results could not be fetched; the job on the cluster said: {last[:200]}")
-    told = dict(part.partition("=")[::2] for part in line.split()[2:])
+        raise RunError(f"the results could not be fetched; the last line of the job on the cluster: {last[:200]}")
+    announced = dict(part.partition("=")[::2] for part in line.split()[2:])
     blocks = []
     for line in lines:
         if line == _END:
@@ -86,13 +93,17 @@ def received(log: str) -> bytes:
         data = base64.b64decode("".join(blocks), validate=True)
     except ValueError:
         data = b""
-    if str(len(data)) != told.get("bytes") or hashlib.sha256(data).hexdigest() != told.get("sha256"):
+    if str(len(data)) != announced.get("bytes") or hashlib.sha256(data).hexdigest() != announced.get("sha256"):
         raise RunError("the results arrived damaged or cut off; fetch them again (`testbed jobs fetch`)")
     return data
 
 
-def unpacked(data: bytes, into: Path) -> None:
-    """Unpack a compressed tar into the empty directory `into`.
+def unpack(data: bytes, into: Path) -> None:
+    """Unpack a compressed tar into an empty directory.
+
+    Args:
+        data: the compressed tar.
+        into: the empty directory.
 
     Raises:
         RunError: it holds anything but regular files with different names below `into`, or is not a tar.
@@ -106,11 +117,11 @@ def unpacked(data: bytes, into: Path) -> None:
                 name = PurePosixPath(member.name)
                 total += member.size
                 if not member.isreg():
-                    raise RunError(f"the results hold {member.name!r}, which is no file of a run; nothing was kept")
+                    raise RunError(f"the results hold {member.name!r}, which is not a file of a run; nothing was kept")
                 if len(name.parts) > _MAXIMUM_DEPTH:
                     raise RunError(
-                        f"the results hold folders within one another, {len(name.parts)} deep, and a run's are at most "
-                        f"{_MAXIMUM_DEPTH}; nothing was kept"
+                        f"the results hold folders nested {len(name.parts)} deep, and a run's are at most "
+                        f"{_MAXIMUM_DEPTH} deep; nothing was kept"
                     )
                 if name in names or len(names) >= _MAXIMUM_FILES or total > _MAXIMUM_UNPACKED_BYTES:
                     raise RunError(f"the results do not look like a run's (at {member.name!r}); nothing was kept")
@@ -120,8 +131,13 @@ def unpacked(data: bytes, into: Path) -> None:
         raise RunError(f"the results cannot be unpacked: {error}") from None
 
 
-def copied(directory: Path, into: Path) -> None:
-    """Copy the regular files at and below `directory` to the directory `into`."""
+def copy_files(directory: Path, into: Path) -> None:
+    """Copy the regular files at and below `directory` to the directory `into`.
+
+    Args:
+        directory: the source.
+        into: the destination.
+    """
     for path in _regular_files(directory):
         place = inside(into, path.relative_to(directory).as_posix(), str(into))
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -129,18 +145,25 @@ def copied(directory: Path, into: Path) -> None:
 
 
 def check_free(target: Path) -> None:
-    """Raise `RunError` when results of a new run cannot be put at `target`, because something is there."""
+    """Raise `RunError` if results of a new run cannot be put at `target`, because it exists."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RunError(f"{target}: is there already; give another directory with --to, or --resume to continue it")
+        raise RunError(f"{target}: exists already; give another directory with --to, or --resume to continue it")
 
 
-def settled(fresh: Path, target: Path) -> Path:
-    """Move what was unpacked in `fresh` to `target`, or into the earlier copy of the same run that is there.
+def merge_into(fresh: Path, target: Path) -> Path:
+    """Move the unpacked results in `fresh` to `target`, or into an earlier copy of the same run there.
 
-    Files of the user's own (figures) stay. Returns `target`.
+    The user's own files (figures) stay.
+
+    Args:
+        fresh: the unpacked results.
+        target: their destination.
+
+    Returns:
+        `target`.
 
     Raises:
-        RunError: at `target` is something else than an earlier copy.
+        RunError: `target` exists and is not an earlier copy.
     """
     if target.is_dir() and any(target.iterdir()):
         _check_same(fresh, target)
@@ -160,7 +183,10 @@ def settled(fresh: Path, target: Path) -> Path:
 
 
 def _check_same(fresh: Path, target: Path) -> None:
-    """A run's experiment.yaml is written once, with its time and seed: equal ones are of the same run."""
+    """Raise `RunError` unless `target` is a copy of the same run.
+
+    A run's experiment.yaml is written once, with its time and seed: equal files belong to the same run.
+    """
     earlier = sorted(target.rglob("experiment.yaml"))
     for file in earlier:
         new = fresh / file.relative_to(target)
@@ -169,12 +195,14 @@ def _check_same(fresh: Path, target: Path) -> None:
                 f"{file.parent}: is another run than the one on the cluster; give another directory with --to"
             )
     if not earlier:
-        raise RunError(f"{target}: is there already, and no run; give another directory with --to")
+        raise RunError(f"{target}: exists already and is not a run; give another directory with --to")
 
 
 def _regular_files(directory: Path) -> Iterator[Path]:
-    """Without symbolic links, and without hidden files (locks), which mean something on their own machine alone; and
-    without what clients keep, which is for the run itself.
+    """Yield the regular files below a directory.
+
+    Left out are symbolic links, hidden files (locks, which matter on their own machine alone), and the states that
+    clients keep for the run itself.
     """
     for folder, folders, names in os.walk(directory):
         folders[:] = sorted(name for name in folders if name != CLIENT_STATES)

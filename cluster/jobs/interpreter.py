@@ -1,8 +1,8 @@
-"""Which Python a cluster runs, for the commands of its jobs: ``python`` on the path may well be another one.
+"""The Python interpreter of a cluster, for the commands of its jobs; ``python`` on the path may be another one.
 
-Ray starts a job's command through a shell, with the path that the head was started with; the head may have been
-started as ``.venv/bin/ray``, with no or another Python on the path. So Ray's own process, which runs the command, is
-made to name its interpreter first. This module is imported by every process of a job, so it imports next to nothing.
+Ray starts a job's command through a shell, with the path of the head. The head may have been started as
+``.venv/bin/ray``, with no or another Python on the path. Ray's own process, which runs the command, therefore names its
+interpreter first. Every process of a job imports this module, so it imports next to nothing.
 """
 
 import os
@@ -12,14 +12,14 @@ PYTHON = "TESTBED_PYTHON"
 """The environment variable that names the interpreter of Ray's processes."""
 
 COMMAND = f'"${{{PYTHON}:-python}}"'
-"""What a job's shell command begins with."""
+"""First word of a job's shell command."""
 
 
 def environment() -> dict[str, str]:
-    """The ``env_vars`` of a job's runtime environment that let its processes call `tell` when they start.
+    """Return the ``env_vars`` of a job's runtime environment that make its processes call `tell` when they start.
 
-    This is what the runtime environment's ``worker_process_setup_hook`` becomes for the processes that a driver
-    starts; the one that runs the command comes before any driver, and gets the hook in this way alone.
+    A runtime environment's ``worker_process_setup_hook`` becomes this variable for processes that a driver starts. The
+    process that runs the command comes before any driver, and gets the hook only in this way.
     """
     from ray._private import ray_constants
 
@@ -28,5 +28,5 @@ def environment() -> dict[str, str]:
 
 
 def tell() -> None:
-    """Name this process's interpreter in the environment, which a job's command inherits."""
+    """Set the environment variable `PYTHON`, which a job's command inherits, to this process's interpreter."""
     os.environ[PYTHON] = sys.executable

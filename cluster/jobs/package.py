@@ -1,10 +1,10 @@
-"""Everything that a job needs, in one zip file: the code that submits, the experiment, the files that it reads.
+"""A job in one zip file: the submitting code, the experiment, and the files that it reads.
 
-The job's working directory on the cluster is that zip, unpacked: the packages ``testbed``, ``cluster``, ``workloads``
-and ``analysis`` as they are imported here, with their entry points, the user's own modules, ``experiment.yaml``, and
-below ``inputs/`` the files that the experiment names, under names that depend on their base names and order alone. So
-the same experiment submitted from another directory is the same experiment to ``--resume``, and a file that has changed
-since is noticed by its digest. The zip's bytes depend on what is in it and nothing else: Ray uploads a package once.
+The job's working directory on the cluster is the unpacked zip: the packages ``testbed``, ``cluster``, ``workloads`` and
+``analysis`` as they are imported here, with their entry points, the user's own modules, ``experiment.yaml``, and below
+``inputs/`` the files that the experiment names, under names that depend on their base names and order alone. The same
+experiment submitted from another directory is therefore the same experiment to ``--resume``, and a changed file is
+noticed by its digest. The zip's bytes depend on its contents alone, so that Ray uploads a package once.
 """
 
 import ast
@@ -30,13 +30,13 @@ from testbed.version import VERSION
 EXPERIMENT = "experiment.yaml"
 INPUTS = "inputs"
 METADATA = f"{PROJECT.replace('-', '_')}-{VERSION}.dist-info"
-MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # what Ray's dashboard takes (ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
+MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # limit of Ray's dashboard (ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
 MAXIMUM_UNPACKED_BYTES = 2 * 1024**3
-"""Of the user's files before they are compressed: the cluster unpacks them on every node, and zeros take no room."""
+"""Limit of the user's files before compression: nodes unpack them, and zeros compress to nothing."""
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _NAMED = 3  # largest files that an error names
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
-_COSTS = "time.costs"  # a file's name only until the experiment is loaded
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip
+_COSTS = "time.costs"  # holds a file name only until the experiment is loaded
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Packed:
 
     Attributes:
         path: the zip file.
-        experiment: what is in it, with paths relative to it.
-        files: name in the zip and size in bytes, unpacked, of what is the user's: inputs and own modules.
-        notes: one line each, for the user: what was left alone, and where it must be.
+        experiment: the experiment in the zip, with paths relative to it.
+        files: name in the zip and unpacked size in bytes of the user's files: inputs and own modules.
+        notes: one line each, for the user: files that were not sent, and where they must be.
     """
 
     path: Path
@@ -65,12 +65,11 @@ def pack(
         file: the experiment.
         overrides: ``key=value``, applied before packing.
         into: an existing directory.
-        on_cluster: paths that the experiment names and that are left as they are, because they lie on the cluster
-            (on every node).
-        maximum: bytes that the zip may have; default: what Ray's dashboard takes.
+        on_cluster: paths in the experiment that are left as they are, because they are on the cluster (on every node).
+        maximum: largest size of the zip in bytes; default: the limit of Ray's dashboard.
 
     Raises:
-        ExperimentError: the experiment does not hold, a file is missing or no regular file, or all is too large.
+        ExperimentError: the experiment is invalid, a file is missing or not a regular file, or the files are too large.
     """
     experiment = load(file, overrides)
     inputs = _Inputs(str(file), {path.expanduser() for path in on_cluster})
@@ -82,20 +81,20 @@ def pack(
         *(f"{name}: not beside the experiment; the cluster's nodes must have it" for name in missing),
     ]
     links: list[Path] = []
-    mine = {name: source for found in (inputs.packed, modules) for name, source in _files(found, links)}
-    notes += [f"{link}: a symbolic link, not sent; put there what it stands for" for link in links]
+    user_files = {name: source for paths in (inputs.packed, modules) for name, source in _files(paths, links)}
+    notes += [f"{link}: a symbolic link, not sent; replace it by the file itself" for link in links]
     packed = validated(plain, str(file))
-    sizes = {name: _size(source) for name, source in mine.items()}
+    sizes = {name: _size(source) for name, source in user_files.items()}
     _check_unpacked(sizes)  # before minutes of compressing
     path = into / "job.zip"
     experiment_text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    _write(path, {**_code(), **mine}, {EXPERIMENT: experiment_text, **_metadata()})
+    _write(path, {**_code(), **user_files}, {EXPERIMENT: experiment_text, **_metadata()})
     _check_size(path.stat().st_size, MAXIMUM_UPLOAD_BYTES if maximum is None else maximum, sizes)
     return Packed(path, packed, sizes, tuple(notes))
 
 
 def pack_code(into: Path) -> Path:
-    """The testbed's own packages alone, as ``code.zip`` in `into`."""
+    """Pack the testbed's own packages alone as ``code.zip`` in `into`; return its path."""
     path = into / "code.zip"
     _write(path, _code(), _metadata())
     return path
@@ -112,15 +111,15 @@ class _Inputs:
         self._names: dict[Path, str] = {}
 
     def shipped(self, path: Path) -> str:
-        """What the packed experiment calls `path`."""
+        """Return the name of `path` in the packed experiment."""
         if path in self._names:
             return self._names[path]
         if path in self._on_cluster or (path.is_absolute() and not path.exists()):
-            self.notes.append(f"{path}: left as it is; it must be there on every node")
+            self.notes.append(f"{path}: not sent; it must be at this path on every node")
             name = str(path)
         elif not path.exists():
             raise ExperimentError(
-                f"{self._where}: {path}: no such file; for one that lies on the cluster's nodes give its absolute path"
+                f"{self._where}: {path}: no such file; for a file on the cluster's nodes give its absolute path"
             )
         else:
             name = self._free_name(path)
@@ -138,10 +137,10 @@ class _Inputs:
 
 
 def _rewritten(experiment: Experiment, all_points: Sequence[Point], inputs: _Inputs, where: str) -> dict[str, Any]:
-    """The experiment as plain data, its paths replaced by what they are called in the zip."""
+    """Return the experiment as plain data, with paths replaced by their names in the zip."""
     plain = experiment.model_dump(mode="json", exclude_unset=True)
     typed = experiment.model_dump(mode="python", exclude_unset=True)
-    plain.pop("output", None)  # where records go is the command's to say
+    plain.pop("output", None)  # the command sets the destination of the records
     sweep = plain.pop("sweep", {})
     plain = dict(_with_names(plain, typed, inputs))
     if sweep:
@@ -152,19 +151,19 @@ def _rewritten(experiment: Experiment, all_points: Sequence[Point], inputs: _Inp
 def _rewritten_sweep(
     all_points: Sequence[Point], sweep: dict[str, list[Any]], inputs: _Inputs, where: str
 ) -> dict[str, list[Any]]:
-    """The grid's values are not typed: the points, in which they are, tell which are paths."""
-    found: dict[tuple[str, str], Any] = {}
+    """Return the grid with paths replaced; its values have no types, so the points decide which values are paths."""
+    shipped_values: dict[tuple[str, str], Any] = {}
     for point in all_points:
         typed: Any = None
         for key, value in point.values.items():
             identity = (key, json.dumps(value))
-            if identity not in found:
+            if identity not in shipped_values:
                 typed = point.experiment.model_dump(mode="python") if typed is None else typed
-                found[identity] = _swept(key, value, typed, inputs)
+                shipped_values[identity] = _swept(key, value, typed, inputs)
 
     def rewritten(key: str, value: Any) -> Any:
-        name, meant = named_value(value, where)
-        shipped = found[key, json.dumps(meant)]
+        name, plain_value = named_value(value, where)
+        shipped = shipped_values[key, json.dumps(plain_value)]
         return {"label": name, "value": shipped} if name else shipped
 
     return {key: [rewritten(key, value) for value in values] for key, values in sweep.items()}
@@ -182,7 +181,7 @@ def _swept(key: str, value: Any, typed: Any, inputs: _Inputs) -> Any:
 
 
 def _with_names(plain: Any, typed: Any, inputs: _Inputs) -> Any:
-    """`plain` with new names wherever `typed`, which has the same shape, holds a path."""
+    """Return `plain` with new names wherever `typed`, which has the same shape, holds a path."""
     if isinstance(typed, Path) and isinstance(plain, str):
         return inputs.shipped(typed)
     if isinstance(typed, dict) and isinstance(plain, dict):
@@ -193,7 +192,7 @@ def _with_names(plain: Any, typed: Any, inputs: _Inputs) -> Any:
 
 
 def _own_names(all_points: Sequence[Point]) -> Iterator[str]:
-    """The user's own code that the points name, as package.module:Name; a name may come several times."""
+    """Yield the names of the user's own code in the points, as package.module:Name; a name may occur several times."""
     for point in all_points:
         yield from (name for _, name in plugin_classes(point.experiment))
         if (flower := point.experiment.workload.flower) is not None:
@@ -201,34 +200,35 @@ def _own_names(all_points: Sequence[Point]) -> Iterator[str]:
 
 
 def _code() -> dict[str, Path]:
-    """The testbed's own packages, by their names in the zip."""
-    found = {}
+    """Return the files of the testbed's own packages, by their names in the zip."""
+    folders = {}
     for package in PRODUCT:
         spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
             raise RunError(f"package {package} cannot be imported here, so it cannot be sent; install the testbed")
-        found[package] = Path(spec.origin).parent
-    return dict(_files(found))
+        folders[package] = Path(spec.origin).parent
+    return dict(_files(folders))
 
 
 def _metadata() -> dict[str, str]:
-    """The texts by which the packages in the zip are an installed distribution, with the entry points of this one.
+    """Return texts that make the packages in the zip an installed distribution, with this one's entry points.
 
-    They come before an installation on the node, whose entry points may be those of another version.
+    They take precedence over an installation on the node, which may have the entry points of another version.
     """
     about = f"Metadata-Version: 2.1\nName: {PROJECT}\nVersion: {VERSION}\n"
     return {f"{METADATA}/METADATA": about, f"{METADATA}/entry_points.txt": own_text()}
 
 
-def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:
-    """All files in the folders of `found` (name in the zip, path), in a fixed order.
+def _files(paths: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:
+    """Yield all files in the folders of `paths` (name in the zip, path), in a fixed order.
 
     Args:
-        found: files and folders, by their names in the zip; what is named itself may be a symbolic link.
-        links: takes the symbolic links within the folders, which may lead to anything that is not meant to leave this
-            machine, and are left out. None: they are followed (the testbed's own code, as some installers link it).
+        paths: files and folders, by their names in the zip; these may be symbolic links themselves.
+        links: collects the symbolic links inside the folders, which are left out because they may lead to files that
+            should not leave this machine. None: links are followed (the testbed's own code, as some installers link
+            it).
     """
-    for name, path in sorted(found.items()):
+    for name, path in sorted(paths.items()):
         if not path.is_dir():
             yield name, path
             continue
@@ -243,7 +243,7 @@ def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[
 
 
 def _write(path: Path, files: dict[str, Path], texts: dict[str, str]) -> None:
-    """A zip file that depends on names and contents alone."""
+    """Write a zip file that depends on names and contents alone."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, text in sorted(texts.items()):
             archive.writestr(_entry(name), text)
@@ -264,7 +264,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _size(path: Path) -> int:
-    """The bytes of a regular file. Raises `ExperimentError` for anything else, which may have no end or never begin."""
+    """Return the bytes of a regular file; raise `ExperimentError` for anything else, such as a pipe or a device."""
     try:
         if not path.is_file():
             raise ExperimentError(f"{path}: is not a regular file but a pipe or a device; name a file")
@@ -276,20 +276,20 @@ def _size(path: Path) -> int:
 def _check_unpacked(sizes: dict[str, int]) -> None:
     total = sum(sizes.values())
     if total > MAXIMUM_UNPACKED_BYTES:
-        raise _too_much(f"{_mebibytes(total)}, and at most {_mebibytes(MAXIMUM_UNPACKED_BYTES)} is sent", sizes)
+        raise _too_large(f"{_mebibytes(total)}, and at most {_mebibytes(MAXIMUM_UNPACKED_BYTES)} is sent", sizes)
 
 
 def _check_size(size: int, maximum: int, sizes: dict[str, int]) -> None:
     if size >= maximum:
-        raise _too_much(f"{_mebibytes(size)} packed, and Ray takes less than {_mebibytes(maximum)}", sizes)
+        raise _too_large(f"{_mebibytes(size)} packed, and Ray takes less than {_mebibytes(maximum)}", sizes)
 
 
-def _too_much(why: str, sizes: dict[str, int]) -> ExperimentError:
+def _too_large(problem: str, sizes: dict[str, int]) -> ExperimentError:
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:_NAMED]
-    named = ", ".join(f"{name.removeprefix(f'{INPUTS}/')} ({_mebibytes(bytes_)})" for name, bytes_ in largest)
+    listed = ", ".join(f"{name.removeprefix(f'{INPUTS}/')} ({_mebibytes(bytes_)})" for name, bytes_ in largest)
     return ExperimentError(
-        f"too much to upload: {why}; largest: {named}; put them on the cluster's nodes at the same path and say so "
-        "with --on-cluster PATH"
+        f"too much to upload: {problem}; largest: {listed}; put them on the cluster's nodes at the same path and "
+        "name them with --on-cluster PATH"
     )
 
 
@@ -298,42 +298,42 @@ def _mebibytes(size: int) -> str:
 
 
 def own_modules(names: Iterable[str], folders: Sequence[Path]) -> tuple[dict[str, Path], list[str]]:
-    """Where the modules of user-defined classes are, and those they import that lie in the same folders.
+    """Return the modules of user-defined classes, and the modules that they import from the same folders.
 
     Nothing is imported or run: the imports are read from the source.
 
     Args:
-        names: ``package.module:Name``, as experiments name classes.
-        folders: where to look, in this order, and then on PYTHONPATH. Installed modules are not looked for.
+        names: ``package.module:Name``, as in experiments.
+        folders: folders to search, in this order, before PYTHONPATH. Installed modules are not searched.
 
     Returns:
-        Name in the working directory (``mine.py``, or a package's folder) and path of each; and the names that are
-        nowhere there.
+        Name in the working directory (``mine.py``, or a package's folder) and path of each; and the names that were not
+        found.
 
     Raises:
-        ExperimentError: a module is no Python.
+        ExperimentError: a module is not valid Python.
     """
     folders = [*folders, *(Path(part) for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part)]
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     missing = []
-    seen = {*PRODUCT, *LIBRARIES}
+    visited = {*PRODUCT, *LIBRARIES}
     for name in names:
-        wanted = [name.partition(":")[0].partition(".")[0]]
-        if wanted[0] not in seen and _located(wanted[0], folders) is None:
-            seen.add(wanted[0])
+        pending = [name.partition(":")[0].partition(".")[0]]
+        if pending[0] not in visited and _located(pending[0], folders) is None:
+            visited.add(pending[0])
             missing.append(name)
-        while wanted:
-            top = wanted.pop()
-            path = None if top in seen else _located(top, folders)
-            seen.add(top)
+        while pending:
+            module = pending.pop()
+            path = None if module in visited else _located(module, folders)
+            visited.add(module)
             if path is not None:
-                found[path.name] = path
-                wanted.extend(_imported(path))
-    return found, missing
+                modules[path.name] = path
+                pending.extend(_imported_names(path))
+    return modules, missing
 
 
 def _located(module: str, folders: Sequence[Path]) -> Path | None:
-    """The file or the folder of a top-level module in one of the folders."""
+    """Return the file or the folder of a top-level module in one of the folders; None if there is none."""
     spec = PathFinder.find_spec(module, [str(folder.absolute()) for folder in folders])
     if spec is None:
         return None
@@ -342,9 +342,9 @@ def _located(module: str, folders: Sequence[Path]) -> Path | None:
     return None if spec.origin is None else Path(spec.origin)
 
 
-def _imported(path: Path) -> set[str]:
-    """The top-level names that the sources at `path` import, relative imports left out."""
-    found: set[str] = set()
+def _imported_names(path: Path) -> set[str]:
+    """Return the top-level names that the sources at `path` import, without relative imports."""
+    names: set[str] = set()
     for file in sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.suffix == ".py" else []:
         try:
             tree = ast.parse(file.read_bytes(), str(file))
@@ -352,7 +352,7 @@ def _imported(path: Path) -> set[str]:
             raise ExperimentError(f"{file}: not valid Python: {error}") from None
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                found.update(alias.name.partition(".")[0] for alias in node.names)
+                names.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-                found.add(node.module.partition(".")[0])
-    return found
+                names.add(node.module.partition(".")[0])
+    return names

@@ -1,8 +1,7 @@
 """Experiments as Ray jobs: the library under ``testbed submit`` and ``testbed jobs``.
 
-Everything goes through the dashboard's Jobs API (`ray.job_submission`), so that its port is all of the cluster that
-must be reachable. What is the testbed's own about a job is in its metadata: the experiment's name and where its
-records go.
+All requests go through the dashboard's Jobs API (`ray.job_submission`), so that only its port must be reachable. The
+testbed's own facts about a job are in its metadata: the experiment's name and the place of its records.
 """
 
 import asyncio
@@ -37,17 +36,17 @@ _ADDRESS_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 
 def default_address() -> str:
-    """The dashboard that Ray's own command would ask, when its variables name one; else this machine's."""
-    named = (os.environ.get(variable, "") for variable in _ADDRESS_VARIABLES)
-    return next((value for value in named if value.startswith(("http://", "https://"))), DEFAULT_ADDRESS)
+    """Return the dashboard that Ray's variables name, as for Ray's own command; else this machine's."""
+    configured = (os.environ.get(variable, "") for variable in _ADDRESS_VARIABLES)
+    return next((value for value in configured if value.startswith(("http://", "https://"))), DEFAULT_ADDRESS)
 
 
-def connected(address: str) -> JobSubmissionClient:
-    """A client of the Jobs API at `address`, http(s)://HOST:PORT.
+def connect(address: str) -> JobSubmissionClient:
+    """Return a client of the Jobs API at `address`, http(s)://HOST:PORT.
 
     Raises:
-        ExperimentError: no such kind of address.
-        ClusterError: nothing answers there, or no Ray that will do, or the token is missing or wrong.
+        ExperimentError: an address of another kind.
+        ClusterError: nothing answers there, the Ray version is too old, or the token is missing or wrong.
     """
     if not address.startswith(("http://", "https://")):
         raise ExperimentError(
@@ -56,8 +55,8 @@ def connected(address: str) -> JobSubmissionClient:
     authentication.use_token()
     _check_reachable(address)
     for name in ("dashboard.modules.dashboard_sdk", "dashboard.modules.job.sdk", "_private.authentication"):
-        logging.getLogger(f"ray.{name}").setLevel(logging.ERROR)  # what it uploads is not ours to tell
-    with talking(address), _without(_ADDRESS_VARIABLES):  # Ray lets its variables go before what it is given
+        logging.getLogger(f"ray.{name}").setLevel(logging.ERROR)  # no messages about uploads
+    with translated_errors(address), _without(_ADDRESS_VARIABLES):  # Ray prefers its variables to the argument
         client = JobSubmissionClient(address)
     version = str(client._server_ray_version)
     if Version(version) < Version(MINIMUM_RAY):
@@ -66,8 +65,13 @@ def connected(address: str) -> JobSubmissionClient:
 
 
 @contextlib.contextmanager
-def talking(address: str, id: str | None = None) -> Iterator[None]:
-    """What goes wrong between here and the dashboard, as the testbed's errors; `id`: the job it is about."""
+def translated_errors(address: str, id: str | None = None) -> Iterator[None]:
+    """Turn errors of the connection to the dashboard into the testbed's errors.
+
+    Args:
+        address: the dashboard's address.
+        id: the job in question, if there is one.
+    """
     try:
         yield
     except AuthenticationError as error:
@@ -80,13 +84,13 @@ def talking(address: str, id: str | None = None) -> Iterator[None]:
             raise ExperimentError(f"no job {id} at {address}; `testbed jobs list` names them") from None
         if "status code 413" in text:
             raise ExperimentError(
-                "the cluster takes smaller uploads than this; put large files on its nodes, see --on-cluster"
+                "the upload is too large for the cluster; put large files on its nodes, see --on-cluster"
             ) from None
         raise ClusterError(f"{address}: {_last_line(error)}") from None
 
 
 def _check_reachable(address: str) -> None:
-    """Raise `ClusterError` in seconds when nothing, or something else, answers at `address`."""
+    """Raise `ClusterError` within seconds if nothing, or another service, answers at `address`."""
     try:
         answer = requests.get(f"{address}/api/version", timeout=_CONNECT_TIMEOUT_S)
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, UnicodeError):
@@ -98,35 +102,35 @@ def _check_reachable(address: str) -> None:
             "(ssh -L 8265:127.0.0.1:8265 HEAD)?"
         ) from None
     if answer.status_code in (401, 403) and "authentication token" in answer.text:
-        return  # Ray's: whether our token will do is found out with it
+        return  # a guarded Ray: the token is checked later
     try:
         Version(answer.json()["ray_version"])
     except (ValueError, KeyError, TypeError, InvalidVersion):
         raise ClusterError(
-            f"{address}: answers, but is no Ray dashboard (HTTP {answer.status_code}); is the port right?"
+            f"{address}: answers, but is not a Ray dashboard (HTTP {answer.status_code}); is the port right?"
         ) from None
 
 
 @contextlib.contextmanager
 def _without(variables: tuple[str, ...]) -> Iterator[None]:
-    kept = {name: os.environ.pop(name) for name in variables if name in os.environ}
+    removed = {name: os.environ.pop(name) for name in variables if name in os.environ}
     try:
         yield
     finally:
-        os.environ.update(kept)
+        os.environ.update(removed)
 
 
 def _last_line(error: Exception) -> str:
-    """Ray sends whole tracebacks: their last line says it."""
+    """Return the last line of an error: Ray sends whole tracebacks."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" .\t")]
     return (lines[-1] if lines else type(error).__name__)[:300]
 
 
 HOME_RUNS = "testbed-runs"
-"""Folder in the head's home directory for records without ``--out``: a job's own directory does not last."""
+"""Folder in the head's home directory for records without ``--out``; a job's own directory is deleted."""
 
 _LONGEST_ID = 48
-_LOST_TIMES = 6  # connections that may break in a row while following, with pauses of 1, 2, 4, ... seconds
+_LOST_TIMES = 6  # broken connections in a row while following, with pauses of 1, 2, 4, ... seconds
 _POLL_S = 0.5
 _PREFIX = "testbed_"  # of the metadata's keys
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -142,8 +146,8 @@ class Job:
         experiment: the experiment's name.
         out: directory on the head, or URI, of its records.
         started, ended: in UTC; None: not yet.
-        exit_code: of the command; None while it runs and when it never began.
-        message: what Ray says about the state, perhaps in many lines.
+        exit_code: exit code of the command; None while it runs and if it never began.
+        message: Ray's message about the state; may have many lines.
     """
 
     id: str
@@ -157,7 +161,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether the job has ended, in whatever way."""
+        """Whether the job has ended, in any state."""
         return self.state in _ENDED
 
 
@@ -165,26 +169,26 @@ class Jobs:
     """The jobs of one cluster.
 
     Args:
-        address: of the dashboard, http(s)://HOST:PORT; None: `default_address`.
+        address: address of the dashboard, http(s)://HOST:PORT; None: `default_address`.
 
     Raises:
-        ExperimentError: no such kind of address.
-        ClusterError: nothing answers there, or no Ray that will do, or the token is missing or wrong.
+        ExperimentError: an address of another kind.
+        ClusterError: nothing answers there, the Ray version is too old, or the token is missing or wrong.
     """
 
     def __init__(self, address: str | None = None) -> None:
         self.address = (address or default_address()).rstrip("/")
-        self._client = connected(self.address)
+        self._client = connect(self.address)
         self.ray_version = str(self._client._server_ray_version)
 
     def submit(self, packed: package.Packed, out: str, resume: bool = False, accept_changed_code: bool = False) -> str:
-        """Upload a packed experiment and start it; returns the submission id.
+        """Upload a packed experiment and start it; return the submission id.
 
         Args:
-            packed: of `package.pack`.
-            out: of `records_at`.
-            resume: continue what is at `out`.
-            accept_changed_code: also with other own modules than it began with.
+            packed: result of `package.pack`.
+            out: result of `records_at`.
+            resume: continue the runs at `out`.
+            accept_changed_code: resume even if the user's own modules have changed.
         """
         name = packed.experiment.name
         arguments = ["-m", "testbed", "run", package.EXPERIMENT, "--address", "auto", *(["--resume"] if resume else [])]
@@ -194,45 +198,48 @@ class Jobs:
         return self._start(f"{file_name(name)[:_LONGEST_ID]}-{secrets.token_hex(3)}", command, packed.path, metadata)
 
     def experiments(self) -> list[Job]:
-        """The experiments that were submitted to this cluster since its head started, oldest first."""
-        with talking(self.address):
-            found = self._client.list_jobs()
-        jobs = [_job(details) for details in found if _told(details, "kind") == "run"]
+        """Return the experiments submitted to this cluster since its head started, oldest first."""
+        with translated_errors(self.address):
+            details_of_jobs = self._client.list_jobs()
+        jobs = [_job(details) for details in details_of_jobs if _metadata(details, "kind") == "run"]
         return sorted(jobs, key=lambda job: (job.started is None, job.started or datetime.min, job.id))
 
     def job(self, id: str) -> Job:
-        """One job; raises `ExperimentError` when there is none of this id."""
+        """Return one job; raise `ExperimentError` if there is none with this id."""
         if not id:
             raise ExperimentError("a job's id is needed; `testbed jobs list` shows them")
-        with talking(self.address, id):
+        with translated_errors(self.address, id):
             return _job(self._client.get_job_info(id))
 
     def logs(self, id: str) -> str:
-        """Everything that a job has printed so far, standard output and standard error together."""
-        with talking(self.address, id):
+        """Return the output of a job so far, standard output and standard error together."""
+        with translated_errors(self.address, id):
             return str(self._client.get_job_logs(id))
 
     def follow(self, id: str, write: Callable[[str], None]) -> Job:
-        """Hand what a job prints to `write`, from its beginning, until it ends; returns how it has ended.
+        """Pass the output of a job to `write`, from its beginning, until the job ends; return the ended job.
 
-        A connection that breaks is made again. Raises `ClusterError` when that does not help; the job goes on.
+        A broken connection is opened again.
+
+        Raises:
+            ClusterError: the connection is lost for good; the job continues.
         """
-        seen = _Seen(write)
+        printer = _LogPrinter(write)
         lost = 0
         while True:
-            before = seen.characters
+            before = printer.characters
             try:
-                asyncio.run(self._tail(id, seen))
+                asyncio.run(self._tail(id, printer))
                 job = self.job(id)
             except BrokenPipeError:
-                raise  # ours: whoever read what we write has gone
+                raise  # our own output: its reader has gone
             except (aiohttp.ClientError, RuntimeError, ConnectionError, ClusterError, TimeoutError) as error:
-                lost = 1 if seen.characters > before else lost + 1
+                lost = 1 if printer.characters > before else lost + 1
                 if advised := authentication.advice(str(error)):
                     raise ClusterError(advised) from None
                 if lost >= _LOST_TIMES:
                     raise ClusterError(
-                        f"{self.address}: lost the dashboard; the job goes on if its cluster does: "
+                        f"{self.address}: lost the connection to the dashboard; the job continues if its cluster does: "
                         f"`testbed jobs logs {id} --follow`"
                     ) from None
                 time.sleep(2.0 ** (lost - 1))
@@ -242,39 +249,39 @@ class Jobs:
             time.sleep(_POLL_S)
 
     def stop(self, id: str) -> bool:
-        """Ask a job to stop; whether it was running. Its finished rounds stay."""
-        with talking(self.address, id):
+        """Stop a job; return whether it was running. Its finished rounds stay."""
+        with translated_errors(self.address, id):
             return bool(self._client.stop_job(id))
 
     def fetch(self, id: str, to: Path) -> Path:
-        """Bring the records of a job that has ended to the directory `to`; returns `to`.
+        """Copy the records of a job that has ended to the directory `to`; return `to`.
 
-        Records at a URI are read there; those on the head come through the log of a second, small job.
+        Records at a URI are read there; records on the head come through the log of a second, small job.
 
         Raises:
             ExperimentError: no such job.
-            RunError: it still runs, there are no records or too many, or at `to` is something else.
+            RunError: the job still runs, there are no records or too many, or `to` holds something else.
         """
         job = self.job(id)
         if not job.over:
             raise RunError(f"{id}: still {job.state.lower()}; follow it (`testbed jobs logs {id} --follow`) or stop it")
         if not job.out:
             raise ExperimentError(f"{id}: not submitted by the testbed; it has no records to fetch")
-        place = to.absolute()  # "." has a parent, too
+        place = to.absolute()  # "." has a parent only as an absolute path
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as folder:
             fresh = Path(folder)
             if is_uri(job.out):
                 from testbed.records.mirror import fetched
 
-                downloads.copied(fetched(job.out), fresh)
+                downloads.copy_files(fetched(job.out), fresh)
             else:
-                downloads.unpacked(self._sent(id, job.out), fresh)
-            downloads.settled(fresh, place)
+                downloads.unpack(self._records_through_job(id, job.out), fresh)
+            downloads.merge_into(fresh, place)
         return to
 
-    def _sent(self, id: str, directory: str) -> bytes:
-        """The records on the head, as a compressed tar, through a job that is deleted afterwards."""
+    def _records_through_job(self, id: str, directory: str) -> bytes:
+        """Return the records on the head as a compressed tar, through a job that is deleted afterwards."""
         with tempfile.TemporaryDirectory() as folder:
             code = package.pack_code(Path(folder))
             command = f"exec {interpreter.COMMAND} -m cluster.jobs.downloads {_shell(directory)}"
@@ -283,27 +290,29 @@ class Jobs:
         try:
             while not self.job(fetch).over:
                 time.sleep(_POLL_S)
-            return downloads.received(self.logs(fetch))
+            return downloads.results_in_log(self.logs(fetch))
         finally:
             with contextlib.suppress(ClusterError, ExperimentError, RuntimeError):
                 self._client.delete_job(fetch)
 
     def _start(self, id: str, command: str, working_directory: Path, metadata: dict[str, str]) -> str:
         environment = {"working_dir": str(working_directory), "env_vars": interpreter.environment()}
-        told = {f"{_PREFIX}{key}": value for key, value in metadata.items()}
-        with talking(self.address):
+        prefixed = {f"{_PREFIX}{key}": value for key, value in metadata.items()}
+        with translated_errors(self.address):
             return str(
-                self._client.submit_job(entrypoint=command, submission_id=id, runtime_env=environment, metadata=told)
+                self._client.submit_job(
+                    entrypoint=command, submission_id=id, runtime_env=environment, metadata=prefixed
+                )
             )
 
-    async def _tail(self, id: str, seen: "_Seen") -> None:
-        seen.begin()
+    async def _tail(self, id: str, printer: "_LogPrinter") -> None:
+        printer.begin()
         async for text in self._client.tail_job_logs(id):
-            seen.take(text)
+            printer.take(text)
 
 
-class _Seen:
-    """Passes on a log that is told from its beginning with every connection, each character once."""
+class _LogPrinter:
+    """A writer that passes on each character once of a log that every connection repeats from its beginning."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -322,9 +331,15 @@ class _Seen:
 
 
 def records_at(out: str | None, packed: package.Packed) -> str:
-    """Where a job puts its records: a URI or an absolute path as it is, anything else in the head's home directory.
+    """Return the destination of a job's records.
 
-    Raises `ExperimentError` for a URI that holds a secret: it would stand in the job's command, for all to read.
+    Args:
+        out: a URI or an absolute path, used unchanged; another path is relative to the head's home directory; None: a
+            folder named after the experiment.
+        packed: the packed experiment.
+
+    Raises:
+        ExperimentError: a URI with a secret, which would stand in the job's command for all to read.
     """
     if out is None:
         return f"~/{HOME_RUNS}/{file_name(packed.experiment.name)}"
@@ -336,14 +351,14 @@ def records_at(out: str | None, packed: package.Packed) -> str:
 
 
 def why_failed(job: Job) -> str:
-    """Why a job has failed, in one line: its command's own last error if there is one, else what Ray says."""
+    """Return the reason of a job's failure in one line: the command's own last error if there is one, else Ray's."""
     lines = [line.strip() for line in job.message.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     if job.exit_code in (2, 3, 4) and errors:
         return errors[-1]
     if job.exit_code == 1 and lines and lines[-1].startswith("ModuleNotFoundError: "):
         module = lines[-1].rpartition("No module named ")[2]
-        return f"the cluster's Python has no module {module}; install what the testbed requires on all nodes"
+        return f"the cluster's Python has no module {module}; install the testbed's requirements on all nodes"
     if job.exit_code == 127:
         return "no Python found on the head; start Ray there with its environment activated"
     return (lines[-1] if lines else "Ray gives no reason")[:300]
@@ -353,8 +368,8 @@ def _job(details: Any) -> Job:
     return Job(
         id=details.submission_id or details.job_id or "",
         state=str(details.status.value),
-        experiment=_told(details, "experiment"),
-        out=_told(details, "out"),
+        experiment=_metadata(details, "experiment"),
+        out=_metadata(details, "out"),
         started=_moment(details.start_time),
         ended=_moment(details.end_time),
         exit_code=details.driver_exit_code,
@@ -362,7 +377,7 @@ def _job(details: Any) -> Job:
     )
 
 
-def _told(details: Any, key: str) -> str:
+def _metadata(details: Any, key: str) -> str:
     return str((details.metadata or {}).get(f"{_PREFIX}{key}", ""))
 
 
@@ -371,5 +386,5 @@ def _moment(milliseconds: int | None) -> datetime | None:
 
 
 def _shell(path: str) -> str:
-    """`path` for a shell, which still replaces a leading ``~/``."""
+    """Return `path` quoted for a shell, which still expands a leading ``~/``."""
     return f"~/{shlex.quote(path[2:])}" if path.startswith("~/") else shlex.quote(path)

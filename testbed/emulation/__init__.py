@@ -1,7 +1,10 @@
-"""The emulated world: what stands for networks, devices and people.
+"""The emulated environment of a run: networks, devices and availability of clients.
 
-`links/`: rates and latencies, and what transport headers add. `devices/`: how fast clients compute. `availability/`:
-who is reachable when, and who drops out where. Each has a `section` (its part of an experiment), and a user's class
-may take its place. `traces/`: measured behaviour that all three can follow, its formats and converters. `compute/`:
-what a piece of protocol work costs, and measuring that on this machine.
+- `links/`: rates, latencies and losses of the clients' links, and the overhead of the transport;
+- `devices`: the compute speed of each client;
+- `availability/`: the clients that are online at a time, and dropouts within a round;
+- `traces/`: measured behaviour that links, devices and availability can follow, with file formats and converters;
+- `compute/`: the cost of protocol work, modelled by a table or measured on this machine.
+
+Each of `links`, `devices` and `availability` has a section of the experiment, which can name a user-defined class.
 """

@@ -1,9 +1,9 @@
-"""Classes of clients: kinds of clients, e.g. phones on 4G, whose links and devices belong together.
+"""Classes of clients, such as phones on 4G, with their own links and devices.
 
-Shares become exact counts (largest remainder), and who is in which class is drawn once per experiment. A client's
-values depend on the seed, its number, and what its own class says: they are what it would have if all clients were of
-that class. So another class, or another share, changes nothing for those who stay in theirs; and classes' order in the
-experiment does not matter.
+Shares become exact counts (largest remainder). The members of each class are drawn once per experiment. The values of a
+client depend on the seed, the client's number and the settings of its class alone: they are the values that the client
+would have if all clients were of that class. Another class, or another share, therefore changes nothing for clients
+that stay in their class, and the order of the classes in the experiment does not matter.
 """
 
 import re
@@ -30,17 +30,17 @@ from testbed.emulation.links.section import (
 
 MOST_CLASSES = 1000
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
-_NEARLY = Fraction(1, 10**6)  # by which shares may miss 1, written in decimals
-_ROUNDING = Fraction(1, 10**12)  # by which they may, so that nothing is left for a class without one
+_NEARLY = Fraction(1, 10**6)  # tolerance for shares in decimals that should sum to 1
+_ROUNDING = Fraction(1, 10**12)  # tolerance where one class has the rest, which is then nothing
 
 
 def _key(description: str) -> Any:
-    """A key that may be left out, and then is not in the resolved experiment either."""
+    """Return the field of an optional key, which stays out of the resolved experiment when it is not set."""
     return Field(None, exclude_if=lambda value: value is None, description=description)
 
 
 class ClientClass(BaseModel):
-    """A class of clients. What it does not say of its links and devices is as `links` and `devices` say."""
+    """A class of clients; settings that the class leaves out come from `links` and `devices`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -63,21 +63,21 @@ class ClientClass(BaseModel):
 
     @property
     def link_settings(self) -> dict[str, Any]:
-        """The keys of `links` that are given here, and their values."""
+        """Keys of `links` that this class sets, with their values."""
         return {name: value for name, value in self if name not in ("share", "device") and value is not None}
 
     @property
     def devices(self) -> Devices | None:
-        """Its own `devices` section; None: as all others."""
+        """The class's own `devices` section; None if clients of the class have the common one."""
         return self.device if isinstance(self.device, Devices | None) else Devices(factor=self.device)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassMembers:
-    """Who is in which class.
+    """The class of each client.
 
     Attributes:
-        names: of the classes, sorted.
+        names: names of the classes, sorted.
         class_of: `(n,)` int16, each client's class by its position in `names`.
     """
 
@@ -85,12 +85,24 @@ class ClassMembers:
     class_of: npt.NDArray[np.int16]
 
     def are_in(self, name: str) -> npt.NDArray[np.bool_]:
-        """`(n,)` whether each client is in this class."""
+        """Return `(n,)` booleans: whether each client is in the class `name`."""
         return np.asarray(self.class_of == self.names.index(name))
 
 
 def draw_members(classes: Mapping[str, ClientClass], population: int, generator: np.random.Generator) -> ClassMembers:
-    """Put `population` clients into classes at random, as many into each as `class_counts` says."""
+    """Assign clients to classes at random.
+
+    Args:
+        classes: the classes by name.
+        population: number of clients n.
+        generator: for simulation; the same state gives the same assignment.
+
+    Returns:
+        The members; each class has as many as `class_counts` returns.
+
+    Raises:
+        ValueError: as `class_counts`.
+    """
     counts = class_counts(classes, population)
     class_of = np.empty(population, np.int16)
     class_of[generator.permutation(population)] = np.repeat(np.arange(len(counts)), list(counts.values()))
@@ -98,53 +110,77 @@ def draw_members(classes: Mapping[str, ClientClass], population: int, generator:
 
 
 def class_counts(classes: Mapping[str, ClientClass], population: int) -> dict[str, int]:
-    """How many clients each class has, sorted by name: its share of the population, by largest remainders.
+    """Return the number of clients in each class: its share of the population, by largest remainders.
+
+    Args:
+        classes: the classes by name.
+        population: number of clients n.
+
+    Returns:
+        The number of clients by class name, sorted by name; the numbers sum to n.
 
     Raises:
-        ValueError: the shares do not sum to 1, two classes have none, or one has so small a share that nobody is in it.
+        ValueError: the shares do not sum to 1, two classes leave out their share, or a share is too small for one
+            client.
+
+    Example:
+        >>> class_counts({"phone": ClientClass(share=0.7), "laptop": ClientClass()}, 10)
+        {'laptop': 3, 'phone': 7}
     """
     shares = _shares(classes)
     exact = {name: share * population for name, share in shares.items()}
     counts = {name: int(quota) for name, quota in exact.items()}
-    left = population - sum(counts.values())
-    for name in sorted(exact, key=lambda name: (counts[name] - exact[name], name))[:left]:
+    remaining = population - sum(counts.values())
+    for name in sorted(exact, key=lambda name: (counts[name] - exact[name], name))[:remaining]:
         counts[name] += 1
     for name, count in counts.items():
         if shares[name] and not count:
             raise ValueError(
-                f"{name}.share: {float(shares[name]):g} of {population} clients is nobody; give the class more, or 0"
+                f"{name}.share: {float(shares[name]):g} of {population} clients is less than one client; raise the "
+                "share, or set it to 0"
             )
     return counts
 
 
 def _shares(classes: Mapping[str, ClientClass]) -> dict[str, Fraction]:
-    """The shares as decimals say them, sorted by name; they sum to 1."""
-    given = {name: Fraction(str(kind.share)) for name, kind in sorted(classes.items()) if kind.share is not None}
-    without = [name for name in classes if name not in given]
-    total = sum(given.values(), Fraction(0))
-    if len(without) > 1:
-        raise ValueError(f"{without[1]}.share: is required; one class alone may be the rest, and {without[0]} is")
-    if without and total < 1 - _ROUNDING:
-        return dict(sorted({**given, without[0]: 1 - total}.items()))
-    if abs(total - 1) > (_ROUNDING if without else _NEARLY):
-        last = list(given)[-1]
+    """Return the exact decimal shares of all classes, sorted by name; they sum to 1."""
+    stated = {
+        name: Fraction(str(settings.share)) for name, settings in sorted(classes.items()) if settings.share is not None
+    }
+    unstated = [name for name in classes if name not in stated]
+    total = sum(stated.values(), Fraction(0))
+    if len(unstated) > 1:
+        raise ValueError(f"{unstated[1]}.share: is required; only one class can have the rest, here {unstated[0]}")
+    if unstated and total < 1 - _ROUNDING:
+        return dict(sorted({**stated, unstated[0]: 1 - total}.items()))
+    if abs(total - 1) > (_ROUNDING if unstated else _NEARLY):
+        last = list(stated)[-1]
         raise ValueError(
-            f"{last}.share: the shares of the classes sum to {float(total):g}, and must sum to 1; one of them may be "
-            "left out, and is the rest"
+            f"{last}.share: the shares of the classes sum to {float(total):g}, and must sum to 1; one class may leave "
+            "out its share and then has the rest"
         )
-    scaled = {name: share / total for name, share in given.items()}
-    return dict(sorted({**scaled, **dict.fromkeys(without, Fraction(0))}.items()))
+    scaled = {name: share / total for name, share in stated.items()}
+    return dict(sorted({**scaled, **dict.fromkeys(unstated, Fraction(0))}.items()))
 
 
 def check_classes(classes: Mapping[str, ClientClass], links: Links, population: int) -> None:
-    """Raise `ValueError`, beginning with a class's name, for classes that cannot be, or not beside `links`."""
-    for name, kind in classes.items():
+    """Check that the classes are well-formed and fit the `links` section.
+
+    Args:
+        classes: the classes by name.
+        links: the experiment's `links` section.
+        population: number of clients n.
+
+    Raises:
+        ValueError: a message that begins with the name of the class at fault.
+    """
+    for name, client_class in classes.items():
         if not re.fullmatch(_NAME, name):
-            raise ValueError(f"{name!r}: no name for a class; letters, digits, - and _ are allowed, e.g. phone-4g")
-        settings = kind.link_settings
+            raise ValueError(f"{name!r}: not a class name; letters, digits, - and _ are allowed, e.g. phone-4g")
+        settings = client_class.link_settings
         if settings and links.model is not None:
             raise ValueError(
-                f"{name}.{next(iter(settings))}: links.model, a user-defined class, says what all links are like; "
+                f"{name}.{next(iter(settings))}: links.model, a user-defined class, sets the links of all clients; "
                 "leave out one of the two"
             )
         try:
@@ -153,6 +189,6 @@ def check_classes(classes: Mapping[str, ClientClass], links: Links, population: 
             raise ValueError(f"{name}: {error}") from None
         for key, values in (("latency_ms", (links.latency_ms, own.latency_ms)), ("loss", (links.loss, own.loss))):
             if key in settings and any(isinstance(value, FollowedDelay | FollowedShare) for value in values):
-                raise ValueError(f"{name}.{key}: cannot follow a trace, nor be set beside one in `links`; give numbers")
+                raise ValueError(f"{name}.{key}: traces are allowed only in `links`, for all clients; give numbers")
     if classes:
         class_counts(classes, population)

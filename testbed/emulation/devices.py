@@ -1,13 +1,12 @@
-"""How fast the clients compute: one factor per client, drawn once per experiment.
+"""Compute speed of the clients: one factor per client, drawn once per experiment.
 
-A factor multiplies compute time: 1 is the reference machine (the one that measures, or the one whose cost
-table is used), 2 is a device that needs twice as long.
+A factor multiplies compute time: 1 is the reference machine (the measuring machine, or the machine of the cost table),
+2 is a device that needs twice as long.
 
-`zipf` is the heterogeneity of Lotto's evaluation (Jiang et al., arXiv 2401.02880, section 5.3, figure 7(d)):
-response latencies follow Zipf's law with a = 1.2. The paper gives no range; here the law is rescaled to one.
+`zipf` is the heterogeneity of Lotto's evaluation (Jiang et al., arXiv 2401.02880, section 5.3, figure 7(d)): response
+latencies follow Zipf's law with a = 1.2. The paper gives no range; here the law is rescaled to one.
 
-`table` takes each client's factor from a device of a table, drawn with replacement
-(`read_device_factors`).
+`table` draws each client's factor from a table of devices, with replacement (`read_device_factors`).
 """
 
 import re
@@ -42,7 +41,7 @@ class Devices(BaseModel):
         description="Distribution: constant, uniform, log-normal, zipf, table, or a user-defined class, "
         "package.module:Name",
     )
-    factor: Factor = Field(1.0, description="Everybody's compute time relative to the reference machine (constant)")
+    factor: Factor = Field(1.0, description="Compute time of every client relative to the reference machine (constant)")
     fastest: Factor = Field(
         1.0, description="Smallest factor (uniform, zipf), or that of the fastest device in the table (table)"
     )
@@ -64,21 +63,21 @@ class Devices(BaseModel):
     path: Path | None = Field(
         None, description="CSV, Parquet or JSON with a device per row, e.g. measured training latencies (table)"
     )
-    column: str | None = Field(None, description="The column with latencies or scores, e.g. ResNet Latency (table)")
+    column: str | None = Field(None, description="Column with latencies or scores, e.g. ResNet Latency (table)")
     larger_is_faster: bool | Literal["auto"] = Field(
-        "auto", description="Whether the column holds scores, not latencies; auto: by its name (table)"
+        "auto", description="Whether the column holds scores, not latencies; auto: decided by its name (table)"
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="For a user-defined class")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of a user-defined class")
 
     @field_validator("model")
     @classmethod
-    def _known(cls, model: str) -> str:
+    def _check_model(cls, model: str) -> str:
         if model not in MODELS and not re.fullmatch(PLUGIN_NAME, model):
             raise ValueError(f"unknown model {model!r}; allowed: {', '.join(MODELS)}, package.module:Name")
         return model
 
     @model_validator(mode="after")
-    def _range(self) -> "Devices":
+    def _check_keys(self) -> "Devices":
         if self.slowest < self.fastest and self.model != "table":
             raise ValueError(f"`slowest` ({self.slowest:g}) must be at least `fastest` ({self.fastest:g})")
         if self.model == "table" and (self.path is None or self.column is None):
@@ -88,22 +87,22 @@ class Devices(BaseModel):
 
 
 class DeviceModel(Protocol):
-    """What a user-defined model looks like; it is made as ``Name(section, **options)`` (`testbed.plugins.options`)."""
+    """Protocol of a user-defined model; it is created as ``Name(section, **options)`` (`testbed.plugins.options`)."""
 
     def speed_factors(self, population: int, generator: np.random.Generator) -> npt.ArrayLike:
-        """`(population,)` positive finite factors; all randomness from `generator`."""
+        """Return `(population,)` positive finite factors; all randomness comes from `generator`."""
 
 
 def speed_factors(
     section: Devices, population: int, generator: np.random.Generator, key: str = "devices"
 ) -> npt.NDArray[np.float64]:
-    """The factor by which each client's compute takes longer than on the reference machine.
+    """Return the factor by which each client's compute takes longer than on the reference machine.
 
     Args:
-        section: the experiment's.
+        section: the experiment's `devices` section.
         population: number of clients n.
         generator: for simulation; the same state gives the same factors.
-        key: where the experiment has the section.
+        key: path of the section in the experiment, for errors.
 
     Returns:
         `(n,)` float64, positive.
@@ -128,11 +127,20 @@ def speed_factors(
 
 
 def zipf_factors(population: int, fastest: float, slowest: float, exponent: float) -> npt.NDArray[np.float64]:
-    """Zipf's law from slowest to fastest: the k-th value is 1/k^a, rescaled linearly to the range.
+    """Return factors by Zipf's law: the k-th value is 1/k^a, rescaled linearly to the range.
+
+    Args:
+        population: number of factors n, at least 1.
+        fastest: smallest factor.
+        slowest: largest factor.
+        exponent: Zipf's a.
 
     Returns:
-        `(population,)` float64 within the range, descending: `slowest` first, `fastest` last (a client
-        alone is the slowest).
+        `(n,)` float64, descending from `slowest` to `fastest`; a single client has `slowest`.
+
+    Example:
+        >>> zipf_factors(3, fastest=1.0, slowest=10.0, exponent=1.0).round(2).tolist()
+        [10.0, 3.25, 1.0]
     """
     law = np.arange(1, population + 1, dtype=np.float64) ** -exponent
     if population > 1:
@@ -166,35 +174,38 @@ _SLOWER = re.compile(r"latency|duration|time|seconds|delay|(?:^|[^a-z/])(?:s|ms|
 
 
 def read_device_factors(path: Path, column: str, larger_is_faster: bool | Literal["auto"] = "auto") -> Floats:
-    """The speed factors in a column of a table of devices: latencies (smaller is faster) or scores (larger is faster).
+    """Read speed factors from a column of a table of devices.
 
-    What is known of the published tables that this is made for:
+    A column holds latencies (smaller is faster) or scores (larger is faster). The published tables that this function
+    is made for:
 
     - AI-Benchmark scores of 333 phones (``raw_ai_benchmark_list.json`` of FLASH; Ignatov et al., AI Benchmark: All
-      About Deep Learning on Smartphones in 2019, arXiv 1910.06663): every ``..._Score`` is a speed, larger is faster;
-      ``CPU_F_AI_Score`` is floating-point inference on the CPU, ``AI_Score`` the sum with accelerators, by which FLASH
-      finds the nearest phone whose training was timed (there with a footnote's number behind the score).
+      About Deep Learning on Smartphones in 2019, arXiv 1910.06663): every ``..._Score`` is a speed. ``CPU_F_AI_Score``
+      is floating-point inference on the CPU. ``AI_Score`` is the sum with accelerators, by which FLASH finds the
+      nearest phone with a measured training time (there with a footnote's number behind the score).
     - Training latencies of 997 phones and models in ms, columns ``ResNet Latency`` and ``Vit Latency`` (of 21 phones).
-      A 0 stands for a phone that has no result; these are left out.
+      A 0 stands for a phone without a result; such phones are left out.
 
     Args:
         path: CSV, Parquet or JSON with a device per row (see `testbed.emulation.traces.columns`).
-        column: its latencies or scores.
-        larger_is_faster: True for scores, False for latencies; "auto": by the column's name.
+        column: name of the column with latencies or scores.
+        larger_is_faster: True for scores, False for latencies; "auto": decided by the column's name.
 
     Returns:
-        `(m,)` float64: how many times longer than the fastest of the table each device computes; at least 1. Devices
-        without a value in the column, or with 0 there, are left out.
+        `(m,)` float64: compute time of each device relative to the fastest device of the table; at least 1. Devices
+            without a value in the column, or with 0 there, are left out.
 
     Raises:
         TraceError: one line with file and row: the file or the column cannot be used, a value is negative, all are 0,
-            or the name of the column does not say which way it goes.
+            or the column's name does not tell latencies from scores.
     """
-    found = read_columns(path, [column])
-    values = found.values[0]
+    table = read_columns(path, [column])
+    values = table.values[0]
     if (values < 0).any():
-        at = int(np.argmax(values < 0))
-        raise TraceError(f"{path}: row {found.rows[at]}: {column} is {values[at]:g}; no latency or score is negative")
+        first_bad = int(np.argmax(values < 0))
+        raise TraceError(
+            f"{path}: row {table.rows[first_bad]}: {column} is {values[first_bad]:g}; no latency or score is negative"
+        )
     measured = values[values > 0]
     if not len(measured):
         raise TraceError(f"{path}: {column} is 0 in every row; choose a column of latencies or scores")
@@ -210,7 +221,7 @@ def _are_scores(path: Path, column: str) -> bool:
     faster, slower = _FASTER.search(column), _SLOWER.search(column)
     if (faster is None) == (slower is None):
         raise TraceError(
-            f"{path}: {column!r} does not say whether a larger value is a faster device; "
+            f"{path}: the column name {column!r} does not tell scores from latencies; "
             "set devices.larger_is_faster to true or false"
         )
     return faster is not None

@@ -1,4 +1,4 @@
-"""`testbed cluster check`: what it says of nodes that differ, lack room or files; and of two real nodes."""
+"""`testbed cluster check`: messages for nodes that differ, or lack room or files; and a check of two real nodes."""
 
 import json
 import os
@@ -25,12 +25,12 @@ OTHER = replace(NODE, node_id="b" * 8, address="10.0.0.2")
 def levels(findings: Iterable[CheckResult]) -> list[tuple[str, str]]:
     """The level of each finding, and where it was."""
     found = list(findings)
-    assert all(bool(finding.advice) == (finding.level != "ok") for finding in found)  # says what to do, exactly then
+    assert all(bool(finding.advice) == (finding.level != "ok") for finding in found)  # advice exactly if not ok
     return [(finding.level, finding.where) for finding in found]
 
 
 def experiment(**changes: Any) -> Experiment:
-    """1,000 clients, of whom 100 take part."""
+    """1,000 clients, 100 participants."""
     return Experiment.model_validate({"population": 1000, "selection": {"participants": 100}} | changes)
 
 
@@ -151,7 +151,7 @@ def test_output(tmp_path: Path) -> None:
 def two_nodes() -> Iterator[tuple[str, dict[str, str]]]:
     """The address of a cluster of two raylets, and the environment of a process that joins it."""
     before = os.environ.get("RAY_AUTH_MODE")
-    os.environ["RAY_AUTH_MODE"] = "disabled"  # whatever token lies in this user's home
+    os.environ["RAY_AUTH_MODE"] = "disabled"  # ignore a token in this user's home
     try:
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
         cluster.add_node(num_cpus=1)

@@ -1,4 +1,4 @@
-"""A run's metrics: what they count, what they cost a run that they fail in (nothing), and what Prometheus would see."""
+"""A run's metrics: their counts, their harmlessness for a run when they fail, and their view in Prometheus."""
 
 import logging
 import shutil
@@ -90,7 +90,7 @@ def end_a_round(metrics: RunMetrics) -> None:
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, tuple[str, ...]], float]:
-    """What is handed to Ray, by name and the values of the tags after run and protocol, added up."""
+    """Return the sums passed to Ray, by name and the values of the tags after run and protocol."""
     sums: dict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
 
     def record(self: rays.Metric, value: float, tags: dict[str, str] | None = None) -> None:
@@ -169,7 +169,7 @@ def test_the_docs_list_every_metric_with_its_kind_and_tags() -> None:
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """A Ray of its own that reports every second; where it exports its metrics."""
-    ray.shutdown()  # what other tests have shared
+    ray.shutdown()  # end the Ray of other tests
     folder = tempfile.mkdtemp(prefix="tb-", dir="/tmp")  # a short path: Ray puts sockets there
     ray.init(
         num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False, logging_level="error",

@@ -14,7 +14,7 @@ import typer
 
 from cluster.cli.jobs import end
 from cluster.jobs.package import pack
-from cluster.jobs.submission import Job, _Seen, default_address, records_at, why_failed
+from cluster.jobs.submission import Job, _LogPrinter, default_address, records_at, why_failed
 
 JOB = Job("x-1", "FAILED", "x", "~/testbed-runs/x", None, None, None, "")
 
@@ -74,12 +74,12 @@ def test_addresses_where_no_dashboard_is(
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
-        (200, "<html>It works!</html>", "is no Ray dashboard"),
-        (404, "", "is no Ray dashboard"),
-        (200, "[]", "is no Ray dashboard"),
-        (401, "Unauthorized: Missing authentication token", "asks for a token"),
+        (200, "<html>It works!</html>", "is not a Ray dashboard"),
+        (404, "", "is not a Ray dashboard"),
+        (200, "[]", "is not a Ray dashboard"),
+        (401, "Unauthorized: Missing authentication token", "requires a token"),
         (403, "Forbidden: Invalid authentication token", "token"),
-        (403, "go away", "is no Ray dashboard"),
+        (403, "go away", "is not a Ray dashboard"),
         (200, '{"ray_version": "2.9.3"}', "needs 2.54 or newer"),
     ],
 )
@@ -166,7 +166,7 @@ def test_why_a_job_failed_is_one_line(exit_code: int | None, message: str, expec
 
 def test_a_log_told_again_is_passed_on_once() -> None:
     told: list[str] = []
-    seen = _Seen(told.append)
+    seen = _LogPrinter(told.append)
     for chunks in (["ab", "cd"], ["abc", "def"], [], ["a", "b", "c", "d", "e", "f", "g"]):
         seen.begin()
         for chunk in chunks:

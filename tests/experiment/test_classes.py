@@ -61,9 +61,9 @@ def test_a_sweep_over_shares(load_text: Callable) -> None:
         ("classes.fibre=3", "classes.fibre: should be a mapping of keys to values, not 3"),
         (
             "links.model=a:B",
-            "classes.phone-4g.up_mbit_s: links.model, a user-defined class, says what all links are li",
+            "classes.phone-4g.up_mbit_s: links.model, a user-defined class",
         ),
-        ("links.transport=none", "classes.phone-4g: `loss` needs a transport that sends again what is lost; set `link"),
+        ("links.transport=none", "classes.phone-4g: `loss` needs a transport"),
         ("population=1", "selection."),
     ],
 )

@@ -1,9 +1,9 @@
-"""CelebA from LEAF's files: who smiles, one celebrity per client. Nothing is downloaded.
+"""CelebA from LEAF's files: smiling or not, one celebrity per client. Nothing is downloaded.
 
-Caldas et al. 2018 (LEAF, arXiv 1812.01097), after Liu et al. 2015. A celebrity's ``x`` is a list of names of images,
-``y`` of labels, 1 for smiling and 0 (`workloads.data.clients.leaf` says where files lie). The images are CelebA's
-aligned ones, which LEAF has in ``raw/img_align_celeba`` beside ``train`` (``img_align_celeba`` there will do). They are
-opened when a client first trains, resized to 84x84 as LEAF's are and kept as bytes while memory allows.
+Caldas et al. 2018 (LEAF, arXiv 1812.01097), after Liu et al. 2015. A celebrity's ``x`` is a list of image names, ``y``
+of labels, 1 for smiling and 0 (`workloads.data.clients.leaf` describes the folders). The images are CelebA's aligned
+ones, which LEAF has in ``raw/img_align_celeba`` beside ``train`` (``img_align_celeba`` there is also accepted). They
+are opened when a client first trains, resized to 84x84 like LEAF's, and kept as bytes while memory allows.
 """
 
 import os
@@ -29,36 +29,36 @@ _IMAGES = (Path("raw", "img_align_celeba"), Path("img_align_celeba"))
 _OTHERWISE = "take its name out of the json files"
 
 
-def named(x: Any, y: Any) -> LabelledValues:
-    """A celebrity's images.
+def read_celebrity(x: Any, y: Any) -> LabelledValues:
+    """Return a celebrity's images.
 
     Args:
-        x: a list of names of files.
+        x: a list of file names.
         y: as many labels, 0 or 1 (LEAF writes them as 0.0 and 1.0).
 
     Raises:
-        ValueError: anything else; the message says the fault and the remedy.
+        ValueError: anything else; the message states fault and remedy.
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of names of images, y one label each; preprocess the data again")
-    wrong = next((name for name in x if not isinstance(name, str) or Path(name).name != name or not name), None)
-    if wrong is not None:
-        raise ValueError(f"{wrong!r} is no name of an image, such as 000001.jpg; preprocess the data again")
+    bad_name = next((name for name in x if not isinstance(name, str) or Path(name).name != name or not name), None)
+    if bad_name is not None:
+        raise ValueError(f"{bad_name!r} is not an image name, such as 000001.jpg; preprocess the data again")
     if any(label not in (0, 1) for label in y):
         raise ValueError("labels must be 0 or 1 (smiling); preprocess the data again")
     return LabelledValues(np.array(x), np.array(y).astype(np.int64))
 
 
 class CelebA(ScaledImages):
-    """Celebrities as clients.
+    """CelebA's celebrities as clients.
 
     Args:
         section: path, image_size (None: 84), samples_per_client, test_samples.
-        population, seed: of the experiment; fewer clients than celebrities are a choice by the seed.
+        population, seed: of the experiment; the seed chooses the clients if there are more celebrities.
 
     Raises:
-        ExperimentError: files or images that are absent or damaged, or too few celebrities. An image that is there and
-            cannot be read is an error when its client first trains.
+        ExperimentError: files or images that are absent or damaged, or too few celebrities. An unreadable image is an
+            error when its client first trains.
     """
 
     classes, channels, scaling = CLASSES, 3, None
@@ -66,12 +66,12 @@ class CelebA(ScaledImages):
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         folder = LeafFolder.needed(owners.folder(section.path, _NEEDED), _NEEDED)
         places = [folder.root / place for place in _IMAGES]
-        found = next((place for place in places if place.is_dir()), None)
-        if found is None:
+        image_folder = next((place for place in places if place.is_dir()), None)
+        if image_folder is None:
             raise ExperimentError(f"workload.path: {folder.root} has no {_IMAGES[0]}; put CelebA's images there")
-        self._images = found
+        self._images = image_folder
         self.height = self.width = section.image_size or IMAGE_SIZE
-        files = LeafUsers(folder, named, population, seed, "celebrity")
+        files = LeafUsers(folder, read_celebrity, population, seed, "celebrity")
         self._owned = OwnedSamples(files, joined, section, seed)
         self.sample_counts = self._owned.counts
         self._check_images(population)
@@ -82,12 +82,14 @@ class CelebA(ScaledImages):
         self._cache = ClientDataCache(lambda client: self._opened(self._owned.of(client)))
 
     def _check_images(self, population: int) -> None:
-        """All that is trained on is there, before anything is trained."""
-        there = set(os.listdir(self._images))
-        lacking = [name for client in range(population) for name in self._owned.of(client).values if name not in there]
-        if lacking:
+        """Check that all training images exist before the training begins."""
+        present = set(os.listdir(self._images))
+        missing = [
+            name for client in range(population) for name in self._owned.of(client).values if name not in present
+        ]
+        if missing:
             raise ExperimentError(
-                f"workload.path: {self._images} lacks {len(lacking)} of the clients' images, the first {lacking[0]}; "
+                f"workload.path: {self._images} lacks {len(missing)} of the clients' images, the first {missing[0]}; "
                 f"add them or {_OTHERWISE.replace('its name', 'their names')}"
             )
 
@@ -99,7 +101,7 @@ class CelebA(ScaledImages):
         return self._cache(client)
 
     def held_out_samples(self) -> LabelledImages:
-        """Of the test part, all or a seeded choice; its files are first read here."""
+        """Return the test part, all or a seeded choice; its files are first read here."""
         return self._opened(self._owned.held_out())
 
     def label_counts(self) -> NDArray[np.int64]:

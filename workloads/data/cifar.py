@@ -1,26 +1,27 @@
-"""CIFAR-10 and CIFAR-100 from files that the user has. Nothing is downloaded.
+"""CIFAR-10 and CIFAR-100 from the user's files, and generated stand-ins. Nothing is downloaded.
 
-Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images". Both versions that its authors offer are read,
-from a folder or from the archive as it is; of an archive, only the members with these names, and nothing is unpacked::
+Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images". Both versions of its authors are read, from a
+folder or from the archive as it is; of an archive, only the members with these names are read, and nothing is
+unpacked::
 
     cifar-10-batches-bin/    data_batch_1.bin to data_batch_5.bin, test_batch.bin    (cifar-10-binary.tar.gz)
     cifar-10-batches-py/     data_batch_1 to data_batch_5, test_batch                (cifar-10-python.tar.gz)
     cifar-100-binary/        train.bin, test.bin                                     (cifar-100-binary.tar.gz)
     cifar-100-python/        train, test                                             (cifar-100-python.tar.gz)
 
-A binary record is a label (CIFAR-100: the coarse label and the fine one, which counts) and 3,072 bytes: all of red, row
-by row, then green, then blue. The python version has the same bytes in pickles; see
+A binary record is a label (CIFAR-100: the coarse label and the fine one, which is used) and 3,072 bytes: all of red,
+row by row, then green, then blue. The python version has the same bytes in pickles; see
 `workloads.data.clients.cifar_pickle`.
 
-Synthetic CIFAR: generated colour images of the shapes of CIFAR-10's and CIFAR-100's. **It is not CIFAR.**
+Synthetic CIFAR: generated colour images with the shapes of CIFAR-10 and CIFAR-100. **It is not CIFAR.**
 
-CIFAR (Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images") has 50,000 training and 10,000 test
-images of 32x32, as many of each class. Here, too; a class comes in six kinds, each a coarse pattern of colours, and an
-image shows one of them, turned, mirrored, shifted and stretched, in a light of its own, before a smooth background that
-tells nothing, with noise. Accuracies say how well *this* task is learned and are not comparable with published ones.
+CIFAR has 50,000 training and 10,000 test images of 32x32, the same number of each class. So has the stand-in. A class
+has six kinds, each a coarse pattern of colours. An image shows one of them, rotated, mirrored, shifted and stretched,
+with its own lighting, before a smooth background without information, and with noise. Accuracies measure the learning
+of *this* task and are not comparable with published ones.
 
-The data set is the same in every experiment, as a file would be: the seed decides the clients' shares, as with the real
-one. An image is made when it is first taken, and kept as bytes. Torch is imported where an image is drawn.
+The generated data set is the same in every experiment, like a file: the seed decides the clients' shares, as with the
+real one. An image is made when it is first used, and kept as bytes. Torch is imported when an image is drawn.
 """
 
 import tarfile
@@ -53,12 +54,12 @@ _LARGEST_FILE = 400 * 2**20  # CIFAR-100's training part has 148 MiB
 
 @dataclass(frozen=True)
 class _Version:
-    """One of the forms that a data set comes in.
+    """A version in which a data set is published.
 
     Attributes:
         folder, archive: their names.
         train, test: the files of the parts.
-        parse: from a file's content and the number of classes to (n, 3072) uint8 and (n,) int64.
+        parse: function from a file's content and the number of classes to (n, 3072) uint8 and (n,) int64.
     """
 
     folder: str
@@ -69,16 +70,16 @@ class _Version:
 
 
 def _records(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The binary version: see the module."""
+    """Return the images and labels of a file of the binary version; see the module."""
     labels = 2 if classes == 100 else 1  # bytes
     size = labels + _PIXELS
     if not content or len(content) % size:
-        raise UnreadablePickle(f"{len(content)} bytes are no whole number of records of {size}")
+        raise UnreadablePickle(f"{len(content)} bytes are not a whole number of records of {size} bytes")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
-    own = records[:, labels - 1].astype(np.int64)
-    if own.max() >= classes:
-        raise UnreadablePickle(f"a label {own.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
-    return records[:, labels:], own
+    label_column = records[:, labels - 1].astype(np.int64)
+    if label_column.max() >= classes:
+        raise UnreadablePickle(f"a label {label_column.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
+    return records[:, labels:], label_column
 
 
 _TENS = [f"data_batch_{number}" for number in range(1, 6)]
@@ -110,15 +111,20 @@ _SCALINGS = {
 
 
 def load(classes: int, section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
-    """CIFAR-10, or CIFAR-100 with its 100 fine labels, from ``workload.path``, spread over the clients.
+    """Load CIFAR-10, or CIFAR-100 with its 100 fine labels, from ``workload.path``, spread over the clients.
 
-    The path is a folder with the files of a version, one that holds such a folder (torchvision's root) or its archive,
+    The path is a folder with the files of a version, a folder with such a folder (torchvision's root) or its archive,
     or the archive itself.
+
+    Args:
+        classes: 10 or 100.
+        section: path, partition, samples_per_client, test_samples.
+        population, seed: of the experiment.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another form, or too few samples for a client.
     """
-    version, place = _found(classes, (section.path or Path()).expanduser())
+    version, place = _find(classes, (section.path or Path()).expanduser())
     train, test = (_part(classes, version, place, names) for names in (version.train, version.test))
     return PartitionedDataset(
         train,
@@ -132,8 +138,8 @@ def load(classes: int, section: WorkloadSection, population: int, seed: int) -> 
     )
 
 
-def _found(classes: int, root: Path) -> tuple[_Version, Path]:
-    """The version that is there, and the folder or archive with its files."""
+def _find(classes: int, root: Path) -> tuple[_Version, Path]:
+    """Return the available version, and the folder or archive with its files."""
     versions = _VERSIONS[classes]
     try:
         for version in versions:
@@ -156,48 +162,48 @@ def _found(classes: int, root: Path) -> tuple[_Version, Path]:
 
 
 def _part(classes: int, version: _Version, place: Path, names: tuple[str, ...]) -> LabelledImages:
-    """The training or the test part, of one file or several.
+    """Return the training or the test part, read from one or several files.
 
     Raises:
-        ExperimentError: a file is absent or damaged, or a label is none.
+        ExperimentError: a file is absent or damaged, or a label is invalid.
     """
     contents = _of_folder(place, names) if place.is_dir() else _of_archive(place, version.folder, names)
     images, labels = [], []
     for name in names:
         if name not in contents:
             raise ExperimentError(
-                f"workload.path: {place} has {version.test[0]} but not {name}; put it there, or take the whole again"
+                f"workload.path: {place} has {version.test[0]} but not {name}; add it, or download the data set again"
             )
         try:
-            rows, own = version.parse(contents.pop(name), classes)
+            rows, labels_read = version.parse(contents.pop(name), classes)
         except UnreadablePickle as why:
             raise ExperimentError(
                 f"workload.path: {place / name} cannot be read ({why}); replace it with an undamaged copy"
             ) from None
         images.append(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-        labels.append(own)
+        labels.append(labels_read)
     return LabelledImages(np.concatenate(images), np.concatenate(labels))
 
 
 def _of_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    """The content of those files that are there."""
-    found = {}
+    """Return the contents of the files that exist in the folder."""
+    contents = {}
     for file in (folder / name for name in names):
         try:
             if file.is_file():
                 _check_size(file.stat().st_size, file)
-                found[file.name] = file.read_bytes()
+                contents[file.name] = file.read_bytes()
         except OSError as error:
             raise ExperimentError(
                 f"workload.path: {file} cannot be read ({error.strerror}); make it readable"
             ) from None
-    return found
+    return contents
 
 
 def _of_archive(archive: Path, folder: str, names: tuple[str, ...]) -> dict[str, bytes]:
-    """The content of those files that are in the archive's folder; read into memory, whatever else is there."""
-    wanted = {f"{folder}/{name}": name for name in names}
-    found = {}
+    """Read the contents of the files that are in the archive's folder into memory; skip all other members."""
+    wanted_names = {f"{folder}/{name}": name for name in names}
+    contents = {}
     try:
         with tarfile.open(archive, "r:gz", tarinfo=SmallHeaders) as members:
             left = limits.ARCHIVE_BYTES
@@ -205,19 +211,19 @@ def _of_archive(archive: Path, folder: str, names: tuple[str, ...]) -> dict[str,
                 left -= member.size
                 if left < 0:
                     raise tarfile.ReadError(f"larger than {limits.size(limits.ARCHIVE_BYTES)} when it is unpacked")
-                name = wanted.get(member.name.removeprefix("./"))
+                name = wanted_names.get(member.name.removeprefix("./"))
                 content = members.extractfile(member) if name is not None and member.isfile() else None
                 if name is not None and content is not None:
                     _check_size(member.size, archive / member.name)
-                    found[name] = content.read()
-                if len(found) == len(names):
+                    contents[name] = content.read()
+                if len(contents) == len(names):
                     break
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ExperimentError(
             f"workload.path: {archive} cannot be read as an archive ({error or type(error).__name__}); replace it with "
             "an undamaged copy"
         ) from None
-    return found
+    return contents
 
 
 def _check_size(size: int, where: Path) -> None:
@@ -239,14 +245,14 @@ _SCALING = Scaling(mean=(127.0, 127.0, 127.0), deviation=(55.0, 55.0, 55.0))
 
 
 class GeneratedImages:
-    """Labelled images that are made when they are taken.
+    """Labelled images that are made when they are first used.
 
-    Each depends on its own number, the number of classes and the purpose alone, not on what is taken with it.
+    Each image depends on its own number, the number of classes and the purpose alone, not on other images of a call.
 
     Args:
-        classes: number of labels; each has as many images as any other, to the nearest one.
+        classes: number of labels; each has the same number of images, to the nearest one.
         count: number of images.
-        purpose: of the random stream: training and test images differ.
+        purpose: purpose of the random stream: training and test images differ.
     """
 
     shape = (SIZE, SIZE, 3)
@@ -279,16 +285,18 @@ class GeneratedImages:
         return len(self.labels)
 
     def take(self, numbers: NDArray[np.int64]) -> LabelledImages:
-        """The samples with the given numbers, int64."""
+        """Return the samples with the given numbers, int64."""
         new = np.unique(numbers[~self._made[numbers]])
         for start in range(0, len(new), _AT_ONCE):
-            some = new[start : start + _AT_ONCE]
-            self._images[some] = self._render(some)
-            self._made[some] = True  # last: another thread may make the same images, but never takes unfinished ones
+            batch_numbers = new[start : start + _AT_ONCE]
+            self._images[batch_numbers] = self._render(batch_numbers)
+            self._made[batch_numbers] = (
+                True  # last: another thread may make the same images, but never takes unfinished ones
+            )
         return LabelledImages(self._images[numbers], self.labels[numbers])
 
     def _render(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """(n, 32, 32, 3) uint8."""
+        """Return (n, 32, 32, 3) uint8 images."""
         import torch
 
         kinds = self._patterns[torch.from_numpy(self._kinds[numbers])]
@@ -307,7 +315,7 @@ class GeneratedImages:
 def _placements(
     count: int, random: np.random.Generator, *, turn: float, width: tuple[float, float], shift: float
 ) -> NDArray[np.float32]:
-    """(count, 2, 3) float32: from image points (x, y, 1) to points of the picture, both within [-1, 1]."""
+    """Return (count, 2, 3) float32 maps from image points (x, y, 1) to picture points, both within [-1, 1]."""
     angle = random.uniform(-turn, turn, count)
     across, along = random.uniform(*width, (2, count))
     across *= random.choice([-1.0, 1.0], count)  # mirrored
@@ -319,7 +327,7 @@ def _placements(
 
 
 def _sampled(picture: "Tensor", maps: NDArray[np.float32], padding_mode: str) -> "Tensor":
-    """(n, channels, 32, 32): the picture at the image's points; `padding_mode` says its continuation outside."""
+    """Return (n, channels, 32, 32): the picture at the image's points; `padding_mode` continues it outside."""
     import torch
     from torch.nn.functional import grid_sample
 
@@ -331,7 +339,13 @@ def _sampled(picture: "Tensor", maps: NDArray[np.float32], padding_mode: str) ->
 
 
 def generate(classes: int, section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
-    """The stand-in for CIFAR-10 or CIFAR-100, spread over the clients as `load` does."""
+    """Return the stand-in for CIFAR-10 or CIFAR-100, spread over the clients as `load` does.
+
+    Args:
+        classes: 10 or 100.
+        section: partition, samples_per_client, test_samples.
+        population, seed: of the experiment.
+    """
     test = section.test_samples or _TEST
     return PartitionedDataset(
         GeneratedImages(classes, _TRAIN, Purpose.CIFAR_IMAGES),

@@ -1,7 +1,7 @@
-"""The UCI digits that scikit-learn carries: 1,797 real handwritten digits, 8x8, ten classes.
+"""The UCI digits of scikit-learn: 1,797 real handwritten digits, 8x8, ten classes.
 
-Alpaydin and Kaynak 1998, "Optical Recognition of Handwritten Digits" (the test part of the UCI set). Small
-and installed with the project, so it is what an experiment learns unless it says otherwise.
+Alpaydin and Kaynak 1998, "Optical Recognition of Handwritten Digits" (the test part of the UCI set). The set is small
+and installed with the project, and is therefore the default data set of an experiment.
 """
 
 from importlib.util import find_spec
@@ -21,7 +21,11 @@ _SCALING = Scaling(mean=4.8842, deviation=6.0168)
 
 
 def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
-    """The digits, one fifth (stratified, by the seed) held out, the rest spread over the clients.
+    """Load the digits: one fifth (stratified, by the seed) held out, the rest spread over the clients.
+
+    Args:
+        section: partition, samples_per_client, test_samples.
+        population, seed: of the experiment.
 
     Raises:
         ExperimentError: a client would hold too few samples.
@@ -43,10 +47,10 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
 
 
 def _table() -> npt.NDArray[np.float64]:
-    """`(1797, 65)` 64 pixels and the digit of each image.
+    """Return `(1797, 65)`: 64 pixels and the digit of each image.
 
-    From the file that `sklearn.datasets.load_digits` reads, where it is in its place: to import scikit-learn takes each
-    process of a run most of a second and 100 MB.
+    The data come from the file that `sklearn.datasets.load_digits` reads, if it is in its place: importing scikit-learn
+    would cost each process of a run most of a second and 100 MB.
     """
     package = find_spec("sklearn")
     file = Path((package and package.origin) or "").parent / "datasets" / "data" / "digits.csv.gz"

@@ -1,27 +1,26 @@
-"""FEMNIST from files that the user has: handwriting of 62 classes, 28x28, one writer per client. Nothing is downloaded.
+"""FEMNIST from the user's files: handwriting of 62 classes, 28x28, one writer per client. Nothing is downloaded.
 
-Caldas et al. 2018 (LEAF, arXiv 1812.01097). Three layouts, told apart by the files in the folder: LEAF's json files,
+Caldas et al. 2018 (LEAF, arXiv 1812.01097). Three layouts, recognised by the files in the folder: LEAF's json files,
 the HDF5 of TensorFlow Federated and FedScale's mappings (see `workloads.data.clients.handwriting`).
 
-Images are kept as bytes and scaled as Lotto's authors do (mean 0.9637, deviation 0.1597); no augmentation.
+Images are kept as bytes and scaled as by Lotto's authors (mean 0.9637, deviation 0.1597); no augmentation.
 
-Synthetic FEMNIST: generated handwriting of the size and the structure of FEMNIST. **It is not FEMNIST.**
+Synthetic FEMNIST: generated handwriting with the size and structure of FEMNIST. **It is not FEMNIST.**
 
-FEMNIST (Caldas et al. 2018, LEAF, arXiv 1812.01097) has 28x28 images of 62 classes by 3,550 writers, 226.83
-images each (standard deviation 88.94), and each writer is a client. Here, too, each client is a writer, so
-that the cost of the papers' sizes can be measured without the data; accuracies say how well *this* task is
-learned and are not comparable with published ones.
+FEMNIST has 28x28 images of 62 classes by 3,550 writers, 226.83 images each (standard deviation 88.94), and each writer
+is a client. In the stand-in, too, each client is a writer, so that the cost of the papers' sizes can be measured
+without the data. Accuracies measure the learning of *this* task and are not comparable with published ones.
 
 - The alphabet: 62 invented characters of smooth strokes (Bezier curves), the same in every experiment.
-- A writer (from the seed and the client's number): slant, size, rotation, pen thickness, position, contrast
-  and a smooth bending of all characters; each image varies around that.
-- Labels: each writer's class mix is drawn from a Dirichlet distribution around FEMNIST's shares of digits,
-  capitals and small letters.
+- A writer (from the seed and the client's number): slant, size, rotation, pen thickness, position, contrast and a
+  smooth bending of all characters; each image varies around that.
+- Labels: each writer's class mix is drawn from a Dirichlet distribution around FEMNIST's shares of digits, capitals and
+  small letters.
 
-A writer's images are made when first asked for (about 2 ms for 225) and kept as bytes while memory allows, so
-that a population of 10**6 costs nothing until a client trains. The alphabet is kept as distances to the
-nearest stroke: one bilinear look-up per pixel, in the writer's bent coordinates, gives strokes of any
-thickness. Torch is imported where it draws.
+A writer's images are made when first used (about 2 ms for 225) and kept as bytes while memory allows, so that a
+population of 10**6 costs nothing until a client trains. The alphabet is stored as distances to the nearest stroke: one
+bilinear look-up per pixel, in the writer's bent coordinates, gives strokes of any thickness. Torch is imported when an
+image is drawn.
 """
 
 from typing import TYPE_CHECKING
@@ -50,7 +49,7 @@ class Femnist(OwnedImages):
 
     Args:
         section: path, samples_per_client, test_samples.
-        population, seed: of the experiment; fewer clients than writers are a choice by the seed.
+        population, seed: of the experiment; the seed chooses the clients if there are more writers.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another shape, or too few writers.
@@ -76,10 +75,9 @@ _SYNTHETIC_SCALING = Scaling(mean=36.0, deviation=70.0)
 
 
 def alphabet() -> "Tensor":
-    """(62, 40, 40) float32: for each character, the distance of each grid point to its nearest stroke.
+    """Return (62, 40, 40) float32: for each character, the distance of each grid point to its nearest stroke.
 
-    Distances are in units of half an image. A character is two or three cubic Bezier curves with random
-    control points.
+    Distances are in units of half an image. A character is two or three cubic Bezier curves with random control points.
     """
     import torch
 
@@ -97,13 +95,12 @@ def alphabet() -> "Tensor":
 
 
 def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
-    """One writer's images of the given characters.
+    """Return one writer's images of the given characters.
 
     Args:
-        fields: of `alphabet`.
+        fields: result of `alphabet`.
         labels: (n,) int64.
-        random: the writer's own stream: first the writer's style is drawn from it, then each image's
-        variation.
+        random: the writer's own stream: the writer's style is drawn first, then the variation of each image.
 
     Returns:
         (n, 28, 28) uint8, bright strokes on black.
@@ -144,7 +141,7 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
 
 
 class SyntheticFemnist(GeneratedOwners):
-    """The handwriting of a population of writers, made as it is needed.
+    """The handwriting of a population of writers, made when it is used.
 
     Args:
         section: samples_per_client (None: varying, lognormal, mean 225), test_samples (None: 2000).

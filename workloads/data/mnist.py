@@ -1,8 +1,8 @@
-"""MNIST (or any data in its format) and EMNIST ByClass from idx files that the user has. Nothing is downloaded.
+"""MNIST (or any data in its format) and EMNIST ByClass from the user's idx files. Nothing is downloaded.
 
 MNIST: LeCun et al. 1998, 28x28. EMNIST: Cohen et al. 2017 (arXiv 1702.05373), 697,932 images for training and 116,323
 for testing, 28x28, of 62 classes in the order 0-9, A-Z, a-z: digits, upper- and lower-case letters. EMNIST's files hold
-every image with rows and columns exchanged; it is turned back here.
+every image with rows and columns exchanged; they are exchanged again here.
 """
 
 import gzip
@@ -44,7 +44,7 @@ def _find(folders: list[Path], name: str) -> Path | None:
 
 
 def _parse(file: Path, dimensions: int) -> NDArray[np.uint8]:
-    """The array in an idx file: two zeros, 8 for bytes, the number of dimensions, their sizes (uint32), the data."""
+    """Return the array in an idx file: two zeros, 8 for bytes, number of dimensions, their sizes (uint32), data."""
     begin = 4 + 4 * dimensions
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as opened:
@@ -61,14 +61,17 @@ def _parse(file: Path, dimensions: int) -> NDArray[np.uint8]:
 
 
 def read_idx(folders: list[Path], part: str) -> LabelledImages | None:
-    """One part, such as "train" or "t10k" of MNIST; None when neither of its two files is there.
+    """Read one part, such as "train" or "t10k" of MNIST.
 
     Args:
-        folders: where to look, plain or ``.gz``; the first is named in errors.
+        folders: folders to search, for plain or ``.gz`` files; the first is named in errors.
         part: the beginning of the files' names.
 
+    Returns:
+        The images and labels; None if neither of the two files exists.
+
     Raises:
-        ExperimentError: one file without the other, damaged, or not as many 28x28 images as labels.
+        ExperimentError: one file without the other, a damaged file, or different numbers of 28x28 images and labels.
     """
     image_file = _find(folders, _IMAGES.format(part))
     label_file = _find(folders, _LABELS.format(part))
@@ -89,11 +92,15 @@ def read_idx(folders: list[Path], part: str) -> LabelledImages | None:
 
 
 def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
-    """MNIST from ``workload.path``, spread over the clients.
+    """Load MNIST from ``workload.path``, spread over the clients.
 
-    The folder holds the four idx files, plain or ``.gz``, or is torchvision's root with them in
-    ``MNIST/raw``. Where only the t10k files are there, one fifth of them (stratified, by the seed) is held
-    out and the rest is for training; the description says so.
+    The folder holds the four idx files, plain or ``.gz``, or is torchvision's root with the files in ``MNIST/raw``. If
+    only the t10k files exist, one fifth of them (stratified, by the seed) is held out and the rest is for training; the
+    description states this.
+
+    Args:
+        section: path, partition, samples_per_client, test_samples.
+        population, seed: of the experiment.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another shape, or too few samples for a client.
@@ -125,10 +132,15 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
 
 
 def load_emnist(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
-    """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out surplus ones.
+    """Load EMNIST ByClass from ``workload.path``, spread over the clients.
 
     The folder holds the four files ``emnist-byclass-train-images-idx3-ubyte`` and so on, plain or ``.gz``, or is
-    torchvision's root with them in ``EMNIST/raw``, or the unpacked archive with them in ``gzip``.
+    torchvision's root with the files in ``EMNIST/raw``, or the unpacked archive with the files in ``gzip``.
+    ``samples_per_client`` leaves out surplus samples.
+
+    Args:
+        section: path, partition, samples_per_client, test_samples.
+        population, seed: of the experiment.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another shape, or too few samples for a client.
@@ -138,17 +150,17 @@ def load_emnist(section: WorkloadSection, population: int, seed: int) -> Partiti
     folders = [root, root / "EMNIST" / "raw", root / "raw", root / "gzip"]
     parts = []
     for part in ("emnist-byclass-train", "emnist-byclass-test"):
-        found = read_idx(folders, part)
-        if found is None:
+        images = read_idx(folders, part)
+        if images is None:
             raise ExperimentError(
                 f"workload.path: {root} has no {part}-images-idx3-ubyte (or .gz), there or in EMNIST/raw or gzip; put "
                 "EMNIST's ByClass files there (nothing is downloaded)"
             )
-        if found.labels.max() >= _EMNIST_CLASSES:
+        if images.labels.max() >= _EMNIST_CLASSES:
             raise ExperimentError(
-                f"workload.path: {root}: {part} has the label {found.labels.max()}; the ByClass split has 0 to 61"
+                f"workload.path: {root}: {part} has the label {images.labels.max()}; the ByClass split has 0 to 61"
             )
-        parts.append(LabelledImages(np.ascontiguousarray(found.images.swapaxes(1, 2)), found.labels))
+        parts.append(LabelledImages(np.ascontiguousarray(images.images.swapaxes(1, 2)), images.labels))
     train, test = parts
     return PartitionedDataset(
         train,

@@ -1,4 +1,4 @@
-"""OpenImage from files that the user has, in FedScale's layout: one photographer per client. Nothing is downloaded.
+"""OpenImage from the user's files, in FedScale's layout: one photographer per client. Nothing is downloaded.
 
 Lai et al. 2022 (FedScale, arXiv 2105.11367). The folder holds::
 
@@ -10,11 +10,11 @@ Lai et al. 2022 (FedScale, arXiv 2105.11367). The folder holds::
 Images are opened when a client first trains, resized to a square and kept as bytes while memory allows. Labels come
 from the mapping, so that the clients' classes are known without opening an image.
 
-Synthetic OpenImage: generated colour images of the shapes of OpenImage's. **It is not OpenImage.**
+Synthetic OpenImage: generated colour images with the shapes of OpenImage. **It is not OpenImage.**
 
-A class is a coarse pattern of colours, the same in every experiment; a client is a photographer with a colour cast of
-its own and few favourite classes; an image is a class's pattern with noise, contrast and brightness of its own,
-smoothly enlarged. Accuracies say how well *this* task is learned and are not comparable with published ones.
+A class is a coarse pattern of colours, the same in every experiment. A client is a photographer with its own colour
+cast and few favourite classes. An image is a class's pattern with its own noise, contrast and brightness, smoothly
+enlarged. Accuracies measure the learning of *this* task and are not comparable with published ones.
 """
 
 from pathlib import Path
@@ -42,11 +42,11 @@ class OpenImage(OwnedImages):
 
     Args:
         section: path, image_size, samples_per_client, test_samples.
-        population, seed: of the experiment; fewer clients than photographers are a choice by the seed.
+        population, seed: of the experiment; the seed chooses the clients if there are more photographers.
 
     Raises:
-        ExperimentError: mappings or folders that are absent or damaged, or too few photographers. An image that cannot
-            be read is an error when its client first trains.
+        ExperimentError: mappings or folders that are absent or damaged, or too few photographers. An unreadable image
+            is an error when its client first trains.
     """
 
     channels, scaling = 3, None
@@ -79,7 +79,7 @@ _FREQUENCIES = 1.0 / np.arange(1, CLASSES + 1)
 
 
 class SyntheticOpenImage(GeneratedOwners):
-    """The images of a population of photographers, made as they are needed.
+    """The images of a population of photographers, made when they are used.
 
     Args:
         section: image_size, samples_per_client (None: varying, lognormal, mean 100), test_samples (None: 500).
@@ -103,7 +103,7 @@ class SyntheticOpenImage(GeneratedOwners):
         self._patterns = stream(0, Purpose.TEXTURES).random(shape, dtype=np.float32)
 
     def draw(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
-        """(n, 3, size, size) uint8: one photographer's images of the given classes."""
+        """Return one photographer's images of the given classes, (n, 3, size, size) uint8."""
         import torch
         from torch.nn.functional import interpolate
 

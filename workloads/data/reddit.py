@@ -1,23 +1,23 @@
-"""Comments of Reddit's users from files that the user has: next-word prediction, one user per client.
+"""Comments of Reddit's users from the user's files: next-word prediction, one user per client.
 
 Nothing is downloaded. The folder has ``train`` and ``test``, in one of two layouts:
 
 - LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.clients.leaf_json`): a user's ``x`` is a
   list of comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words
-  without sequences is taken, too); ``y`` is not needed, as the words themselves say the next word;
-- one text file for each user, as FedScale (arXiv 2105.11367) keeps its text: words are what white space separates.
-  FedScale and Lotto cut words into ALBERT's pieces with a tokenizer that is not here, so numbers are not comparable.
+  without sequences is also accepted); ``y`` is not needed, because the words themselves give the next word;
+- one text file for each user, as in FedScale (arXiv 2105.11367), with words separated by white space. FedScale and
+  Lotto cut words into ALBERT's pieces with a tokenizer that is not included here, so numbers are not comparable.
 
-The vocabulary is the file ``vocabulary.txt`` beside ``train``, a word a line, most frequent first, or else the most
-frequent words of the clients' training text, ties in the order of the words. In front of it stand ``<PAD>`` and
-``<UNK>``, for words that are not in it; predicting ``<UNK>`` where it stands counts as right.
+The vocabulary is the file ``vocabulary.txt`` beside ``train``, a word per line, most frequent first, or else the most
+frequent words of the clients' training text, ties in the order of the words. It begins with ``<PAD>`` and ``<UNK>``,
+which stands for all other words; a prediction of ``<UNK>`` counts as right where it stands.
 
-Synthetic Reddit: generated word sequences of the shapes of Reddit's. **It is not Reddit, and no language.**
+Synthetic Reddit: generated word sequences with the shapes of Reddit. **It is not Reddit, and not a language.**
 
 A Markov chain over the whole vocabulary, the same in every experiment: each word has four followers, which come after
-it with probabilities 0.45, 0.25, 0.1 and 0.05; otherwise the next word is any, drawn by Zipf's law. Each client is a
-user with favourite words: those of Zipf's law, shifted by a step of its own. So there is something to learn (who
-follows whom), and perplexities say how well *this* task is learned; they are not comparable with published ones.
+it with probabilities 0.45, 0.25, 0.1 and 0.05; otherwise the next word is drawn by Zipf's law. Each client is a user
+with favourite words: those of Zipf's law, shifted by its own step. A model can thus learn the followers of each word.
+Perplexities measure the learning of *this* task and are not comparable with published ones.
 """
 
 from collections.abc import Iterator
@@ -42,9 +42,9 @@ Numbers = NDArray[np.int32]
 
 
 def _flattened(x: Any) -> list[str]:
-    """The words of a user in LEAF's form."""
+    """Return the words of a user in LEAF's form."""
     if not isinstance(x, list):
-        raise ValueError("x is no list of comments; preprocess the data again")
+        raise ValueError("x is not a list of comments; preprocess the data again")
     words: list[str] = []
     for comment in x:
         for part in comment if isinstance(comment, list) else [comment]:
@@ -55,16 +55,16 @@ def _flattened(x: Any) -> list[str]:
 
 
 def _users(folder: Path, words: text.WordIndex) -> Iterator[tuple[str, Numbers]]:
-    """(user, words) of everybody in a folder of either layout."""
+    """Yield (user, words) of all users in a folder of either layout."""
 
     def numbered(x: Any, _: Any = None) -> Numbers:
-        found = words.numbers(_flattened(x))
-        if len(found) < 2:
+        numbers = words.numbers(_flattened(x))
+        if len(numbers) < 2:
             raise ValueError("fewer than two words; remove the user from the data")
-        return found
+        return numbers
 
     if leaf.json_files(folder):
-        # LEAF's files of Reddit have the numbers of before its split.
+        # num_samples in LEAF's files of Reddit is that before the split into train and test.
         yield from leaf.read_users(folder, numbered, counts_hold=False)
         return
     for file in _texts(folder):
@@ -85,7 +85,7 @@ class Reddit(ClientText):
 
     Args:
         section: path, sequence_length, vocabulary_size, samples_per_client, test_samples.
-        population, seed: of the experiment; fewer clients than users are a choice by the seed.
+        population, seed: of the experiment; the seed chooses the clients if there are more users.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another form, or too few users.
@@ -100,11 +100,11 @@ class Reddit(ClientText):
         self._test_samples, self._seed = section.test_samples, seed
         self._length = section.sequence_length or text.SEQUENCE_LENGTH
         self.vocabulary_size = section.vocabulary_size or text.VOCABULARY_SIZE
-        chosen: owners.OwnerSelection[Numbers] = owners.OwnerSelection(population, seed, "user", root / "train")
+        selection: owners.OwnerSelection[Numbers] = owners.OwnerSelection(population, seed, "user", root / "train")
         words = text.WordIndex()
-        for user, found in _users(root / "train", words):
-            chosen.offer(user, found)
-        texts = [found for _, found in chosen.clients()]
+        for user, numbers in _users(root / "train", words):
+            selection.offer(user, numbers)
+        texts = [numbers for _, numbers in selection.clients()]
         file = root / text.VOCABULARY
         self.vocabulary = (
             text.vocabulary_of(file, self.vocabulary_size)
@@ -113,10 +113,10 @@ class Reddit(ClientText):
         )
         self._texts = words.encode(texts, self.vocabulary)
         self._own = [
-            owners.own_samples(text.block_count(len(found), self._length), section.samples_per_client, seed, client)
-            for client, found in enumerate(self._texts)
+            owners.own_samples(text.block_count(len(numbers), self._length), section.samples_per_client, seed, client)
+            for client, numbers in enumerate(self._texts)
         ]
-        self.sample_counts = np.array([len(own) for own in self._own], dtype=np.int64)
+        self.sample_counts = np.array([len(chosen_numbers) for chosen_numbers in self._own], dtype=np.int64)
         self.description = (
             f"Reddit's comments, {population} users with {self.sample_counts.sum()} sequences of up to {self._length} "
             f"words, {len(self.vocabulary)} of {self.vocabulary_size} words known"
@@ -126,10 +126,10 @@ class Reddit(ClientText):
         return text.samples(text.blocks(self._texts[client], self._length)[self._own[client]])
 
     def held_out(self) -> Batch:
-        """Of the folder ``test``, which is first read here: all sequences, or a seeded choice."""
+        """Return sequences of the folder ``test``, which is first read here: all, or a seeded choice."""
         words = text.WordIndex()
-        texts = words.encode([found for _, found in _users(self._test, words)], self.vocabulary)
-        cut = np.concatenate([text.blocks(found, self._length) for found in texts])
+        texts = words.encode([numbers for _, numbers in _users(self._test, words)], self.vocabulary)
+        cut = np.concatenate([text.blocks(numbers, self._length) for numbers in texts])
         return text.samples(cut[owners.test_subset(len(cut), self._test_samples, self._seed)])
 
 
@@ -138,11 +138,11 @@ _TEST_SEQUENCES, _OF_EACH_TEST_USER = 500, 20
 
 
 class SyntheticReddit(ClientText):
-    """The words of a population of users, made as they are needed.
+    """The words of a population of users, made when they are used.
 
     Args:
-        section: sequence_length, vocabulary_size, samples_per_client (None: varying, lognormal, mean 100),
-            test_samples (None: 500).
+        section: sequence_length, vocabulary_size, samples_per_client (None: varying, lognormal, mean 100), test_samples
+            (None: 500).
         population, seed: of the experiment. A user depends on the seed, not on the population.
     """
 
@@ -168,11 +168,11 @@ class SyntheticReddit(ClientText):
         )
 
     def _by_frequency(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Words (from 0, without the special ones) by Zipf's law."""
+        """Return words (from 0, without the special ones) by Zipf's law, from uniform numbers."""
         return np.minimum(np.searchsorted(self._cumulated, uniform), len(self._cumulated) - 1)
 
     def _sequences(self, count: int, purpose: Purpose, user: int) -> NDArray[np.int32]:
-        """(count, length + 1) int32: one user's sequences."""
+        """Return one user's sequences, (count, length + 1) int32."""
         random = stream(self._seed, purpose, user)
         words = len(self._cumulated)
         shift = int(random.integers(0, max(1, words // 10)))
@@ -191,7 +191,7 @@ class SyntheticReddit(ClientText):
         return text.samples(self._cache(client))
 
     def held_out(self) -> Batch:
-        """Sequences of other users, 20 of each."""
+        """Return sequences of other users, 20 of each."""
         parts = [
             self._sequences(count, Purpose.TEST_TEXT, user)
             for user, count in in_groups(self._test_sequences, _OF_EACH_TEST_USER)

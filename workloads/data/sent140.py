@@ -1,14 +1,14 @@
-"""Sent140 from LEAF's files: whether a tweet is glad or sad, one user per client. Nothing is downloaded.
+"""Sent140 from LEAF's files: positive or negative sentiment of tweets, one user per client. Nothing is downloaded.
 
 Caldas et al. 2018 (LEAF, arXiv 1812.01097), after Go et al. 2009. A user's ``x`` is a list of tweets, each a list of
-its id, date, query, user, text and part; ``y`` is 1 for glad and 0 for all else (`workloads.data.clients.leaf` says
-where files lie). A text is cut into words as LEAF cuts it (letters, digits and apostrophes, or one of ``.,!?;``), of
-which the first 25 are read.
+its id, date, query, user, text and part; ``y`` is 1 for positive and 0 for all else (`workloads.data.clients.leaf`
+describes the folders). A text is cut into words as by LEAF (letters, digits and apostrophes, or one of ``.,!?;``); the
+first 25 words are used.
 
 LEAF takes its vocabulary from GloVe's vectors, a download, and learns the embedding. Here the vocabulary is the file
-``vocabulary.txt`` beside ``train``, a word a line, or else the most frequent words of the clients' training tweets; the
-embedding is learned, too, so that no vectors are needed. In front stand ``<PAD>`` and ``<UNK>``. GloVe's words in that
-file give LEAF's vocabulary.
+``vocabulary.txt`` beside ``train``, a word per line, or else the most frequent words of the clients' training tweets;
+the embedding is also learned, so that no vectors are needed. The vocabulary begins with ``<PAD>`` and ``<UNK>``.
+GloVe's words in that file give LEAF's vocabulary.
 """
 
 import re
@@ -34,16 +34,16 @@ _FIELDS, _TEXT = 6, 4
 
 
 def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np.int32]]) -> LabelledValues:
-    """A user's tweets as numbers of words, cut or filled up with padding to `length` words.
+    """Return a user's tweets as word numbers, cut or padded to `length` words.
 
     Args:
         x: a list of tweets, each a list of id, date, query, user, text and part.
         y: as many labels, 0 or 1.
         length: words of a tweet.
-        number: from words to their numbers, none of which is that of the padding.
+        number: function from words to their numbers, which are not that of the padding.
 
     Raises:
-        ValueError: anything else; the message says the fault and the remedy.
+        ValueError: anything else; the message states fault and remedy.
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of tweets, y one label each; preprocess the data again")
@@ -52,9 +52,9 @@ def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np
     for place, tweet in enumerate(x):
         if not isinstance(tweet, list) or len(tweet) != _FIELDS or not isinstance(tweet[_TEXT], str):
             raise ValueError("a tweet must be id, date, query, user, text and part; preprocess the data again")
-        found = _WORD.findall(tweet[_TEXT])[:length]
-        counts[place] = len(found)
-        words += found
+        tweet_words = _WORD.findall(tweet[_TEXT])[:length]
+        counts[place] = len(tweet_words)
+        words += tweet_words
     if any(label not in (0, 1) for label in y):
         raise ValueError("labels must be 0 or 1 (glad); preprocess the data again")
     rows = np.full((len(x), length), text.PADDING, dtype=np.int32)
@@ -67,7 +67,7 @@ class Sent140(OwnedSequences):
 
     Args:
         section: path, sequence_length (None: 25), vocabulary_size (None: 10,000), samples_per_client, test_samples.
-        population, seed: of the experiment; fewer clients than users are a choice by the seed.
+        population, seed: of the experiment; the seed chooses the clients if there are more users.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another form, or too few users.
@@ -79,7 +79,7 @@ class Sent140(OwnedSequences):
         folder = LeafFolder.needed(owners.folder(section.path, _NEEDED), _NEEDED)
         words = text.WordIndex()
         words.numbers([text.SPECIAL[text.PADDING]])  # the first number, `text.PADDING`
-        self._number = words.numbers  # as they come, until it is known which count
+        self._number = words.numbers  # in order of appearance, until the vocabulary is known
         files = LeafUsers(folder, lambda x, y: tweets(x, y, length, self._number), population, seed, "user")
         file = folder.root / text.VOCABULARY
         self.vocabulary = (

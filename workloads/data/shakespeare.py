@@ -1,9 +1,9 @@
-"""Shakespeare from LEAF's files: what a character of a play says next, one role per client. Nothing is downloaded.
+"""Shakespeare from LEAF's files: the next character in a role's lines, one role per client. Nothing is downloaded.
 
 Caldas et al. 2018 (LEAF, arXiv 1812.01097), after McMahan et al. 2017 (arXiv 1602.05629). A role's ``x`` is a list of
-windows of 80 characters, ``y`` of the characters that follow them (`workloads.data.clients.leaf` says where files lie).
-Characters are numbered as LEAF numbers them, in the order of `CHARACTERS`; one that is not there counts as the space
-that LEAF has for the unknown. A window takes 88 bytes of memory: all 4.2 million of them 370 MB in each process.
+windows of 80 characters, ``y`` of the characters that follow them (`workloads.data.clients.leaf` describes the
+folders). Characters are numbered as by LEAF, in the order of `CHARACTERS`; other characters count as the space that
+LEAF uses for unknown ones. A window takes 88 bytes of memory: all 4.2 million of them 370 MB in each process.
 """
 
 import re
@@ -30,34 +30,39 @@ _BYTES[np.frombuffer(CHARACTERS.encode("ascii"), dtype=np.uint8)] = np.arange(le
 
 
 def numbers(text: str) -> NDArray[np.uint8]:
-    """(characters,) uint8: the number of each character of a text."""
+    """Return the number of each character of a text, (characters,) uint8.
+
+    Example:
+        >>> numbers("a z").tolist()
+        [53, 1, 78]
+    """
     try:
-        known = text.encode("latin-1")
-    except UnicodeEncodeError:  # not "replace", whose question mark is a character of the plays
-        known = _BEYOND.sub(_UNKNOWN, text).encode("latin-1")
-    return _BYTES[np.frombuffer(known, dtype=np.uint8)]
+        encoded = text.encode("latin-1")
+    except UnicodeEncodeError:  # not "replace": it inserts question marks, which occur in the plays
+        encoded = _BEYOND.sub(_UNKNOWN, text).encode("latin-1")
+    return _BYTES[np.frombuffer(encoded, dtype=np.uint8)]
 
 
 def windows(x: Any, y: Any, length: int) -> LabelledValues:
-    """A role's windows and the next characters.
+    """Return a role's windows and the next characters.
 
     Args:
         x: a list of texts of `length` characters.
         y: as many texts of one character.
-        length: of a window.
+        length: characters of a window.
 
     Raises:
-        ValueError: anything else; the message says the fault and the remedy.
+        ValueError: anything else; the message states fault and remedy.
     """
     if not all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in (x, y)):
         raise ValueError("x and y must be lists of texts; preprocess the data again")
     if not x or len(x) != len(y):
         raise ValueError(f"{len(x)} windows and {len(y)} next characters; one each, and at least one, are needed")
-    wrong = next((text for text in x if len(text) != length), None)
-    if wrong is not None:
+    misfit = next((text for text in x if len(text) != length), None)
+    if misfit is not None:
         raise ValueError(
-            f"a window of {len(wrong)} characters, and {length} are needed; set workload.sequence_length to what the "
-            "files have"
+            f"a window of {len(misfit)} characters, and {length} are needed; set workload.sequence_length to the "
+            "length of the windows in the files"
         )
     if any(len(text) != 1 for text in y):
         raise ValueError("y must be single characters, those after the windows; preprocess the data again")
@@ -69,7 +74,7 @@ class Shakespeare(OwnedSequences):
 
     Args:
         section: path, sequence_length (None: 80), samples_per_client, test_samples.
-        population, seed: of the experiment; fewer clients than roles are a choice by the seed.
+        population, seed: of the experiment; the seed chooses the clients if there are more roles.
 
     Raises:
         ExperimentError: files that are absent or damaged, windows of another length, or too few roles.
@@ -89,7 +94,7 @@ class Shakespeare(OwnedSequences):
 SPECS = (
     Dataset(
         name="shakespeare",
-        summary="the next character of what a role says, from files",
+        summary="the next character in a role's lines, from files",
         form=Form.SEQUENCE,
         default_model="char-lstm",
         owner="role",

@@ -1,4 +1,4 @@
-"""Who is reachable when, and who drops out where."""
+"""Availability of clients over time, and dropouts within a round."""
 
 from testbed.emulation.availability.factory import availability_model
 from testbed.emulation.availability.models import Availability, Presence

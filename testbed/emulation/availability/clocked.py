@@ -1,6 +1,4 @@
-"""Models with a clock: clients that go online and offline in turn, for durations drawn (`AlternatingAvailability`:
-Markov, diurnal Weibull) or measured (`TracedAvailability`).
-"""
+"""Availability models in continuous time, drawn (`AlternatingAvailability`) or measured (`TracedAvailability`)."""
 
 import math
 
@@ -24,8 +22,8 @@ class DailyRhythm:
 
     Args:
         amplitude: 0 to below 1.
-        peak_s: when in the day it runs fastest; day 0 begins at time 0.
-        day_s: seconds of a day.
+        peak_s: time of the day at which the clock runs fastest, in seconds; day 0 begins at time 0.
+        day_s: length of a day in seconds.
     """
 
     def __init__(self, amplitude: float, peak_s: float, day_s: float) -> None:
@@ -37,33 +35,36 @@ class DailyRhythm:
         self._shown[-1] = day_s
 
     def shown(self, time_s: Floats) -> Floats:
-        """What the clock shows at real times (negative ones too), in seconds; 0 at 0."""
+        """Return the clock's time in seconds at real times, which may be negative; 0 at 0."""
         days, rest = np.divmod(time_s, self.day_s)
         return days * self.day_s + np.interp(rest, self._real, self._shown)
 
     def shows_at(self, shown_s: Floats) -> Floats:
-        """The real times at which it shows `shown_s`."""
+        """Return the real times at which the clock shows `shown_s`; the inverse of `shown`."""
         days, rest = np.divmod(shown_s, self.day_s)
         return days * self.day_s + np.interp(rest, self._shown, self._real)
 
 
 class AlternatingAvailability:
-    """Clients that go online and offline in turn, for durations drawn independently of each other.
+    """Clients that go online and offline in turn, for independently drawn durations.
 
     A client's life is a sequence of *stretches*, online and offline by turns. The k-th stretch of all clients comes
-    from one block of draws, so that a client's life depends on the seed and its number alone, not on who asked when;
-    clients are moved on together, as far as they are asked about. A run that is resumed at a late time replays them
-    from the beginning.
+    from one block of draws. A client's life therefore depends on the seed and the client's number alone, not on the
+    questions that were asked. Clients are advanced together, as far as questions need. A resumed run replays their
+    lives from the beginning.
 
-    The process begins in equilibrium: with probability mean_online / (mean_online + mean_offline) in an online stretch
-    of which the time that is left has the density P(duration > t) / mean (D. R. Cox, Renewal Theory, 1962, chapter 5).
-    Under a daily rhythm it begins so one day before time 0, which therefore finds the rhythm under way. An offline
-    stretch of drawn duration d that begins at s ends when the client's `DailyRhythm` has run on by d since s.
+    The process begins in equilibrium: the first stretch is online with probability mean_online / (mean_online +
+    mean_offline), and its remaining time has the density P(duration > t) / mean. Under a daily rhythm the process
+    begins one day before time 0, so that the rhythm is under way at time 0. An offline stretch of drawn duration d that
+    begins at s ends when the client's `DailyRhythm` has advanced by d since s.
 
     Args:
-        section: means, and for Weibull durations shapes and the rhythm of the day.
+        section: mean durations; for Weibull durations also shapes and the daily rhythm.
         population: number of clients n.
-        randomness: the experiment's.
+        randomness: of the experiment.
+
+    Source:
+        D. R. Cox, Renewal Theory, 1962, chapter 5.
     """
 
     comes_back = True
@@ -89,7 +90,7 @@ class AlternatingAvailability:
         self._restart()
 
     def _restart(self) -> None:
-        """All clients stand before their first stretch."""
+        """Move all clients before their first stretch."""
         self._stretch = np.full(self._population, -1, np.int64)
         self._until_s = np.full(self._population, self._begin_s)
         self._asked_s = -math.inf
@@ -110,11 +111,15 @@ class AlternatingAvailability:
         return Presence.of(online, leaves_s=np.where(online, self._until_s[clients], np.inf))
 
     def intervals(self, population: int, horizon_s: float) -> tuple[Ids, Floats, Floats]:
-        """When the first `population` clients are online between time 0 and `horizon_s` (seconds).
+        """Return the intervals in which the first `population` clients are online between time 0 and `horizon_s`.
+
+        Args:
+            population: number of clients, at most n.
+            horizon_s: end of the last interval, in seconds.
 
         Returns:
-            Client numbers `(m,)` int64, and `(m,)` float64 seconds from which and until which each is online; sorted
-            by client, then by time. Clients that are never online have no row.
+            Client numbers `(m,)` int64, and begin and end of each interval, `(m,)` float64 seconds; sorted by client,
+            then by time. Clients that are never online have no row.
         """
         clients = np.arange(population, dtype=np.int64)
         since = np.full(population, self._begin_s)
@@ -123,8 +128,8 @@ class AlternatingAvailability:
         while len(clients):
             until = self._ends(number, clients, since)
             begin, end = np.maximum(since, 0.0), np.minimum(until, horizon_s)
-            seen = self._online(np.full(len(clients), number), clients) & (begin < end)
-            rows.append((clients[seen], begin[seen], end[seen]))
+            is_online = self._online(np.full(len(clients), number), clients) & (begin < end)
+            rows.append((clients[is_online], begin[is_online], end[is_online]))
             going = until < horizon_s
             clients, since = clients[going], until[going]
             number += 1
@@ -133,19 +138,19 @@ class AlternatingAvailability:
         return client[order], begin[order], end[order]
 
     def _online(self, stretch: npt.NDArray[np.int64], clients: Ids) -> Mask:
-        """Whether these stretches of these clients are online."""
+        """Return whether these stretches of these clients are online."""
         online: Mask = self._first_online[clients] ^ (stretch % 2 == 1)
         return online
 
     def _ends(self, number: int, clients: Ids, since_s: Floats) -> Floats:
-        """`(m,)` when the stretch `number` of these clients ends that begins at `since_s`."""
+        """Return `(m,)` end times of the stretches `number` of these clients, which begin at `since_s`."""
         draws = self._block(number)[clients]
         state = self._online(np.full(len(clients), number), clients).astype(np.intp)
         duration = np.empty(len(clients))
         for online in (0, 1):
             of_state = state == online
             shape, scale, draw = self._shape[online], self._scale[online], draws[of_state]
-            if shape == 1:  # exponential; what is left of it is distributed as the whole
+            if shape == 1:  # exponential: the remaining time is distributed as the whole
                 duration[of_state] = -scale * np.log1p(-draw)
             elif number == 0:  # the integral of P(duration > t) / mean is an incomplete gamma function
                 from scipy.special import gammaincinv  # slow to import
@@ -162,12 +167,12 @@ class AlternatingAvailability:
         return until
 
     def _block(self, number: int) -> Floats:
-        """`(n,)` draws in [0, 1) for the stretches `number` of all clients; the latest blocks are kept."""
+        """Return `(n,)` draws in [0, 1) for the stretches `number` of all clients; the latest blocks are kept."""
         block = self._blocks.get(number)
         if block is None:
             block = self._randomness.generator("availability", number, "dwell").random(self._population)
-            kept = min(_BLOCKS_KEPT, max(1, _DRAWS_KEPT // self._population))
-            while len(self._blocks) >= kept:
+            most_blocks = min(_BLOCKS_KEPT, max(1, _DRAWS_KEPT // self._population))
+            while len(self._blocks) >= most_blocks:
                 del self._blocks[min(self._blocks)]
             self._blocks[number] = block
         return block
@@ -176,20 +181,20 @@ class AlternatingAvailability:
 def assigned(
     population: int, trace: AvailabilityTrace, generator: np.random.Generator, random_shift: bool = False
 ) -> tuple[Ids, Floats]:
-    """Which device each client follows, and how far its trace is turned.
+    """Assign a device of a trace and a shift to each client.
 
-    With no more clients than devices, each client gets a device of its own, in random order; otherwise devices are
-    drawn with replacement. The devices do not depend on whether there is a shift.
+    If there are no more clients than devices, each client gets a different device, in random order. Otherwise devices
+    are drawn with replacement. The devices do not depend on whether there is a shift.
 
     Args:
         population: number of clients n.
         trace: the trace with its k devices.
-        generator: all draws come from here.
+        generator: source of all draws.
         random_shift: shift every client by a time drawn uniformly from the horizon, so that clients with the same
             device are not online at the same times; otherwise by 0.
 
     Returns:
-        `(n,)` int64 places in the trace, and `(n,)` float64 seconds, for `TracedAvailability`.
+        `(n,)` int64 positions in the trace, and `(n,)` float64 seconds, for `TracedAvailability`.
     """
     devices = len(trace)
     if population <= devices:
@@ -201,20 +206,20 @@ def assigned(
 
 
 class TracedAvailability:
-    """Clients are reachable while their device is online, and leave when it goes offline.
+    """Clients that are online while their device of a trace is online.
 
-    At virtual time t client i is where its device was `start_s + shift_s[i] + t` seconds after the horizon's begin. The
-    recording of a device is a circle: a shift turns it, what goes beyond the end goes on at the begin, and a device
-    that is online at the end and at the begin is online throughout in between. A device that was recorded for a part of
-    the horizon thus does the same again before and after. With `repeat` this goes on for ever; otherwise nobody is
-    online any more once `start_s + t` has reached the length of the horizon.
+    At virtual time t client i is where its device was `start_s + shift_s[i] + t` seconds after the beginning of the
+    horizon. The recording of a device is a circle: a shift turns the recording, and after its end comes its beginning
+    again. A device that is online at the end and at the beginning is online without interruption in between. A device
+    that was recorded for a part of the horizon repeats its recording before and after that part. With `repeat` this
+    continues for ever; otherwise all clients are offline once `start_s + t` has reached the length of the horizon.
 
     Args:
-        trace: who was online when.
-        device_of: `(n,)` int64 places in the trace, one for each client.
+        trace: the online intervals of the devices.
+        device_of: `(n,)` int64 positions in the trace, one for each client.
         shift_s: `(n,)` float64 seconds, at least 0.
         repeat: begin again when the trace is over.
-        start_s: seconds after the horizon's begin at which virtual time 0 lies; within the trace.
+        start_s: seconds after the beginning of the horizon at which virtual time 0 lies; within the trace.
     """
 
     comes_back = True
@@ -237,8 +242,8 @@ class TracedAvailability:
         turns, into = np.divmod(now_s + ahead, period)
         until = trace.online_until(device, np.minimum(begin + into, np.nextafter(end, -np.inf)))  # a sum may round up
         reachable = until > -np.inf
-        # The end of the interval alone decides when a client leaves, not the moment of the question: the same
-        # departure is the same number, bit for bit, whenever it is asked for.
+        # A client's departure is computed from the end of the interval alone, not from the moment of the question: so
+        # the same departure is the same number, bit for bit, in every question.
         seam = np.flatnonzero(until == end)
         after_seam = trace.online_until(device[seam], begin[seam])
         goes_on = after_seam > -np.inf

@@ -1,4 +1,4 @@
-"""What share of the clients is online on average, by the `availability` section alone."""
+"""Mean share of online clients, computed from the `availability` section alone."""
 
 import numpy as np
 
@@ -16,10 +16,15 @@ from testbed.emulation.traces.intervals import AvailabilityTrace
 
 
 def online_share(section: AvailabilityModel) -> float | None:
-    """The mean share of the clients that is online at a moment, 0 to 1; None: the section does not say.
+    """Return the mean share of the clients that are online at a moment.
 
-    Of a trace it is the mean over its devices and its horizon. Of `label-dependent` it is that of equally frequent
-    labels, of `diurnal-weibull` that without the rhythm of the day.
+    Args:
+        section: the experiment's `availability` section.
+
+    Returns:
+        A share from 0 to 1; None if the section does not determine it. For a trace, the mean over its devices and
+        horizon; for `label-dependent`, that of equally frequent labels; for `diurnal-weibull`, that without the daily
+        rhythm.
 
     Raises:
         TraceError: the trace cannot be used.
@@ -46,11 +51,16 @@ def _of_trace(trace: AvailabilityTrace) -> float:
 
 
 def staying_share(section: DropOut, stages: int) -> float:
-    """The mean share of the participants that do not drop out of a round.
+    """Return the mean share of the participants that do not drop out of a round.
 
     Args:
-        section: who leaves where.
-        stages: how many stages a round has after selection.
+        section: dropout rate and hazards.
+        stages: number of stages of a round after selection.
+
+    Example:
+        >>> from testbed.emulation.availability.section import DropOut
+        >>> staying_share(DropOut(rate=0.2, hazard=0.5), stages=2)
+        0.2
     """
     stays = 1.0 - float(np.mean(section.rate))
     hazards = section.hazard.values() if isinstance(section.hazard, dict) else [section.hazard] * stages

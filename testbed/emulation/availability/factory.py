@@ -1,4 +1,4 @@
-"""From the experiment's `availability` section to the model that the network asks."""
+"""Construction of the availability model that an experiment's `availability` section describes."""
 
 from collections.abc import Callable, Sequence
 
@@ -44,15 +44,15 @@ def availability_model(
     randomness: Randomness,
     label_counts: Callable[[], npt.NDArray[np.int64]],
 ) -> Availability:
-    """The model that `section` describes, drop-outs included.
+    """Return the availability model that `section` describes, dropouts included.
 
     Args:
-        section: the experiment's, one of the alternatives of `AvailabilitySection`.
+        section: the experiment's section, one of the alternatives of `AvailabilitySection`.
         population: number of clients n.
-        stages_after_selection: in order, from training on.
-        randomness: the experiment's.
-        label_counts: gives `(n, classes)` int64 examples of each label that each client alone has; called only by
-            the model that needs it.
+        stages_after_selection: names of the stages from training on, in order.
+        randomness: of the experiment.
+        label_counts: returns `(n, classes)` int64 examples of each label that only the client has; called only if the
+            model needs it.
 
     Raises:
         ExperimentError: a list longer than the population, or a user-defined class that cannot be found or used.
@@ -81,14 +81,14 @@ def availability_model(
             made = options.made(own, section.model, "availability", section, population, randomness)
             model = CheckedAvailability(made, section.model)
         case _:
-            raise ExperimentError(f"availability.model: {type(section).__name__} is no model")
+            raise ExperimentError(f"availability.model: {type(section).__name__} is not an availability model")
     if section.dropout == DropOut():
         return model
     return DroppingAvailability(model, section.dropout, population, stages_after_selection, randomness)
 
 
 def _unavailable(section: Bernoulli, population: int, randomness: Randomness) -> Floats:
-    """`(n,)` float64 probability of each client: from the list in turn, or drawn from it."""
+    """Return `(n,)` float64: each client's probability of being away, cycled or drawn from the list."""
     if not (section.drawn and isinstance(section.unavailable, list)):
         return cycled(section.unavailable, population)
     generator = randomness.generator("availability", 0, "unavailable")
@@ -99,7 +99,8 @@ def _traced(section: Traced, population: int, randomness: Randomness) -> Availab
     trace = AvailabilityTrace.read(section.path)
     if section.start_s >= trace.horizon_s:
         raise ExperimentError(
-            f"availability.start_s: {section.start_s:g}; {section.path} lasts {trace.horizon_s:g} s, less is needed"
+            f"availability.start_s: {section.start_s:g} s is not before the end of {section.path}, which lasts "
+            f"{trace.horizon_s:g} s"
         )
     generator = randomness.generator("availability", 0, "trace")
     device_of, shift_s = assigned(population, trace, generator, section.shift)

@@ -1,4 +1,4 @@
-"""What the network asks an availability model, and the models without a clock, which draw or look up each round."""
+"""The contract of availability models, and models without a clock, which draw or look up each round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Presence:
-    """What becomes of the clients asked in one stage; arrays aligned with the clients of the question.
+    """Availability of the asked clients in one stage; the arrays are aligned with the clients of the question.
 
     Attributes:
-        reachable: `(m,)` bool, the client is there when the stage begins.
-        drops: `(m,)` bool, the client gets the question and is lost before it begins to answer, however long that
-            takes (models without a clock: Bernoulli, hazard, schedule). The network remembers it: such a client stays
-            away until the round is over. False where not reachable.
-        leaves_s: `(m,)` float64, virtual time at which a reachable client goes offline (models with a clock);
-            infinite: it stays. Its answer counts only if it is complete by then.
+        reachable: `(m,)` bool; the client is online when the stage begins.
+        drops: `(m,)` bool; the client receives the question and drops out before it begins to answer (models without a
+            clock: Bernoulli, hazard, schedule). The network remembers these clients: they stay away until the round is
+            over. False where not reachable.
+        leaves_s: `(m,)` float64, virtual time at which a reachable client goes offline (models with a clock); infinite:
+            the client stays. An answer counts only if it is complete by then.
     """
 
     reachable: Mask
@@ -37,40 +37,45 @@ class Presence:
 
     @classmethod
     def of(cls, reachable: Mask, drops: Mask | None = None, leaves_s: Floats | None = None) -> "Presence":
-        """With nobody dropping and nobody leaving where that is not said."""
+        """Return the presence with default values: no client drops out, no client leaves."""
         nobody = np.broadcast_to(np.False_, reachable.shape)
         never = np.broadcast_to(np.inf, reachable.shape)
         return cls(reachable, nobody if drops is None else drops & reachable, never if leaves_s is None else leaves_s)
 
     def take(self, positions: Ids) -> "Presence":
-        """What becomes of the clients at some positions, in that order."""
+        """Return the presence of the clients at these positions, in that order."""
         return Presence(self.reachable[positions], self.drops[positions], self.leaves_s[positions])
 
 
 @runtime_checkable
 class Availability(Protocol):
-    """An availability model: who is reachable when, and who drops out where.
+    """An availability model: the clients that are online at a time, and dropouts in a stage.
 
     A user's model inherits from this class, or has the same two members.
 
-    Answers must depend on the arguments (and the model's own seed) alone, not on what was asked before: a resumed run
-    asks only about its later rounds.
+    Answers must depend on the arguments (and the model's own seed) alone, not on earlier questions: a resumed run asks
+    only about its later rounds.
     """
 
     comes_back: bool = False
-    """Whether a client that has been away in a stage can be back in a later stage of the same round.
+    """Whether a client that was away in a stage can be online in a later stage of the same round.
 
-    If not, the network remembers whoever was away, too, until the round is over."""
+    If not, the network also remembers clients that were not reachable until the round is over.
+    """
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """What becomes of `clients` (sorted numbers) when they are asked at virtual time `now_s` in this stage.
+        """Return the availability of clients that are asked in a stage.
 
-        Within a round, and from round to round, `now_s` never decreases.
+        Args:
+            round_number: number of the round, from 1.
+            stage: name of the stage.
+            now_s: virtual time in seconds; never decreases within a round, and from round to round.
+            clients: `(m,)` sorted client numbers.
         """
 
 
 class AlwaysAvailable:
-    """Everybody is there all the time."""
+    """All clients are online all the time."""
 
     comes_back = False
 
@@ -79,11 +84,11 @@ class AlwaysAvailable:
 
 
 class RoundwiseAvailability:
-    """Each client is away for a whole round with a probability of its own, independently of all else.
+    """Each client is away for a whole round with its own probability, independently of everything else.
 
     Args:
         unavailable: `(n,)` float64 probability p of each client.
-        randomness: the experiment's.
+        randomness: of the experiment.
     """
 
     comes_back = False
@@ -95,7 +100,7 @@ class RoundwiseAvailability:
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
         if self._drawn_for != round_number:
-            # One draw per client and round, for everybody, so that no client's fate depends on who is asked.
+            # Draw for all clients, so that a client's availability does not depend on the other clients asked.
             generator = self._randomness.generator("availability", round_number, "present")
             self._present = generator.random(len(self.unavailable)) >= self.unavailable
             self._drawn_for = round_number
@@ -103,20 +108,25 @@ class RoundwiseAvailability:
 
 
 def unavailable_by_label(section: LabelDependent, label_counts: npt.NDArray[np.int64], population: int) -> Floats:
-    """`(n,)` float64: linear from `lowest` for label 0 to `highest` for the last label.
+    """Return each client's probability of being away: linear in its label, from `lowest` to `highest`.
 
-    A client's label is its most frequent one, the smallest of several; without data it is 0. First version of
-    Multi-RoundSecAgg (arXiv 2106.03328v1), experiments, "Modeling user dropouts": with one label per client, 0.1 for
-    label 0 and 0.5 for label 9; in between the paper leaves it open.
+    A client's label is its most frequent label (the smallest one if several are equally frequent, 0 without data). The
+    paper sets 0.1 for label 0 and 0.5 for label 9, with one label per client, and leaves open the values in between.
 
     Args:
         section: the two probabilities.
-        label_counts: `(n, classes)` int64 examples of each label that each client has; samples that all clients share
-            are best left out, as the paper's label is that of the private data.
+        label_counts: `(n, classes)` int64 examples of each label that each client has. Leave out samples that all
+            clients share: the paper's label is that of the private data.
         population: number of clients n.
+
+    Returns:
+        `(n,)` float64.
 
     Raises:
         ExperimentError: counts of another shape.
+
+    Source:
+        Multi-RoundSecAgg, first version (arXiv 2106.03328v1), experiments, "Modeling user dropouts".
     """
     counts = np.asarray(label_counts)
     if counts.ndim != 2 or counts.shape[0] != population or counts.shape[1] < 1:
@@ -133,21 +143,21 @@ _THROUGHOUT = -1.0  # before the first stage
 
 
 class ScheduledAvailability:
-    """Replays a schedule: same client, same round, same stage, same fate. Rounds beyond it: nobody is away.
+    """Replay of a schedule: same client, same round, same stage, same fate. In later rounds no client is away.
 
-    Another protocol may not have the stage. Then a client that took part in the recorded round meets the same fate
-    in the first stage after selection; one that did not (it was lost while it stood for selection) is away for the
-    round.
+    Another protocol may not have the recorded stage. Then a client that participated in the recorded round meets the
+    same fate in the first stage after selection. A client that did not participate (it was lost during selection) is
+    away for the round.
 
     Args:
-        schedule: what happens; its rows of participants say who took part.
+        schedule: the fates to replay, with the recorded participants.
         population: number of clients n.
-        stages_after_selection: the replaying run's stages from training on, in order.
-        selection_stages: its stages before, in order; may be left out, then a fate in a stage that is not among
-            `stages_after_selection` befalls a client only if it is asked in a stage of just that name.
+        stages_after_selection: stages of the replaying run from training on, in order.
+        selection_stages: its stages before, in order. If left out, a fate in a stage that is not among
+            `stages_after_selection` applies only to a question in a stage of exactly that name.
 
     Raises:
-        TraceError: the schedule has a client that the population has not.
+        TraceError: the schedule has a client beyond the population.
     """
 
     comes_back = False
@@ -165,19 +175,19 @@ class ScheduledAvailability:
         self._order[""] = _THROUGHOUT
         self._before_training = after - 0.5
         # Rows are sorted, and a client's participation comes right before its fate.
-        befalls = np.flatnonzero(schedule.fate != PARTICIPANT)
-        previous = np.maximum(befalls - 1, 0)
+        fates = np.flatnonzero(schedule.fate != PARTICIPANT)
+        previous = np.maximum(fates - 1, 0)
         took_part = (
             (schedule.fate[previous] == PARTICIPANT)
-            & (schedule.round[previous] == schedule.round[befalls])
-            & (schedule.client[previous] == schedule.client[befalls])
+            & (schedule.round[previous] == schedule.round[fates])
+            & (schedule.client[previous] == schedule.client[fates])
         )
-        self._round, self._client = schedule.round[befalls], schedule.client[befalls]
-        self._drops = schedule.fate[befalls] == DROPPED
-        self._stage, self._codes = schedule.stage[befalls], {name: at for at, name in enumerate(schedule.stages)}
-        known = np.array([stage in self._order for stage in schedule.stages])[self._stage]
+        self._round, self._client = schedule.round[fates], schedule.client[fates]
+        self._drops = schedule.fate[fates] == DROPPED
+        self._stage, self._codes = schedule.stage[fates], {name: at for at, name in enumerate(schedule.stages)}
+        has_place = np.array([stage in self._order for stage in schedule.stages])[self._stage]
         places = np.array([self._order.get(stage, np.nan) for stage in schedule.stages])[self._stage]
-        self._place = np.where(known, places, np.where(took_part, float(after), _THROUGHOUT))
+        self._place = np.where(has_place, places, np.where(took_part, float(after), _THROUGHOUT))
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
         here = self._order.get(stage, self._before_training)
@@ -186,29 +196,27 @@ class ScheduledAvailability:
         place = self._place[part]
         hit = (place == here) | (self._stage[part] == self._codes.get(stage, -1))
         away = ~hit & (place < here) | hit & ~self._drops[part]
-        lost = hit & self._drops[part]
+        dropped = hit & self._drops[part]
         reachable, drops = np.ones(len(clients), np.bool_), np.zeros(len(clients), np.bool_)
         row = np.searchsorted(self._client[part], clients)
         has = np.zeros(len(clients), np.bool_)
         inside = row < len(place)
         has[inside] = self._client[part][row[inside]] == clients[inside]
         reachable[has] = ~away[row[has]]
-        drops[has] = lost[row[has]]
+        drops[has] = dropped[row[has]]
         return Presence.of(reachable, drops)
 
 
 class DroppingAvailability:
-    """A model whose clients also drop out of stages, by rate and by hazard; one that has stays away for the round.
-
-    Everything is drawn for everybody, so that no client's fate depends on who is asked.
+    """A model whose clients also drop out of stages, by rate and by hazard, and stay away for the round.
 
     Args:
-        model: who is there besides.
-        section: who leaves where.
+        model: the underlying availability model.
+        section: dropout rate, stage and hazards.
         population: number of clients n.
-        stages_after_selection: in order; a random drop-out chooses among them, and a hazard that is one number
-            applies to each.
-        randomness: the experiment's.
+        stages_after_selection: in order. A random dropout chooses among these stages, and a hazard that is one number
+            applies to each of them.
+        randomness: of the experiment.
     """
 
     def __init__(
@@ -241,6 +249,7 @@ class DroppingAvailability:
 
     def _draw_leaving_by_rate(self) -> None:
         generator = self._generator("dropout")
+        # Draw for all clients, so that a client's fate does not depend on the other clients asked.
         leaves = generator.random(self._population) < self._rate
         where = generator.integers(0, max(1, len(self._stages)), self._population)
         self._by_rate_in = np.where(leaves, where, -1)
@@ -250,7 +259,7 @@ class DroppingAvailability:
         return self._randomness.generator("availability", self._round, purpose)
 
     def _leaving_in(self, stage: str) -> Mask:
-        """`(n,)` bool: who leaves in this stage if it is asked there."""
+        """Return `(n,)` booleans: the clients that drop out in this stage if they are asked in it."""
         if stage not in self._leaving:
             if self._at != "random":
                 leaving = (self._by_rate_in >= 0) & (stage == self._at)
@@ -265,15 +274,15 @@ class DroppingAvailability:
 
 
 class CheckedAvailability:
-    """Passes questions on, and refuses answers that are none.
+    """A wrapper that checks the answers of a user-defined availability model.
 
     Args:
-        model: an `Availability`, as far as anybody knows.
-        name: how the experiment names its class.
+        model: the user's object.
+        name: name of its class in the experiment.
 
     Raises:
-        ExperimentError: it has no `presence`, or no `comes_back` that is true or false; later, an answer of the
-            wrong type or shape. What goes wrong inside the model comes through unchanged.
+        ExperimentError: the model lacks `presence`, or a boolean `comes_back`; later, an answer of the wrong type or
+            shape. Exceptions inside the model pass through unchanged.
     """
 
     def __init__(self, model: Any, name: str) -> None:
@@ -301,8 +310,8 @@ class CheckedAvailability:
         }
         for name, (array, dtype) in columns.items():
             if not isinstance(array, np.ndarray) or array.shape != (m,) or array.dtype != dtype:
-                found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-                raise self._error(f"presence().{name} must be {np.dtype(dtype)} of shape ({m},), not {found}")
+                actual = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+                raise self._error(f"presence().{name} must be {np.dtype(dtype)} of shape ({m},), not {actual}")
         if np.isnan(answer.leaves_s).any():
-            raise self._error("presence().leaves_s has NaN; a client that stays has infinity")
+            raise self._error("presence().leaves_s has NaN; use infinity for a client that stays online")
         return Presence(answer.reachable, answer.drops & answer.reachable, answer.leaves_s)

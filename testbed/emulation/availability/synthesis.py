@@ -1,8 +1,7 @@
-"""Traces made by the availability models of experiments, so that a model's clients can be looked at and kept.
+"""Synthesis of availability traces from the availability models of experiments.
 
-Models with a clock (Markov, diurnal Weibull) say exactly when a client comes and goes. Models that draw independently
-for each round are asked round by round; a trace of theirs needs to know how long a round lasts, and holds for such
-rounds only. A user-defined model is asked the same way.
+Models with a clock (Markov, diurnal Weibull) give the exact times. Other models, user-defined ones included, are asked
+round by round; their traces need the length of a round and hold for rounds of this length only.
 """
 
 import math
@@ -37,35 +36,37 @@ def synthesize(
     randomness: Randomness,
     round_s: float | None = None,
 ) -> AvailabilityTrace:
-    """Who is online when, according to a model.
+    """Return a trace of a model's online intervals.
 
     Args:
         model: an experiment's `availability` section.
-        clients: number of clients n; they are 0 to n - 1, also those that are never online.
-        horizon_s: the trace goes from 0 to here, in seconds; with rounds, the last one may be cut off.
-        randomness: all draws come from here; the same as in an experiment with the same seed.
+        clients: number of clients n, numbered from 0; the trace includes clients that are never online.
+        horizon_s: end of the trace, which begins at 0, in seconds. The last round may be cut off.
+        randomness: source of all draws; the same as in an experiment with the same seed.
         round_s: length of a round in seconds, for models that draw independently for each round.
 
     Raises:
-        ExperimentError: the model has no times of its own and no `round_s` is given, needs data, replays a file,
-            drops clients in the middle of rounds, or makes nobody ever online.
+        ExperimentError: the model has no times of its own and no `round_s` is given, needs data, replays a file, drops
+            clients in the middle of rounds, or makes no client ever online.
     """
     if clients < 1 or not 0 < horizon_s < math.inf:
-        raise ExperimentError(f"{clients} clients for {horizon_s:g} s; a trace needs at least one client and some time")
+        raise ExperimentError(
+            f"{clients} clients for {horizon_s:g} s; a trace needs at least one client and a positive, finite length"
+        )
     if clients > _MOST_CLIENTS:
         raise ExperimentError(f"{clients} clients; a trace of more than {_MOST_CLIENTS:,} does not fit into memory")
     name = model.model
     if isinstance(model, Traced | Scheduled):
-        raise ExperimentError(f"model {name}: it replays a file; there is nothing to synthesize")
+        raise ExperimentError(f"model {name} replays a file; there is nothing to synthesize")
     if isinstance(model, LabelDependent):
         raise ExperimentError(
-            f"model {name}: it depends on the clients' data; use bernoulli with a list, e.g. unavailable=[0.1, 0.5]"
+            f"model {name} depends on the clients' data; use bernoulli with a list, e.g. unavailable=[0.1, 0.5]"
         )
     if model.dropout != DropOut():
-        raise ExperimentError("dropout: a trace has no stages to drop out in; leave it to the experiment")
+        raise ExperimentError("dropout: a trace has no stages to drop out in; set dropout in the experiment instead")
     if isinstance(model, Markov | DiurnalWeibull):
         if round_s is not None:
-            raise ExperimentError(f"model {name}: it has times of its own; leave out the length of a round")
+            raise ExperimentError(f"model {name} has its own times; leave out the length of a round (--round-seconds)")
         expected = clients * horizon_s / (model.mean_online_s + model.mean_offline_s)
         if expected > _MOST_INTERVALS:
             raise ExperimentError(
@@ -76,11 +77,11 @@ def synthesize(
     else:
         if round_s is None or not 0 < round_s < math.inf:
             raise ExperimentError(
-                f"model {name}: it knows rounds, not times; say how long a round lasts (--round-seconds)"
+                f"model {name} has rounds instead of times; give the length of a round (--round-seconds)"
             )
         client, from_s, until_s = _by_rounds(model, clients, horizon_s, randomness, round_s)
     if not len(client):
-        raise ExperimentError(f"model {name}: nobody is ever online with these values; a trace needs somebody")
+        raise ExperimentError(f"model {name}: no client is ever online with these values; a trace needs one interval")
     return AvailabilityTrace.from_rows(
         client, from_s, until_s, f"model {name}", horizon=(0.0, horizon_s), clients=np.arange(clients)
     )
@@ -89,7 +90,7 @@ def synthesize(
 def _by_rounds(
     section: AvailabilityModel, clients: int, horizon_s: float, randomness: Randomness, round_s: float
 ) -> tuple[Ids, Floats, Floats]:
-    """Rounds in a row as one interval; `(m,)` each, sorted by client, then time."""
+    """Return the intervals of a model that is asked round by round; `(m,)` each, sorted by client, then time."""
     rounds = math.ceil(horizon_s / round_s)
     if rounds * clients > _MOST_QUESTIONS:
         raise ExperimentError(f"{rounds} rounds of {clients} clients; at most {_MOST_QUESTIONS:.0e} together")

@@ -1,1 +1,1 @@
-"""What computing costs: modelled or measured, and how a machine is calibrated."""
+"""The cost of computation: modelled by a table or measured, and the calibration of a machine."""

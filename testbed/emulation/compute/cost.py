@@ -1,11 +1,11 @@
-"""What a piece of protocol work costs: charges, and the table that turns them into seconds.
+"""Cost of protocol work: counts of operations, and the cost table that turns them into seconds.
 
-Protocol code says what it does, `meter("ed25519.verify", 70)`, at the place where it does it. With *measured*
-compute the counts are ignored and thread CPU time is used; with *modelled* compute they are multiplied with a
-cost table, so that the same input gives the same virtual times, bit for bit, on any machine.
+Protocol code reports its work with `meter("ed25519.verify", 70)` where the work is done. With *measured* compute the
+counts are ignored and thread CPU time is used. With *modelled* compute the counts are multiplied with a cost table, so
+that the same input gives the same virtual times, bit for bit, on any machine.
 
-Cost tables as files are YAML mappings of operations to seconds per unit; what a file leaves out keeps its reference
-cost::
+A cost table is a YAML mapping of operations to seconds per unit. Operations that the file leaves out keep their
+reference cost::
 
     ed25519.sign: 1.6e-05
     mask.element: 6.0e-10
@@ -85,13 +85,13 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
 
 @dataclass
 class Meter:
-    """What a stretch of work did.
+    """Work done inside a `metered` block.
 
     Attributes:
         counts: units per operation.
-        parallel_s: seconds that this work waited for other threads on its behalf, on a machine where each has a core
-            of its own (measured compute only).
-        pki_bytes_up, pki_bytes_down: bytes exchanged with the PKI meanwhile.
+        parallel_s: seconds that this work waited for other threads on its behalf, on a machine with a core for each of
+            them (measured compute only).
+        pki_bytes_up, pki_bytes_down: bytes exchanged with the PKI.
     """
 
     counts: dict[str, float] = field(default_factory=dict)
@@ -104,21 +104,31 @@ _meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
 
 
 def meter(operation: str, count: float = 1) -> None:
-    """Count `count` units of `operation` on the work that is being metered (nothing happens if none is)."""
+    """Add units of an operation to the current meter; without a `metered` block, do nothing.
+
+    Args:
+        operation: a key of the cost table.
+        count: number of units.
+    """
     current = _meter.get()
     if current is not None:
         current.counts[operation] = current.counts.get(operation, 0) + count
 
 
 def meter_parallel(seconds: float) -> None:
-    """Add the CPU seconds of the busiest of the threads for which this one waited (measured compute)."""
+    """Add CPU seconds of the busiest of the threads for which this thread waited (measured compute)."""
     current = _meter.get()
     if current is not None:
         current.parallel_s += seconds
 
 
 def meter_pki(*, bytes_up: int, bytes_down: int) -> None:
-    """Count an exchange with the PKI that happened inside a handler."""
+    """Add an exchange with the PKI inside a handler to the current meter.
+
+    Args:
+        bytes_up: bytes from the client to the PKI.
+        bytes_down: bytes from the PKI to the client.
+    """
     current = _meter.get()
     if current is not None:
         current.pki_bytes_up += bytes_up
@@ -126,7 +136,10 @@ def meter_pki(*, bytes_up: int, bytes_down: int) -> None:
 
 
 class _Metering(AbstractContextManager[Meter]):
-    """A class, not a generator: one that is given up half-way (a run that is interrupted) leaves nothing to finish."""
+    """Context manager that collects the metered work.
+
+    A class instead of a generator: an interrupted run that abandons the block leaves nothing to finish.
+    """
 
     def __enter__(self) -> Meter:
         meter = Meter()
@@ -138,16 +151,23 @@ class _Metering(AbstractContextManager[Meter]):
 
 
 def metered() -> AbstractContextManager[Meter]:
-    """Collect what is metered inside the block; an outer block does not see them."""
+    """Collect the work that is metered inside the block; an outer block does not see this work.
+
+    Example:
+        >>> with metered() as work:
+        ...     meter("hmac", 2)
+        >>> work.counts
+        {'hmac': 2}
+    """
     return _Metering()
 
 
 @dataclass(frozen=True)
 class ComputeModel:
-    """Turns metered work into seconds on the reference machine.
+    """Conversion of metered work into seconds on the reference machine.
 
     Args:
-        measured: use thread CPU time; else the cost table.
+        measured: use thread CPU time instead of the cost table.
         costs: seconds per unit of each operation.
     """
 
@@ -155,22 +175,33 @@ class ComputeModel:
     costs: Mapping[str, float]
 
     def modelled_s(self, counts: Mapping[str, float]) -> float:
-        """Seconds for `counts` by the table; an operation that the table lacks is an `ExperimentError`, not zero."""
+        """Return the seconds of the counted operations by the cost table.
+
+        Args:
+            counts: units per operation.
+
+        Raises:
+            ExperimentError: the table lacks an operation.
+
+        Example:
+            >>> ComputeModel(measured=False, costs={"hmac": 0.5, "message": 0.25}).modelled_s({"hmac": 3, "message": 2})
+            2.0
+        """
         unknown = sorted(counts.keys() - self.costs.keys())
         if unknown:
             raise ExperimentError(
                 f"time.compute: the cost table has no {unknown[0]!r}, which this run meters; "
-                f"meter operations that it has, or set time.compute to measured"
+                "meter operations of the table, or set time.compute to measured"
             )
         return math.fsum(count * self.costs[operation] for operation, count in sorted(counts.items()))
 
     def seconds(self, meter: Meter, cpu_s: float) -> float:
-        """Seconds of a stretch of work that took `cpu_s` of this thread's CPU time."""
+        """Return the seconds of metered work that took `cpu_s` of this thread's CPU time."""
         return cpu_s + meter.parallel_s if self.measured else self.modelled_s(meter.counts)
 
 
 def thread_cpu_s() -> float:
-    """CPU time of this thread in seconds."""
+    """Return the CPU time of this thread in seconds."""
     return time.thread_time()
 
 
@@ -178,9 +209,14 @@ _PACKAGES = ("numpy", "cryptography", "pynacl", "gmpy2", "torch")
 
 
 def write_costs(path: Path, costs: Mapping[str, float]) -> None:
-    """Write a cost table, with comments that say when and on which machine it was measured.
+    """Write a cost table, with comments on the time and the machine of the measurement.
 
-    It is written under a temporary name and renamed. Raises `ExperimentError` when the file cannot be written.
+    Args:
+        path: the file, written under a temporary name and then renamed.
+        costs: seconds per unit of each operation.
+
+    Raises:
+        ExperimentError: the file cannot be written.
     """
     with atomic_write(path, lambda reason: ExperimentError(f"{path}: cannot be written: {reason}")) as file:
         file.write(_as_yaml(costs).encode())
@@ -199,11 +235,14 @@ def _as_yaml(costs: Mapping[str, float]) -> str:
 
 
 def read_costs(path: Path) -> dict[str, float]:
-    """The cost table in a file: seconds per unit of some or all operations.
+    """Read a cost table: seconds per unit of some or all operations.
+
+    Args:
+        path: a YAML file.
 
     Raises:
-        ExperimentError: one line: no such file, not a mapping in YAML, an operation that no table has, a cost that is
-            no finite number or negative.
+        ExperimentError: one line: no such file, not a mapping in YAML, an unknown operation, or a cost that is negative
+            or not a finite number.
     """
     try:
         limits.check_regular(path)
@@ -216,10 +255,10 @@ def read_costs(path: Path) -> dict[str, float]:
         raise ExperimentError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
         raise ExperimentError(f"{path}: a cost table maps operations to seconds; `testbed calibrate` writes one")
-    return {_known(path, operation): _cost(path, operation, cost) for operation, cost in table.items()}
+    return {_checked_operation(path, operation): _cost(path, operation, cost) for operation, cost in table.items()}
 
 
-def _known(path: Path, operation: object) -> str:
+def _checked_operation(path: Path, operation: object) -> str:
     if operation not in REFERENCE_COSTS:
         raise ExperimentError(f"{path}: unknown operation {operation!r}; allowed: {', '.join(sorted(REFERENCE_COSTS))}")
     return str(operation)

@@ -1,6 +1,6 @@
-"""From the `links` section to arrays: every client's rates and latency, drawn once per experiment.
+"""Construction of the clients' links from the `links` section, drawn once per experiment.
 
-Each purpose has a random stream of its own, so that what one key draws does not depend on the others.
+Each purpose has its own random stream, so that the draws of one key do not depend on the other keys.
 """
 
 import hashlib
@@ -38,24 +38,24 @@ from testbed.plugins.classes import plugin_class
 
 @dataclass(eq=False)
 class ClientLinks:
-    """Links of a population of n clients, and the server's.
+    """Links of a population of n clients and of the server.
 
     Attributes:
         down, up: rates of n clients; `(n,)` bytes per second are taken as constant rates.
-        latency_s: `(n,)` one-way seconds; where they follow traces, those at time 0: ask `latency_at`.
+        latency_s: `(n,)` one-way seconds. If latencies follow traces, the values at time 0; use `latency_at` then.
         server_down_bytes_s, server_up_bytes_s: bytes per second, shared among the clients.
-        transport: how messages are sent, and what headers and acknowledgements add to them.
-        loss: `(n,)` probability that a packet is lost, each direction; one number for all, too.
-        loss_burst_packets: mean packets lost in a row.
-        buffer_s: `(n,)` seconds at its rate that the queue in front of a link holds; infinite: any length.
-        loss_key: what losses are drawn from, any number.
-        latency_trace: one-way seconds over time, for n clients, where they follow traces.
-        loss_trace: probabilities over time, likewise; `loss` is that at time 0.
-        notes: lines on what was found in the files, for people.
+        transport: sending of messages, and the overhead of headers and acknowledgements.
+        loss: `(n,)` probability that a packet is lost, in each direction; also one number for all clients.
+        loss_burst_packets: mean number of packets lost in a row.
+        buffer_s: `(n,)` length of the queue in front of a link, in seconds at the link's rate; infinite: any length.
+        loss_key: any number; seed of the losses.
+        latency_trace: one-way seconds over time for n clients, if latencies follow traces.
+        loss_trace: loss probabilities over time, likewise; `loss` holds the values at time 0.
+        notes: remarks on the trace files, for people.
 
     Raises:
-        ValueError: arrays that differ in length, or a rate or latency is negative or NaN, or a latency infinite, or a
-            loss above 0.5, or one or a buffer where the transport has no windows.
+        ValueError: arrays differ in length; a rate or latency is negative or NaN, a latency is infinite, or a loss is
+            above 0.5; or there is a loss or buffer and the transport has no windows.
     """
 
     down: Rates
@@ -74,18 +74,21 @@ class ClientLinks:
 
     def __post_init__(self) -> None:
         self.down, self.up = (  # user-defined classes give arrays
-            given if isinstance(given, Rates) else Rates.constant(given) for given in (self.down, self.up)
+            rates if isinstance(rates, Rates) else Rates.constant(rates) for rates in (self.down, self.up)
         )
         if not len(self.down) == len(self.up) == len(self.latency_s):
-            raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
+            raise ValueError(
+                "down, up and latency_s must have the same length: they are links of "
+                f"{len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients"
+            )
         if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():
             raise ValueError("a latency must be a finite number of seconds, at least 0")
         loss, buffer_s = np.asarray(self.loss, np.float64), np.asarray(self.buffer_s, np.float64)
         if not ((loss >= 0) & (loss <= MOST_LOSS)).all() or not (buffer_s >= 0).all():
             raise ValueError(f"a loss must be from 0 to {MOST_LOSS}, and a buffer at least 0 seconds")
-        loses = loss if self.loss_trace is None else self.loss_trace.maximum()
-        if not self.transport.has_windows and (loses.any() or (buffer_s < np.inf).any()):
-            raise ValueError("a loss or a buffer needs a transport that sends again what is lost, e.g. TCP")
+        highest_loss = loss if self.loss_trace is None else self.loss_trace.maximum()
+        if not self.transport.has_windows and (highest_loss.any() or (buffer_s < np.inf).any()):
+            raise ValueError("a loss or a buffer needs a transport that retransmits lost packets, e.g. TCP")
         self.loss, self.buffer_s = (
             compress_constant(np.broadcast_to(of, self.latency_s.shape)) for of in (loss, buffer_s)
         )
@@ -93,37 +96,37 @@ class ClientLinks:
 
     @property
     def columns(self) -> list[npt.NDArray[Any]]:
-        """`(n,)` each: clients for which all of these are equal have the same links."""
-        followed = [rates for rates in (self.down, self.up, self.latency_trace, self.loss_trace) if rates is not None]
-        of_rates = [column for rates in followed for column in (rates.trace_of, rates.phase_s, rates.scale)]
-        return [*of_rates, self.latency_s, self.loss, self.buffer_s]
+        """Arrays of `(n,)` each; clients with equal values in all of them have the same links."""
+        all_rates = [rates for rates in (self.down, self.up, self.latency_trace, self.loss_trace) if rates is not None]
+        rate_columns = [column for rates in all_rates for column in (rates.trace_of, rates.phase_s, rates.scale)]
+        return [*rate_columns, self.latency_s, self.loss, self.buffer_s]
 
     def latency_at(self, now_s: float, clients: Ids) -> Floats:
-        """`(m,)` one-way seconds of these clients at a moment of the run."""
+        """Return the `(m,)` one-way seconds of these clients at a time of the run in seconds."""
         if self.latency_trace is None:
             return self.latency_s[clients]
         return self.latency_trace.take(clients).at(now_s)
 
     def loss_at(self, now_s: float, clients: Ids) -> Floats:
-        """`(m,)` probability that a packet of these clients is lost, each way, at a moment of the run."""
+        """Return the `(m,)` packet loss probabilities of these clients, each way, at a time of the run in seconds."""
         if self.loss_trace is None:
             return self.loss[clients]
         return np.minimum(self.loss_trace.take(clients).at(now_s), MOST_LOSS)
 
     @classmethod
     def of(cls, section: Links, population: int) -> "ClientLinks":
-        """The links that `section` describes, if nothing in it is drawn at random; else an `ExperimentError`."""
+        """Return the links that `section` describes; raise `ExperimentError` if any of them is drawn at random."""
         return client_links(section, population, None)
 
 
 @dataclass(frozen=True, eq=False)
 class LinkGroup:
-    """Clients whose links differ from those of the others.
+    """Clients with link settings of their own.
 
     Attributes:
-        clients: `(m,)` who they are.
-        settings: the keys of the `links` section that have another value for them, and the value.
-        generator: for what is drawn by these.
+        clients: `(m,)` client numbers.
+        settings: keys of the `links` section with other values for these clients, and the values.
+        generator: source of the draws for these settings.
     """
 
     clients: Ids
@@ -134,52 +137,53 @@ class LinkGroup:
 def client_links(
     section: Links, population: int, generator: np.random.Generator | None, groups: Sequence[LinkGroup] = ()
 ) -> ClientLinks:
-    """The links that `section` describes for `population` clients.
+    """Return the links that `section` describes.
 
     Args:
-        section: the experiment's.
+        section: the experiment's `links` section.
         population: number of clients n.
         generator: for simulation; the same state gives the same links. None: refuse to draw.
-        groups: of clients whose links differ; nobody is in two of them. What their settings describe is drawn for all
-            n clients, whoever belongs to the group. Both directions' rates are drawn where one has another setting.
+        groups: disjoint groups of clients with other settings. The settings of a group are drawn for all n clients, so
+            that they do not depend on the members. If one direction's rate has another setting, the rates of both
+            directions are drawn.
 
     Raises:
         TraceError: a file cannot be used; one line with file and row.
-        ExperimentError: something is to be drawn, and there is no generator; or the user-defined class cannot be found,
-            or does not return the links of n clients.
+        ExperimentError: there is something to draw and no generator; or the user-defined class cannot be found, or does
+            not return the links of n clients.
     """
     streams = _Streams(generator)
     if section.model is not None:
         return _own_links(section.model, section, population, streams("own"))
     series = TraceFiles()
     down, up = _both_rates(section, population, streams, series)
-    latency, lost = section.latency_ms, section.loss
+    latency, loss_setting = section.latency_ms, section.loss
     latency_trace = loss_trace = None
     if isinstance(latency, FollowedDelay):
         latency_trace = _over_time(section, latency, LATENCY, population, streams, series, 1e-3)
         latency_ms = 1000 * latency_trace.at(0.0)
     else:
         latency_ms = _milliseconds(latency, population, streams)
-    if isinstance(lost, FollowedShare):
-        loss_trace = _over_time(section, lost, LOSS, population, streams, series)
+    if isinstance(loss_setting, FollowedShare):
+        loss_trace = _over_time(section, loss_setting, LOSS, population, streams, series)
         loss = np.minimum(loss_trace.at(0.0), MOST_LOSS)
     else:
-        loss = _given_or_drawn(lost, population, streams, "loss")
+        loss = _values(loss_setting, population, streams, "loss")
     buffer_ms = _buffers(section, population, streams)
     for group in groups:
-        own, drawn = section.with_settings(group.settings), _Streams(group.generator)
-        who = group.clients
+        group_section, group_streams = section.with_settings(group.settings), _Streams(group.generator)
+        members = group.clients
         if group.settings.keys() & {"down_mbit_s", "up_mbit_s", "outages"}:
-            theirs = _both_rates(own, population, drawn, series)
-            down, up = down.replaced(who, theirs[0]), up.replaced(who, theirs[1])
+            group_rates = _both_rates(group_section, population, group_streams, series)
+            down, up = down.replaced(members, group_rates[0]), up.replaced(members, group_rates[1])
         if "latency_ms" in group.settings:
-            assert not isinstance(own.latency_ms, FollowedDelay)
-            latency_ms[who] = _milliseconds(own.latency_ms, population, drawn)[who]
+            assert not isinstance(group_section.latency_ms, FollowedDelay)
+            latency_ms[members] = _milliseconds(group_section.latency_ms, population, group_streams)[members]
         if "loss" in group.settings:
-            assert not isinstance(own.loss, FollowedShare)
-            loss[who] = _given_or_drawn(own.loss, population, drawn, "loss")[who]
+            assert not isinstance(group_section.loss, FollowedShare)
+            loss[members] = _values(group_section.loss, population, group_streams, "loss")[members]
         if "buffer_ms" in group.settings:
-            buffer_ms[who] = _buffers(own, population, drawn)[who]
+            buffer_ms[members] = _buffers(group_section, population, group_streams)[members]
     latency_s = latency_ms / 1000
     has_latency = bool((latency_s if latency_trace is None else latency_trace.maximum()).any())
     loses = bool((loss if loss_trace is None else loss_trace.maximum()).any() or np.isfinite(buffer_ms).any())
@@ -210,7 +214,7 @@ def _own_links(name: str, section: Links, population: int, generator: np.random.
 
 
 class _Streams:
-    """A random generator for each purpose, all derived from one draw of the one given."""
+    """A random generator for each purpose, all derived from one draw of the given generator."""
 
     def __init__(self, generator: np.random.Generator | None) -> None:
         self._root = None if generator is None else generator.bytes(32)
@@ -230,18 +234,16 @@ def _transport(section: Links, takes_time: bool) -> Transport:
     return PRESETS[section.transport]
 
 
-def _given_or_drawn(
-    setting: float | list[float] | RandomValue, population: int, streams: _Streams, name: str
-) -> Floats:
-    """A number, a list, or a distribution with a random stream of its own; `(population,)`."""
+def _values(setting: float | list[float] | RandomValue, population: int, streams: _Streams, name: str) -> Floats:
+    """Return `(population,)` values of a number, a list, or a distribution with its own random stream."""
     return setting.draw(population, streams(name)) if isinstance(setting, RandomValue) else cycled(setting, population)
 
 
 def _buffers(section: Links, population: int, streams: _Streams) -> Floats:
-    """`(population,)` ms."""
+    """Return `(population,)` lengths of the queues in ms."""
     if section.buffer_ms is None:
         return np.full(population, np.inf)
-    return _given_or_drawn(section.buffer_ms, population, streams, "buffer")
+    return _values(section.buffer_ms, population, streams, "buffer")
 
 
 def _same_file(down: RateSetting, up: RateSetting) -> bool:
@@ -251,12 +253,12 @@ def _same_file(down: RateSetting, up: RateSetting) -> bool:
 
 
 def _both_rates(section: Links, population: int, streams: _Streams, series: TraceFiles) -> tuple[Rates, Rates]:
-    """Rates down and up, with the outages."""
-    placing = {"down": "down", "up": "up"}
+    """Return the rates of downlinks and uplinks, outages included."""
+    stream_names = {"down": "down", "up": "up"}
     if _same_file(section.down_mbit_s, section.up_mbit_s):
-        placing["up"] = "down"  # the trace, or the device, of a client is the same both ways
+        stream_names["up"] = "down"  # the trace, or the device, of a client is the same both ways
     down, up = (
-        _rates(setting, population, streams, name, placing[name], series)
+        _rates(setting, population, streams, name, stream_names[name], series)
         for name, setting in (("down", section.down_mbit_s), ("up", section.up_mbit_s))
     )
     if section.outages is not None:
@@ -269,15 +271,18 @@ def _both_rates(section: Links, population: int, streams: _Streams, series: Trac
 
 
 def _rates(
-    setting: RateSetting, population: int, streams: _Streams, name: str, placing: str, series: TraceFiles
+    setting: RateSetting, population: int, streams: _Streams, name: str, assignment_stream: str, series: TraceFiles
 ) -> Rates:
-    """Rates in one direction: `name` has its own stream for values, `placing` the one for who has which row."""
+    """Return the rates in one direction.
+
+    `name` names the random stream of the values, `assignment_stream` that of the clients' rows or traces.
+    """
     if isinstance(setting, Followed):
-        return _followed(setting, bandwidth_of(series.read(setting, BANDWIDTH)), population, streams, placing)
+        return _followed(setting, bandwidth_of(series.read(setting, BANDWIDTH)), population, streams, assignment_stream)
     if isinstance(setting, Tabled):
 
         def rows(count: int) -> Ids:
-            return _assigned(setting.assign, count, population, streams, placing)
+            return _assigned(setting.assign, count, population, streams, assignment_stream)
 
         mbit_s = table_rates(setting, rows, lambda: streams(f"{name} rate")) * setting.scale
     elif isinstance(setting, RandomValue):
@@ -292,12 +297,12 @@ def _followed(
     traces: BandwidthTraces,
     population: int,
     streams: _Streams,
-    placing: str,
+    assignment_stream: str,
 ) -> Rates:
-    trace_of = _assigned(setting.assign, len(traces), population, streams, placing)
+    trace_of = _assigned(setting.assign, len(traces), population, streams, assignment_stream)
     phase_s = np.zeros(population)
     if setting.shift:
-        phase_s = streams(f"{placing} shift").random(population) * traces.period_s[trace_of]
+        phase_s = streams(f"{assignment_stream} shift").random(population) * traces.period_s[trace_of]
     return Rates.traced(traces, trace_of, phase_s, setting.scale)
 
 
@@ -310,18 +315,20 @@ def _over_time(
     series: TraceFiles,
     factor: float = 1.0,
 ) -> Rates:
-    """Latencies or losses over time: piecewise constant numbers, as rates are.
+    """Return latencies or losses over time: piecewise constant numbers, in the form of rates.
 
-    A client has the trace and the moment that its downlink has, where the files of both are called the same and are
-    given out in the same way: then they come from the same recordings.
+    If the files have the same names as those of the downlink, and are assigned in the same way, they come from the same
+    recordings. A client then has the same recording, at the same position, as for its downlink.
     """
-    found = series.read(setting, kind)
-    down, placing = section.down_mbit_s, kind.name
+    trace_series = series.read(setting, kind)
+    down, assignment_stream = section.down_mbit_s, kind.name
     if isinstance(down, Followed) and (down.assign, down.shift) == (setting.assign, setting.shift):
-        same = series.read(down, BANDWIDTH).names == found.names
-        placing = "down" if same else placing
-    numbers = BandwidthTraces.of(found.offsets, found.time_s, found.value * factor, found.period_s)
-    return _followed(setting, numbers, population, streams, placing)
+        same_files = series.read(down, BANDWIDTH).names == trace_series.names
+        assignment_stream = "down" if same_files else assignment_stream
+    numbers = BandwidthTraces.of(
+        trace_series.offsets, trace_series.time_s, trace_series.value * factor, trace_series.period_s
+    )
+    return _followed(setting, numbers, population, streams, assignment_stream)
 
 
 def _milliseconds(
@@ -330,14 +337,14 @@ def _milliseconds(
     if isinstance(setting, MatrixColumn):
         delays = matrix_delays(setting)
         return delays[_assigned(setting.assign, len(delays), population, streams, "latency")] * setting.scale
-    return _given_or_drawn(setting, population, streams, "latency")
+    return _values(setting, population, streams, "latency")
 
 
-def _assigned(how: str, count: int, population: int, streams: _Streams, placing: str) -> Ids:
-    """`(population,)` which of `count` rows or traces each client has."""
-    if how == "cycle":
+def _assigned(assignment: str, count: int, population: int, streams: _Streams, assignment_stream: str) -> Ids:
+    """Return `(population,)` indices of each client's row or trace, out of `count`."""
+    if assignment == "cycle":
         return np.arange(population) % count
-    return streams(f"{placing} row").integers(0, count, population)
+    return streams(f"{assignment_stream} row").integers(0, count, population)
 
 
 MOST_HISTORIES = 256
@@ -345,17 +352,22 @@ OUTAGES_EACH = 64
 
 
 def outage_traces(section: Outages, population: int, generator: np.random.Generator) -> BandwidthTraces:
-    """Histories of a connection as traces of rate 1 (connected) and 0; at most one per client.
+    """Return connection histories as traces of rate 1 (connected) and 0; at most one per client.
 
     Connected and disconnected spells alternate, both exponentially distributed (the two-state Gilbert model in
-    continuous time). A population of any size shares a library of at most 256 such histories of 64 outages each,
-    repeated for ever, in which every client begins at a random moment.
+    continuous time). Populations share a library of at most 256 histories of 64 outages each, repeated for ever; every
+    client begins at a random moment of its history.
+
+    Args:
+        section: mean time between outages and mean length of an outage.
+        population: number of clients.
+        generator: source of the draws.
     """
     histories = max(1, min(population, MOST_HISTORIES))
     spells = generator.exponential(
         [section.mean_between_s, section.mean_length_s], (histories, OUTAGES_EACH, 2)
     ).reshape(histories, -1)
-    spells = np.maximum(spells, 1e-9 * (section.mean_between_s + section.mean_length_s))  # time must pass in each
+    spells = np.maximum(spells, 1e-9 * (section.mean_between_s + section.mean_length_s))  # no spell of length 0
     until_s = np.cumsum(spells, axis=1)
     begin_s = np.concatenate((np.zeros((histories, 1)), until_s[:, :-1]), axis=1)
     steps = 2 * OUTAGES_EACH

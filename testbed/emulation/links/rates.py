@@ -1,8 +1,8 @@
 """Rates of clients' links over time: constant, or a periodic piecewise-constant bandwidth trace.
 
-A client on a trace has at time t the rate `scale * rate(t + phase)`, the trace being repeated for ever. Everything
-is answered from the bytes that a trace has carried since its beginning (a piecewise linear function), so bytes
-between two moments and the moment by which some bytes are sent cost one binary search per client, all clients at once.
+A client on a trace has at time t the rate `scale * rate(t + phase)`; the trace is repeated for ever. All methods work
+on the bytes that a trace has carried since its beginning (a piecewise linear function). The bytes between two moments,
+and the time needed for some bytes, therefore cost one binary search per client, for all clients at once.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ import numpy.typing as npt
 from testbed.arrays import Floats, Ids, compress_constant
 from testbed.emulation.traces.bandwidth import BandwidthTraces
 
-CONSTANT = -1  # in `trace_of`: the client has no trace
-_ROUNDING = 1e-14  # relative: bytes that are missing by rounding only are not waited for through a lost connection
+CONSTANT = -1  # in `trace_of`: the client follows no trace
+_ROUNDING = 1e-14  # relative: bytes missing by rounding alone must not wait for the end of an outage
 
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The rates of n clients' links over time. Made by `constant` or `traced`.
+    """Rates of n clients' links over time; created by `constant` or `traced`.
 
     Attributes:
         traces: the bandwidth traces, or None if all rates are constant.
-        trace_of: `(n,)` int64, the trace of each client, or `CONSTANT`.
-        phase_s: `(n,)` float64 seconds: where in its trace a client is at time 0; within the trace's period.
-        scale: `(n,)` float64, what the trace's rates are multiplied by; of a constant client: its bytes per second.
+        trace_of: `(n,)` int64, index of each client's trace, or `CONSTANT`.
+        phase_s: `(n,)` float64 seconds, each client's position in its trace at time 0; within the trace's period.
+        scale: `(n,)` float64, factor on the trace's rates; for a constant client, its bytes per second.
     """
 
     traces: BandwidthTraces | None
@@ -35,13 +35,13 @@ class Rates:
 
     @classmethod
     def constant(cls, bytes_s: npt.ArrayLike) -> "Rates":
-        """Rates that never change.
+        """Return rates that never change.
 
         Args:
             bytes_s: `(n,)` bytes per second, at least 0; may be infinite.
 
         Raises:
-            ValueError: a rate is negative or NaN, or `bytes_s` has not one dimension.
+            ValueError: a rate is negative or NaN, or `bytes_s` does not have one dimension.
         """
         rate = np.array(bytes_s, np.float64)
         if rate.ndim != 1:
@@ -55,11 +55,11 @@ class Rates:
     def traced(
         cls, traces: BandwidthTraces, trace_of: npt.ArrayLike, phase_s: npt.ArrayLike = 0.0, scale: npt.ArrayLike = 1.0
     ) -> "Rates":
-        """Rates that follow traces.
+        """Return rates that follow traces.
 
         Args:
             traces: the traces.
-            trace_of: `(n,)` int, which trace each client has; `CONSTANT` for one that has `scale` bytes per second.
+            trace_of: `(n,)` int, index of each client's trace; `CONSTANT` for a client with `scale` bytes per second.
             phase_s: `(n,)` or one for all: at time t a client is at `t + phase_s` seconds of its trace.
             scale: `(n,)` or one for all: factor on the trace's rates, finite and at least 0.
 
@@ -68,7 +68,7 @@ class Rates:
         """
         of = np.array(trace_of, np.int64)
         if of.ndim != 1 or (of < CONSTANT).any() or (of >= len(traces)).any():
-            raise ValueError(f"trace_of must be one-dimensional numbers of traces, 0 to {len(traces) - 1}")
+            raise ValueError(f"trace_of must be a one-dimensional array of trace indices, 0 to {len(traces) - 1}")
         phase, factor = (
             np.array(np.broadcast_to(np.asarray(column, np.float64), of.shape)) for column in (phase_s, scale)
         )
@@ -85,16 +85,16 @@ class Rates:
 
     @property
     def is_constant(self) -> bool:
-        """Whether nobody follows a trace."""
+        """Whether no client follows a trace."""
         return self.traces is None or not (self.trace_of != CONSTANT).any()
 
     def take(self, ids: npt.ArrayLike) -> "Rates":
-        """The rates of the clients `ids`, in that order."""
+        """Return the rates of the clients `ids`, in that order."""
         index = np.asarray(ids)
         return Rates(self.traces, self.trace_of[index], self.phase_s[index], self.scale[index])
 
     def replaced(self, ids: npt.ArrayLike, others: "Rates") -> "Rates":
-        """These rates, but for the clients `ids`, who have theirs in `others`, of as many clients."""
+        """Return these rates with those of the clients `ids` taken from `others`, which has as many clients."""
         index = np.asarray(ids, np.int64)
         trace_of, phase_s, scale = self.trace_of.copy(), self.phase_s.copy(), self.scale.copy()
         traces = self.traces if others.is_constant else others.traces
@@ -107,13 +107,13 @@ class Rates:
         return Rates(traces, trace_of, phase_s, scale)
 
     def delayed(self, delay_s: npt.ArrayLike) -> "Rates":
-        """Rates that are at any time what these were `delay_s` earlier: finite seconds, `(n,)` or one for all."""
+        """Return rates shifted in time: at any time those of `delay_s` seconds earlier, `(n,)` or one for all."""
         if self.traces is None or self.is_constant:
             return self
         return Rates.traced(self.traces, self.trace_of, self.phase_s - np.asarray(delay_s, np.float64), self.scale)
 
     def at(self, time_s: npt.ArrayLike) -> Floats:
-        """`(n,)` bytes per second at `time_s`: finite seconds, one moment for all or `(n,)`."""
+        """Return `(n,)` bytes per second at `time_s`: finite seconds, one moment for all or `(n,)`."""
         rate = self.scale.copy()
         moment = np.broadcast_to(np.asarray(time_s, np.float64), rate.shape)
         if (who := self._on_traces(np.ones(len(self), np.bool_))) is not None:
@@ -122,22 +122,32 @@ class Rates:
         return rate
 
     def mean(self) -> Floats:
-        """`(n,)` bytes per second, on average over a whole period of each client's trace."""
+        """Return `(n,)` bytes per second, averaged over the period of each client's trace."""
         if self.traces is None:
             return self.scale.copy()
         return np.asarray(self.scale * np.append(self.traces.total_bytes / self.traces.period_s, 1.0)[self.trace_of])
 
     def maximum(self) -> Floats:
-        """`(n,)` bytes per second, the most that each client ever has."""
+        """Return `(n,)` bytes per second, the largest rate that each client ever has."""
         if self.traces is None or not len(self.traces):
             return self.scale.copy()
         most = np.maximum.reduceat(self.traces.rate_bytes_s, self.traces.offsets[:-1])
         return np.asarray(self.scale * np.append(most, 1.0)[self.trace_of])
 
     def bytes_between(self, begin_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
-        """`(n,)` bytes that each link can carry from `begin_s` until `end_s`, seconds, each `(n,)` or one for all.
+        """Return the bytes that each link can carry in an interval of time.
 
-        None if it ends before it begins. An infinite end gives infinitely many, unless the link carries nothing.
+        Args:
+            begin_s: seconds, `(n,)` or one for all.
+            end_s: seconds, likewise; may be infinite.
+
+        Returns:
+            `(n,)` float64 bytes: 0 if the end is before the begin, infinite if the end is infinite and the link carries
+                anything.
+
+        Example:
+            >>> Rates.constant([100.0, 50.0]).bytes_between(1.0, 3.0).tolist()
+            [200.0, 100.0]
         """
         begin, end = (np.broadcast_to(np.asarray(moment, np.float64), self.scale.shape) for moment in (begin_s, end_s))
         span = np.zeros(len(self))
@@ -158,19 +168,23 @@ class Rates:
         return amount
 
     def time_to_send(self, begin_s: npt.ArrayLike, size_bytes: npt.ArrayLike) -> Floats:
-        """When each link has carried `size_bytes` since `begin_s`: the first such moment.
+        """Return the first moment at which each link has carried `size_bytes` since `begin_s`.
 
         Inverts `bytes_between`, up to float rounding.
 
         Args:
             begin_s: seconds, `(n,)` or one for all; infinite: never.
-            size_bytes: finite bytes, `(n,)` or one for all; nothing is sent at once.
+            size_bytes: finite bytes, `(n,)` or one for all; 0 bytes are sent at once.
 
         Returns:
             `(n,)` float64 seconds; infinite if never.
+
+        Example:
+            >>> Rates.constant([100.0, 0.0]).time_to_send(1.0, 200.0).tolist()
+            [3.0, inf]
         """
         begin, size = (
-            np.broadcast_to(np.asarray(given, np.float64), self.scale.shape) for given in (begin_s, size_bytes)
+            np.broadcast_to(np.asarray(values, np.float64), self.scale.shape) for values in (begin_s, size_bytes)
         )
         finish = begin.copy()
         sends = (size > 0) & (begin < np.inf)
@@ -187,9 +201,9 @@ class Rates:
             short = (turns > 0) & (rest <= _ROUNDING * goal)  # the end of a turn, not the beginning of the next
             turns[short] -= 1
             rest[short] = total[short]
-            # The last step before which less was carried than is asked for.
-            aimed = np.maximum(rest - _ROUNDING * goal, 0.0)
-            last = _last_at_most(traces.carried_bytes, traces.offsets[of], traces.offsets[of + 1], aimed, strict=True)
+            # The last step that begins before all bytes have been carried.
+            target = np.maximum(rest - _ROUNDING * goal, 0.0)
+            last = _last_at_most(traces.carried_bytes, traces.offsets[of], traces.offsets[of + 1], target, strict=True)
             with np.errstate(divide="ignore", invalid="ignore"):
                 within_s = (rest - traces.carried_bytes[last]) / traces.rate_bytes_s[last]
             into_s = into_s + traces.time_s[step]
@@ -199,10 +213,15 @@ class Rates:
         return finish
 
     def changes(self, begin_s: npt.ArrayLike, end_s: npt.ArrayLike) -> tuple[Ids, Floats, Floats]:
-        """When rates change between `begin_s` and a finite `end_s` (seconds, `(n,)` or one for all; both exclusive).
+        """Return the rate changes between `begin_s` and a finite `end_s`.
+
+        Args:
+            begin_s: seconds, `(n,)` or one for all; exclusive.
+            end_s: seconds, likewise; exclusive.
 
         Returns:
-            (who, time_s, rate_bytes_s): `(changes,)` each, by client and then by time; the rate holds from that time.
+            Client indices, times in seconds, and rates in bytes per second from that time on: `(changes,)` each, sorted
+                by client and then by time.
         """
         begin, end = (np.broadcast_to(np.asarray(moment, np.float64), self.scale.shape) for moment in (begin_s, end_s))
         who = self._on_traces((end > begin) & np.isfinite(begin))
@@ -211,7 +230,7 @@ class Rates:
         traces, turn, step, _ = self._place(who, begin[who])
         _, end_turn, end_step, end_into_s = self._place(who, end[who])
         first, steps = traces.offsets[self.trace_of[who]], np.diff(traces.offsets)[self.trace_of[who]]
-        # Steps are counted on through the repetitions; the one that begins at the very end is not in between.
+        # Steps are counted through the repetitions; a step that begins exactly at the end does not count.
         before = turn.astype(np.int64) * steps + step - first
         count = end_turn.astype(np.int64) * steps + end_step - first - (end_into_s <= 0) - before
         count = np.maximum(count, 0)
@@ -223,24 +242,24 @@ class Rates:
         time_s = turn * traces.period_s[self.trace_of[who]][row] + traces.time_s[step] - self.phase_s[who][row]
         time_s = np.clip(time_s, begin[who][row], end[who][row])
         earlier = traces.rate_bytes_s[np.where(step > first[row], step, first[row] + steps[row]) - 1]
-        really = traces.rate_bytes_s[step] != earlier
-        return who[row][really], time_s[really], rate[really]
+        differs = traces.rate_bytes_s[step] != earlier
+        return who[row][differs], time_s[differs], rate[differs]
 
     def changes_per_s(self) -> Floats:
-        """`(n,)` how often each rate changes, on average, per second."""
+        """Return the `(n,)` mean number of changes of each rate per second."""
         if self.traces is None:
             return np.zeros(len(self))
         return np.append(np.diff(self.traces.offsets) / self.traces.period_s, 0.0)[self.trace_of]
 
-    def _on_traces(self, wanted: npt.NDArray[np.bool_]) -> Ids | None:
-        """The clients among `wanted` that follow a trace; None if there are none."""
+    def _on_traces(self, mask: npt.NDArray[np.bool_]) -> Ids | None:
+        """Return the clients in the mask that follow a trace; None if there are none."""
         if self.traces is None:
             return None
-        who = np.flatnonzero(wanted & (self.trace_of != CONSTANT))
+        who = np.flatnonzero(mask & (self.trace_of != CONSTANT))
         return who if len(who) else None
 
     def _place(self, who: Ids, time_s: Floats) -> tuple[BandwidthTraces, Floats, Ids, Floats]:
-        """Where in their traces the clients `who` are: repetitions done, step, seconds since the step began."""
+        """Return the clients' positions in their traces: repetitions done, step, seconds since the step began."""
         assert self.traces is not None
         traces, of = self.traces, self.trace_of[who]
         turn, into_s = np.divmod(time_s + self.phase_s[who], traces.period_s[of])
@@ -251,23 +270,24 @@ class Rates:
         return traces, turn, step, into_s - traces.time_s[step]
 
     def _until(self, step: Ids, of: Ids) -> Floats:
-        """When each step ends, in seconds of its trace."""
+        """Return the end of each step, in seconds of its trace."""
         assert self.traces is not None
         last = step + 1 == self.traces.offsets[of + 1]
         return np.where(last, self.traces.period_s[of], self.traces.time_s[np.where(last, step, step + 1)])
 
 
 def _last_at_most(values: Floats, begin: Ids, end: Ids, limit: Floats, *, strict: bool = False) -> Ids:
-    """Per row the last position in `begin:end` whose value is at most (strict: below) `limit`, or `begin`.
+    """Return, per row, the last position in `begin:end` with a value of at most `limit`, or `begin`.
 
-    A binary search in all rows at once; unlike one search with shifted keys it compares the exact numbers.
+    With `strict`, the value must be below `limit`. One binary search runs in all rows at once; unlike a single search
+    with shifted keys it compares the exact numbers.
     """
     low = begin.copy()
     for bit in reversed(range(int((end - begin).max(initial=1) - 1).bit_length())):
         ahead = low + (1 << bit)
         inside = ahead < end
         there = values.take(np.where(inside, ahead, low))
-        right = there < limit if strict else there <= limit
-        right &= inside
-        low += right.astype(np.int64) << bit
+        moves = there < limit if strict else there <= limit
+        moves &= inside
+        low += moves.astype(np.int64) << bit
     return low

@@ -1,4 +1,4 @@
-"""The `links` section of an experiment: bandwidth and latency per client, capacity of the server, transport."""
+"""The `links` section of an experiment: bandwidth and latency per client, server capacity, transport."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from testbed.emulation.transport.section import PRESETS, Transport
 from testbed.plugins.classes import PLUGIN_NAME
 
 LEAST_SHARE = 1e-6
-"""What bounds must leave of a distribution: far out in a tail, most digits of a value would be lost."""
+"""Smallest probability that bounds must leave of a distribution; far out in a tail, most digits of a value are lost."""
 _LEAST_UNIFORM = 2.0**-54  # random() gives multiples of 2^-53; 0 would be minus infinity as a normal number
 _READS = {
     "uniform": ("minimum", "maximum"),
@@ -31,11 +31,11 @@ _Positive = Annotated[float, Field(gt=0)]
 
 
 class RandomValue(BaseModel):
-    """A value for each client, drawn once per experiment; in the unit of the key that it is the value of.
+    """A distribution of a value per client, drawn once per experiment, in the unit of its key.
 
     Distributions are truncated: conditioned on lying between two bounds, not clipped to them. Each value takes one
-    uniform random number through the inverse of the truncated distribution. Unlike drawing again until a value lies
-    within the bounds, that takes the same random numbers whatever the bounds are.
+    uniform random number through the inverse of the truncated distribution. Unlike rejection sampling, this takes the
+    same random numbers for any bounds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -52,14 +52,14 @@ class RandomValue(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_keys(self) -> Self:
         reads, needs = _READS[self.distribution], _NEEDS[self.distribution]
         values = dict(self)
         for key in ("minimum", "maximum", "mean", "median", "sigma"):
-            given = values[key] is not None
-            if given and key not in reads:
+            is_set = values[key] is not None
+            if is_set and key not in reads:
                 raise ValueError(f"a {self.distribution} distribution has no `{key}`; it has {', '.join(reads)}")
-            if not given and key in needs:
+            if not is_set and key in needs:
                 raise ValueError(f"a {self.distribution} distribution needs `{key}`; it needs {', '.join(needs)}")
         if self.maximum is not None and self.maximum < (self.minimum or 0.0):
             raise ValueError(f"`maximum` ({self.maximum:g}) must be at least `minimum` ({self.minimum:g})")
@@ -71,7 +71,7 @@ class RandomValue(BaseModel):
         return self
 
     def draw(self, population: int, generator: np.random.Generator) -> Floats:
-        """`(population,)` float64 values within the bounds; takes `population` uniform numbers."""
+        """Draw `(population,)` float64 values within the bounds, using `population` uniform numbers."""
         low, high = self._bounds()
         if self.distribution == "uniform":
             return np.clip(low + (high - low) * generator.random(population), low, high)
@@ -82,7 +82,7 @@ class RandomValue(BaseModel):
         return np.clip(values, self.minimum or 0.0, np.inf if self.maximum is None else self.maximum)
 
     def _bounds(self) -> tuple[float, float]:
-        """Of the value, or of its logarithm if that is what is normal."""
+        """Return the bounds of the normal variable: of the value, or of its logarithm for log-normal."""
         bounds = self.minimum or 0.0, np.inf if self.maximum is None else self.maximum
         if self.distribution != "log-normal":
             return bounds
@@ -99,12 +99,12 @@ class RandomValue(BaseModel):
 
 
 def truncated_normal(mean: Floats, sigma: Floats, low: float, high: float, generator: np.random.Generator) -> Floats:
-    """`(n,)` values, each of a normal distribution of its own conditioned on lying in [`low`, `high`].
+    """Draw `(n,)` values, each of its own normal distribution conditioned on lying in [`low`, `high`].
 
     Args:
-        mean, sigma: `(n,)`; where sigma is 0 the value is the mean, brought into the bounds.
+        mean, sigma: `(n,)`; where sigma is 0 the value is the mean, clipped to the bounds.
         low, high: the bounds; may be infinite.
-        generator: gives n uniform numbers.
+        generator: source of n uniform numbers.
     """
     from scipy.special import ndtr, ndtri  # slow to import
 
@@ -117,7 +117,19 @@ def truncated_normal(mean: Floats, sigma: Floats, low: float, high: float, gener
 
 
 def share_between(mean: Floats, sigma: Floats, low: float, high: float) -> Floats:
-    """`(n,)` probabilities that normal values lie in [`low`, `high`]; for sigma 0, whether the mean does."""
+    """Return the probabilities that normal variables lie in [`low`, `high`].
+
+    Args:
+        mean, sigma: `(n,)`; where sigma is 0, the probability is 1 if the mean lies in the interval, else 0.
+        low, high: the bounds; may be infinite.
+
+    Returns:
+        `(n,)` float64.
+
+    Example:
+        >>> share_between(np.array([0.0]), np.array([1.0]), -1.96, 1.96).round(3).tolist()
+        [0.95]
+    """
     from scipy.special import ndtr  # slow to import
 
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,18 +138,18 @@ def share_between(mean: Floats, sigma: Floats, low: float, high: float) -> Float
 
 
 def _lower_tail(first: Floats, last: Floats) -> tuple[Floats, Floats, Floats]:
-    """Standardised bounds, mirrored where both are above the mean: near 1, probabilities cannot be told apart."""
+    """Return standardised bounds, mirrored where both are above the mean: near 1, probabilities lose their digits."""
     mirrored = first > 0
     return np.where(mirrored, -1.0, 1.0), np.where(mirrored, -last, first), np.where(mirrored, -first, last)
 
 
-def one_or_list(value: Any) -> str:
-    """Which form a per-client setting has; an error is then about that form alone."""
+def number_or_list(value: Any) -> str:
+    """Return the form of a per-client setting, so that an error is about that form alone."""
     return "list" if isinstance(value, list | tuple) else "number"
 
 
 NUMBER, LIST = Tag("number"), Tag("list")
-EitherForm = Discriminator(one_or_list)
+EitherForm = Discriminator(number_or_list)
 NotEmpty = Field(min_length=1)
 
 Rate = Annotated[float, Field(gt=0)]
@@ -149,21 +161,21 @@ class _Form(BaseModel):
 
 
 class _Assigned(_Form):
-    """Rows or traces of a file, given out to the clients."""
+    """Rows or traces of a file, assigned to the clients."""
 
     assign: Literal["cycle", "sample"] = Field(
         "cycle", description="cycle: in turn, in the order of the file; sample: at random with replacement"
     )
-    scale: _Positive = Field(1.0, description="Factor on what the file says")
+    scale: _Positive = Field(1.0, description="Factor on the values of the file")
 
 
 class _OverTime(_Assigned):
     """Numbers that change over time as in measured traces, repeated for ever."""
 
-    shift: bool = Field(True, description="Each client begins at a random moment of its trace; false: at its beginning")
+    shift: bool = Field(True, description="Each client begins at a random moment of its trace; false: at time 0")
     rows: Rows = Field(
         "until-next",
-        description="What a row of the file means: its value holds until the next row; interval-before: it was "
+        description="Meaning of a row of the file: its value holds until the next row; interval-before: the value was "
         "measured since the row before, as in Pensieve's files (Norway, FCC, Oboe, Puffer) and logs of bytes",
     )
 
@@ -175,66 +187,66 @@ class Followed(_OverTime):
 
 
 class FollowedDelay(_OverTime):
-    """Delays that change over time; a stage's are those at its beginning."""
+    """Delays that change over time; a stage has the delays at its beginning."""
 
     trace: Path = Field(description="A two-column file, seconds and ms one way, or a folder of them")
 
 
 class FollowedShare(_OverTime):
-    """Losses that change over time; a stage's are those at its beginning, and 0.5 at most."""
+    """Losses that change over time; a stage has the losses at its beginning, at most 0.5."""
 
     trace: Path = Field(description="A two-column file, seconds and a probability, or a folder of them")
 
 
 class Tabled(_Assigned):
-    """Constant rates of measured devices; download and upload from one file are those of the same device."""
+    """Constant rates of measured devices; download and upload from one file belong to the same device."""
 
     table: Path = Field(
-        description="CSV or Parquet with one device per row, in Mbit/s; or FLASH's flash_speed_distri.json, whose "
-        "columns down and up are normal distributions, drawn from once per client"
+        description="CSV or Parquet with one device per row, in Mbit/s; or FLASH's flash_speed_distri.json with normal "
+        "distributions in the columns down and up, drawn from once per client"
     )
-    column: str = Field(description="Which column holds the rate; FLASH: down or up")
+    column: str = Field(description="Column with the rate; FLASH: down or up")
     assign: Literal["cycle", "sample"] = Field(
         "sample", description="cycle: in turn, in the order of the file; sample: at random with replacement"
     )
     minimum: Delay = Field(
-        0.1, description="Least Mbit/s drawn from FLASH's distributions, which are truncated to it (before `scale`)"
+        0.1, description="Smallest rate in Mbit/s of FLASH's distributions, which are truncated there (before `scale`)"
     )
 
 
 class MatrixColumn(_Assigned):
-    """One-way delays from a matrix in ms: a row per client, a column per place that the server may stand in."""
+    """One-way delays from a matrix in ms: a row per client, a column per possible place of the server."""
 
     matrix: Path = Field(description="CSV, Parquet or .npy, delays in ms; with or without names")
     column: str | Annotated[int, Field(ge=0)] = Field(description="The server's column, by name or counted from 0")
 
 
-# Tags with spaces, which no key has: an error's path leaves out what is no key.
+# Tags with spaces, which no key has: an error's path leaves out parts that are not keys.
 _FORMS = {"distribution": "a distribution", "trace": "a trace", "table": "a table", "matrix": "a matrix"}
 
 
 def form_of(value: Any) -> str | None:
-    """Which form a setting of the links has; None for a mapping that is none of them."""
+    """Return the form of a `links` setting; None for a mapping of no known form."""
     if isinstance(value, BaseModel):
         value = type(value).model_fields
     if isinstance(value, dict):
         return next((form for key, form in _FORMS.items() if key in value), None)
-    return one_or_list(value)
+    return number_or_list(value)
 
 
 def _any_form(*keys: str) -> Discriminator:
-    named = f"`{keys[-1]}`"
+    keys_text = f"`{keys[-1]}`"
     if len(keys) > 1:
-        named = ", ".join(f"`{key}`" for key in keys[:-1]) + f" or {named}"
-    expected = f"Input should be a number, a list, or a mapping with {named}"
+        keys_text = ", ".join(f"`{key}`" for key in keys[:-1]) + f" or {keys_text}"
+    expected = f"Input should be a number, a list, or a mapping with {keys_text}"
     return Discriminator(form_of, custom_error_type="no_such_form", custom_error_message=expected)
 
 
-_DRAWN = Annotated[RandomValue, Tag(_FORMS["distribution"])]
+_DISTRIBUTION = Annotated[RandomValue, Tag(_FORMS["distribution"])]
 RateSetting = Annotated[
     Annotated[Rate, NUMBER]
     | Annotated[list[Rate], NotEmpty, LIST]
-    | _DRAWN
+    | _DISTRIBUTION
     | Annotated[Followed, Tag(_FORMS["trace"])]
     | Annotated[Tabled, Tag(_FORMS["table"])],
     _any_form("distribution", "trace", "table"),
@@ -242,7 +254,7 @@ RateSetting = Annotated[
 DelaySetting = Annotated[
     Annotated[Delay, NUMBER]
     | Annotated[list[Delay], NotEmpty, LIST]
-    | _DRAWN
+    | _DISTRIBUTION
     | Annotated[FollowedDelay, Tag(_FORMS["trace"])]
     | Annotated[MatrixColumn, Tag(_FORMS["matrix"])],
     _any_form("distribution", "trace", "matrix"),
@@ -252,18 +264,18 @@ Share = Annotated[float, Field(ge=0, le=MOST_LOSS)]
 ShareSetting = Annotated[
     Annotated[Share, NUMBER]
     | Annotated[list[Share], NotEmpty, LIST]
-    | _DRAWN
+    | _DISTRIBUTION
     | Annotated[FollowedShare, Tag(_FORMS["trace"])],
     _any_form("distribution", "trace"),
 ]
 BufferSetting = Annotated[
-    Annotated[_Positive, NUMBER] | Annotated[list[_Positive], NotEmpty, LIST] | _DRAWN,
+    Annotated[_Positive, NUMBER] | Annotated[list[_Positive], NotEmpty, LIST] | _DISTRIBUTION,
     _any_form("distribution"),
 ]
 
 
 class Outages(_Form):
-    """Loss of connectivity: at random moments nothing moves in either direction; transfers stall and go on later."""
+    """Loss of connectivity: at random moments nothing moves in either direction; transfers stall and continue later."""
 
     mean_between_s: Annotated[float, Field(gt=0, le=1e9)] = Field(
         description="Mean seconds from the end of an outage to the next one (exponential)"
@@ -272,7 +284,7 @@ class Outages(_Form):
 
 
 class Links(BaseModel):
-    """The experiment's `links` section. A list is given to the clients in turn (cycled)."""
+    """The experiment's `links` section. Lists are cycled through by the clients."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -295,7 +307,7 @@ class Links(BaseModel):
         Discriminator(lambda value: "own numbers" if isinstance(value, dict | Transport) else "a preset"),
     ] = Field(
         "auto",
-        description="Connections, congestion windows and headers: a preset, or numbers of one's own; auto: tcp where a "
+        description="Connections, congestion windows and headers: a preset, or a mapping of numbers; auto: tcp where a "
         "client has a latency or loss above 0, or `buffer_ms`, else none",
     )
     loss: ShareSetting = Field(
@@ -308,24 +320,24 @@ class Links(BaseModel):
     )
     buffer_ms: BufferSetting | None = Field(
         None,
-        description="How long the queue in front of a client's link may get before packets are lost, each way, in "
-        "ms at its rate: a number, a list, or a distribution; none: any length",
+        description="Longest queue in front of a client's link before packets are lost, each way, in ms at its rate: a "
+        "number, a list, or a distribution; none: any length",
     )
-    outages: Outages | None = Field(None, description="Loss of connectivity; not beside bandwidth traces")
+    outages: Outages | None = Field(None, description="Loss of connectivity; not together with bandwidth traces")
     model: Annotated[str, Field(pattern=PLUGIN_NAME)] | None = Field(
         None,
-        description="A user-defined class, package.module:Name, instead of all that: Name(section, **options).links("
-        "population, generator) returns a testbed.emulation.links.ClientLinks",
+        description="A user-defined class, package.module:Name, instead of the keys above: Name(section, "
+        "**options).links(population, generator) returns a testbed.emulation.links.ClientLinks",
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="For a user-defined class")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of a user-defined class")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_combination(self) -> Self:
         self._check()
         return self
 
     def with_settings(self, settings: Mapping[str, Any]) -> Self:
-        """These links with other values (validated ones) for some keys; raises `ValueError` if they do not fit."""
+        """Return these links with other (validated) values for some keys; raise `ValueError` if they do not fit."""
         changed = self.model_copy(update=settings)
         changed._check()
         return changed
@@ -340,28 +352,40 @@ class Links(BaseModel):
         if self.options and self.model is None:
             raise ValueError("`options` are for a user-defined class; set `model`")
         if self.outages is not None and (isinstance(down, Followed) or isinstance(up, Followed)):
-            raise ValueError("`outages` cannot be added to bandwidth traces, which have their own; remove one of them")
+            raise ValueError("`outages` cannot be combined with bandwidth traces, which have their own; remove one")
         if isinstance(self.loss, RandomValue) and (self.loss.maximum is None or self.loss.maximum > MOST_LOSS):
             raise ValueError(f"`loss` is a probability: its distribution needs a `maximum` of at most {MOST_LOSS}")
         transport = PRESETS.get(self.transport) if isinstance(self.transport, str) else self.transport
         if transport is not None and not transport.has_windows:
             loses = any(self.loss) if isinstance(self.loss, list) else self.loss != 0
-            for key, given in (("loss", loses), ("buffer_ms", self.buffer_ms is not None)):
-                if given:
+            for key, is_set in (("loss", loses), ("buffer_ms", self.buffer_ms is not None)):
+                if is_set:
                     raise ValueError(
-                        f"`{key}` needs a transport that sends again what is lost; set `links.transport: tcp`"
+                        f"`{key}` needs a transport that retransmits lost packets; set `links.transport: tcp`"
                     )
 
 
 def _check_same(file: str, **settings: tuple[object, object]) -> None:
-    """Raise `ValueError` for a setting that differs between the directions, which are read from one file."""
+    """Check that settings of one file are equal in both directions; raise `ValueError` otherwise."""
     for key, (down, up) in settings.items():
         if down != up:
-            raise ValueError(f"down_mbit_s and up_mbit_s have the same {file}, but not the same `{key}`")
+            raise ValueError(f"down_mbit_s and up_mbit_s have the same {file}, but not the same `{key}`; make it equal")
 
 
 def cycled(values: float | list[float], population: int) -> npt.NDArray[np.float64]:
-    """`(population,)` float64: one value for everybody, or a list given out in turn."""
+    """Return one value per client.
+
+    Args:
+        values: one value for all clients, or a list to cycle through.
+        population: number of clients n.
+
+    Returns:
+        `(n,)` float64.
+
+    Example:
+        >>> cycled([1.0, 2.0], 5).tolist()
+        [1.0, 2.0, 1.0, 2.0, 1.0]
+    """
     if isinstance(values, list):
         return np.resize(np.asarray(values, dtype=np.float64), population)
     return np.full(population, values, np.float64)

@@ -1,4 +1,4 @@
-"""Rates and delays of measured devices, from tables and matrices."""
+"""Rates and delays of measured devices, read from tables and matrices."""
 
 from collections.abc import Callable
 
@@ -15,35 +15,40 @@ _MBIT_PER_KB = 8e-3
 def table_rates(
     setting: Tabled, assigned: Callable[[int], Ids], generator: Callable[[], np.random.Generator]
 ) -> Floats:
-    """Each client's rate from a table of devices, before `scale`.
+    """Return each client's rate from a table of devices, before `scale`.
 
-    FLASH's table of network speeds (Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon
-    Large-Scale Smartphone Data, WWW 2021; ``speed_distri.json`` of its code) has the mean and the standard deviation of
-    the speed of each of 19 phones, down and up, in kB/s: the code divides a model's bytes by 1000 (uploads; downloads:
-    by 1024) and that by a normal random number, drawn again while it is negative. FLASH draws again for every transfer;
-    here a client's rate is drawn once, and 1 kB is 1000 bytes.
+    FLASH's table of network speeds (``speed_distri.json`` of its code) has the mean and the standard deviation of the
+    speed of each of 19 phones, down and up, in kB/s. FLASH divides the bytes of a model by 1000 (uploads; downloads: by
+    1024) and by a normal random number, which is drawn again while it is negative. FLASH draws for every transfer; here
+    a client's rate is drawn once, and 1 kB is 1000 bytes.
 
     Args:
-        setting: which table and column.
-        assigned: gives each client's row among that many: `(n,)`.
-        generator: gives the random stream for rates that the table knows as distributions only.
+        setting: the table and column.
+        assigned: returns the `(n,)` row indices of the clients, given the number of rows.
+        generator: returns the random stream, for tables that hold distributions.
 
     Returns:
         `(n,)` float64 Mbit/s, positive.
 
     Raises:
         TraceError: the file cannot be used; one line with file and row.
+
+    Source:
+        Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data, WWW
+        2021.
     """
     from testbed.emulation.traces.columns import column_names, read_columns
 
     path, column = setting.table, setting.column
     if set(FLASH_COLUMNS) <= set(column_names(path)):
         return _flash_rates(setting, assigned, generator)
-    found = read_columns(path, [column])
-    rates = found.values[0]
+    table = read_columns(path, [column])
+    rates = table.values[0]
     if not (rates > 0).all():
-        at = int(np.argmin(rates > 0))
-        raise TraceError(f"{path}: row {found.rows[at]}: {column} is {rates[at]:g} Mbit/s; a rate must be positive")
+        first_bad = int(np.argmin(rates > 0))
+        raise TraceError(
+            f"{path}: row {table.rows[first_bad]}: {column} is {rates[first_bad]:g} Mbit/s; a rate must be positive"
+        )
     chosen: Floats = rates[assigned(len(rates))]
     return chosen
 
@@ -55,30 +60,31 @@ def _flash_rates(
 
     if setting.column not in ("down", "up"):
         raise TraceError(f"{setting.table}: no column {setting.column!r} in FLASH's table; there are down, up")
-    found = read_columns(setting.table, FLASH_COLUMNS)  # all four, so that a row is the same device both ways
+    table = read_columns(setting.table, FLASH_COLUMNS)  # all four, so that a row is the same device both ways
     first = 0 if setting.column == "down" else 2
-    mean, sigma = found.values[first : first + 2] * _MBIT_PER_KB
-    bad = ~(sigma >= 0) | (share_between(mean, sigma, setting.minimum, np.inf) < LEAST_SHARE)
-    if bad.any():
-        at = int(np.argmax(bad))
+    mean, sigma = table.values[first : first + 2] * _MBIT_PER_KB
+    rejected = ~(sigma >= 0) | (share_between(mean, sigma, setting.minimum, np.inf) < LEAST_SHARE)
+    if rejected.any():
+        first_bad = int(np.argmax(rejected))
         raise TraceError(
-            f"{setting.table}: row {found.rows[at]}: normal with mean {mean[at]:g} and sigma {sigma[at]:g} Mbit/s is "
-            f"hardly ever above {setting.minimum:g}; correct it, or set a smaller `minimum`"
+            f"{setting.table}: row {table.rows[first_bad]}: normal with mean {mean[first_bad]:g} and sigma "
+            f"{sigma[first_bad]:g} Mbit/s is hardly ever above {setting.minimum:g}; correct it, or set a smaller "
+            "`minimum`"
         )
     row = assigned(len(mean))
     return truncated_normal(mean[row], sigma[row], setting.minimum, np.inf, generator())
 
 
 def matrix_delays(setting: MatrixColumn) -> Floats:
-    """`(rows,)` float64 ms: the server's column of a latency matrix; raises `TraceError`."""
+    """Return the server's column of a latency matrix, `(rows,)` float64 ms; raise `TraceError` if it cannot be read."""
     from testbed.emulation.traces.latency import read_latency_matrix
 
     values, _, names = read_latency_matrix(setting.matrix)
     column = setting.column
     if isinstance(column, str):
         if column not in names:
-            shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
-            raise TraceError(f"{setting.matrix}: no column {column!r}; there are {shown}")
+            listed = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
+            raise TraceError(f"{setting.matrix}: no column {column!r}; there are {listed}")
         return values[:, names.index(column)]
     if column >= values.shape[1]:
         raise TraceError(f"{setting.matrix}: no column {column}; there are {values.shape[1]}, counted from 0")

@@ -1,4 +1,4 @@
-"""The files of traces that links follow, and what people should know of them."""
+"""The trace files that links follow, and remarks on them for the user."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from testbed.emulation.traces.series import ROWS_NOTE, Kind, RateSeries, Rows, f
 
 
 class TraceFiles:
-    """The files of traces that the links follow; each is read once for each kind and meaning of its rows."""
+    """A cache of the trace files that links follow; each file is read once per kind and meaning of its rows."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[Path, str, Rows], RateSeries] = {}
         self._by_default: set[tuple[Path, str, Rows]] = set()
 
     def read(self, setting: Followed | FollowedDelay | FollowedShare, kind: Kind) -> RateSeries:
-        """The traces that a setting names; raises `TraceError` as `read_series`."""
+        """Return the traces that a setting names; raise `TraceError` as `read_series` does."""
         key = setting.trace, kind.name, setting.rows
         if key not in self._read:
             self._read[key] = read_series(setting.trace, kind, setting.rows)
@@ -24,19 +24,19 @@ class TraceFiles:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for each file or folder in which times are repeated, or for which nobody says what rows mean."""
-        told = []
+        """One line per file or folder with repeated times, unread folders, or rows of unstated meaning."""
+        lines = []
         for key, series in self._read.items():
             path, kind, _ = key
             if series.needs_rows and key in self._by_default:
-                told.append(f"{path}: {ROWS_NOTE.format('`rows: interval-before`, else `rows: until-next`')}")
+                lines.append(f"{path}: {ROWS_NOTE.format('`rows: interval-before`, else `rows: until-next`')}")
             if folders := folders_in(path):
-                told.append(
-                    f"{path}: files in its folders are not read, e.g. in {folders[0]}; name one, or move them up"
+                lines.append(
+                    f"{path}: files in its folders are not read, e.g. in {folders[0]}; name a folder, or move files"
                 )
             rows, files = int(series.repeated.sum()), int((series.repeated > 0).sum())
             if rows:
                 where = f"{files} of its {len(series)} files" if len(series) > 1 else "it"
                 times = f"{rows} {'row has' if rows == 1 else 'rows have'} the time of the row before"
-                told.append(f"{path}: {times}, in {where}; the mean {kind} of a time is taken")
-        return tuple(dict.fromkeys(told))
+                lines.append(f"{path}: {times}, in {where}; the mean {kind} of a time is taken")
+        return tuple(dict.fromkeys(lines))

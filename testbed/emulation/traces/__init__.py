@@ -1,1 +1,1 @@
-"""Traces: measured or synthetic records of when clients are online, how fast their links are, and who dropped out."""
+"""Traces of measured behaviour: availability of devices, rates of links, and recorded dropouts."""

@@ -1,4 +1,4 @@
-"""Bandwidth traces as arrays: k of them, piecewise constant, repeated for ever. `series` says how files are read."""
+"""Bandwidth traces as arrays: k piecewise-constant traces, repeated for ever. `series` reads the files."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,11 +14,11 @@ BYTES_PER_MBIT = 1e6 / 8
 
 @dataclass(frozen=True, eq=False)
 class BandwidthTraces:
-    """k piecewise-constant bandwidth traces, each repeated for ever, one after the other in shared arrays.
+    """k piecewise-constant bandwidth traces, each repeated for ever, stored one after the other in shared arrays.
 
     Attributes:
-        offsets: `(k + 1,)` int64; trace j owns the steps `offsets[j]:offsets[j + 1]`, at least one.
-        time_s: `(steps,)` float64 seconds at which each step begins; per trace ascending, from 0.
+        offsets: `(k + 1,)` int64; trace j has the steps `offsets[j]:offsets[j + 1]`, at least one.
+        time_s: `(steps,)` float64 seconds at which each step begins; ascending within a trace, from 0.
         rate_bytes_s: `(steps,)` float64 bytes per second during each step; 0: no connection.
         period_s: `(k,)` float64 seconds after which each trace begins again, later than its last step.
 
@@ -38,12 +38,14 @@ class BandwidthTraces:
     def of(
         cls, offsets: npt.ArrayLike, time_s: npt.ArrayLike, rate_bytes_s: npt.ArrayLike, period_s: npt.ArrayLike
     ) -> "BandwidthTraces":
-        """The traces that any numbers of these shapes describe."""
-        times, rates, periods = (np.ascontiguousarray(given, np.float64) for given in (time_s, rate_bytes_s, period_s))
+        """Return the traces of these arrays, converted to the types of the attributes."""
+        times, rates, periods = (
+            np.ascontiguousarray(values, np.float64) for values in (time_s, rate_bytes_s, period_s)
+        )
         return cls(np.ascontiguousarray(offsets, np.int64), times, rates, periods)
 
     def followed_by(self, others: "BandwidthTraces") -> "BandwidthTraces":
-        """These traces, and then others."""
+        """Return these traces, followed by the traces `others`."""
         return BandwidthTraces(
             np.concatenate((self.offsets, others.offsets[1:] + len(self.time_s))),
             *(
@@ -54,12 +56,12 @@ class BandwidthTraces:
 
     @cached_property
     def carried_bytes(self) -> Floats:
-        """`(steps,)` by the trace before each step."""
+        """`(steps,)` bytes that the trace has carried before each step."""
         return self._sums[0]
 
     @cached_property
     def total_bytes(self) -> Floats:
-        """`(k,)` in one period."""
+        """`(k,)` bytes per period."""
         return self._sums[1]
 
     @cached_property
@@ -104,5 +106,5 @@ class BandwidthTraces:
 
 
 def bandwidth_of(series: RateSeries) -> BandwidthTraces:
-    """The same traces as rates, in bytes per second."""
+    """Return the traces of a series in Mbit/s as rates in bytes per second."""
     return BandwidthTraces.of(series.offsets, series.time_s, series.value * BYTES_PER_MBIT, series.period_s)

@@ -1,8 +1,8 @@
-"""Columns of numbers from tables of devices: CSV, Parquet, or JSON as published data sets have it.
+"""Columns of numbers from tables of devices: CSV, Parquet, or JSON as in published data sets.
 
-A row is a device. CSV has a line of names first. JSON is a list of objects, or an object of objects by name, each of
-them a row; numbers may be strings there (AI-Benchmark's ``"CPU_F_AI_Score": "3744"``). A row in which a wanted column
-is missing (absent, null, or an empty cell) is left out: not every phone was measured in every way.
+A row is a device. CSV begins with a line of names. JSON is a list of objects, or an object of named objects; each
+object is a row, and numbers may be strings (AI-Benchmark's ``"CPU_F_AI_Score": "3744"``). A row without a value in a
+requested column (absent, null, or an empty cell) is left out: not every phone was measured in every way.
 """
 
 import csv
@@ -32,8 +32,8 @@ class Columns:
     """Some columns of a table.
 
     Attributes:
-        values: `(c, m)` float64, finite: c columns of the m rows that have all of them.
-        rows: `(m,)` int64: their numbers in the file, from 1, a header not counted.
+        values: `(c, m)` float64, finite: c columns of the m rows that have a value in all of them.
+        rows: `(m,)` int64: row numbers in the file, from 1, without the header.
     """
 
     values: npt.NDArray[np.float64]
@@ -41,36 +41,40 @@ class Columns:
 
 
 def column_names(path: Path) -> list[str]:
-    """The names of the columns of a table (JSON: the keys of its objects); raises `TraceError` as `read_columns`."""
+    """Return the column names of a table (JSON: the keys of its objects); raise `TraceError` as `read_columns` does."""
     names, _ = _opened(Path(path))
     return names
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Columns:
-    """The columns called `names` of a table.
+    """Read columns of a table.
+
+    Args:
+        path: a CSV, Parquet or JSON file.
+        names: names of the columns to read.
 
     Raises:
-        TraceError: one line with file and row: no such file, another kind of file, no such column (named: those that
-            are there), a value that is no finite number, no row that has all the columns.
+        TraceError: one line with file and row: no such file, another kind of file, no such column (the message lists
+            the columns of the file), a value that is not a finite number, or no row with a value in all columns.
     """
     path = Path(path)
-    there, rows = _opened(path)
+    available, rows = _opened(path)
     for name in names:
-        if name not in there:
-            others = [*map(shown, there[:_NAMES_SHOWN]), *(["…"] if len(there) > _NAMES_SHOWN else [])]
+        if name not in available:
+            others = [*map(shown, available[:_NAMES_SHOWN]), *(["…"] if len(available) > _NAMES_SHOWN else [])]
             raise TraceError(f"{path}: no column {shown(name)}; there are {', '.join(others) or 'none'}")
-    places = [there.index(name) for name in names]
-    kept: list[list[float]] = []
+    places = [available.index(name) for name in names]
+    values: list[list[float]] = []
     numbers: list[int] = []
     for count, row in enumerate(rows, start=1):
         cells = [row[place] for place in places]
         if any(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells):
             continue
-        kept.append([_number(path, count, name, cell) for name, cell in zip(names, cells, strict=True)])
+        values.append([_number(path, count, name, cell) for name, cell in zip(names, cells, strict=True)])
         numbers.append(count)
-    if not kept:
+    if not values:
         raise TraceError(f"{path}: no row has a value in {', '.join(map(shown, names))}; the table needs at least one")
-    return Columns(np.array(kept, np.float64).T.copy(), np.array(numbers, np.int64))
+    return Columns(np.array(values, np.float64).T.copy(), np.array(numbers, np.int64))
 
 
 def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:

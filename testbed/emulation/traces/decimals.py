@@ -1,8 +1,8 @@
-"""Numbers as people write them: with a decimal point or comma, and with the other one between thousands.
+"""Numbers with a decimal point or comma, and with the other mark between thousands.
 
-``1,5`` is one and a half wherever it stands alone in a cell. ``1,500`` can be one and a half or fifteen hundred: a
-reader that is not told which of the two refuses it. So it does with ``1.500`` in a table between semicolons, as
-spreadsheets write where the comma is the decimal mark, unless another number shows that the point is.
+``1,5`` in a cell is one and a half. ``1,500`` can be one and a half or fifteen hundred: a reader refuses it unless the
+decimal mark is given. The same holds for ``1.500`` in a table with semicolons, which spreadsheets write if the comma is
+the decimal mark, unless another number shows that the point is the decimal mark.
 """
 
 import re
@@ -17,23 +17,30 @@ _POINTS_BETWEEN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?", re
 
 
 class DecimalMarks:
-    """Reads the numbers of one file.
+    """A reader of the numbers of one file.
 
     Args:
-        decimal: the mark before a number's decimals; None: as the cells show, which must then all have the same.
+        decimal: the mark before a number's decimals; None: inferred from the cells, which must then all have the same
+            mark.
     """
 
     def __init__(self, decimal: Decimal | None = None) -> None:
         self._decimal = decimal
-        self._seen: Decimal | None = None
+        self._mark: Decimal | None = None
         self._perhaps_thousands = ""  # the first cell with a point that can stand between thousands
         self._point_is_certain = False
 
     def plain(self, cell: str) -> str:
-        """The cell as Python reads numbers; a cell that is no number is returned unchanged.
+        """Return a cell in the notation that Python reads; cells that are not numbers are returned unchanged.
 
         Raises:
-            ValueError: the fault, and the option that settles it.
+            ValueError: the number is ambiguous; the message names the option that settles it.
+
+        Example:
+            >>> DecimalMarks().plain("1,5")
+            '1.5'
+            >>> DecimalMarks("point").plain("1,500")
+            '1500'
         """
         if "," not in cell and "." not in cell:
             return cell
@@ -41,26 +48,26 @@ class DecimalMarks:
             return cell.replace(",", "") if _COMMAS_BETWEEN_THOUSANDS.fullmatch(cell) else cell
         if self._decimal == "comma":
             return _of_commas(cell)
-        return self._as_seen(cell)
+        return self._by_earlier_cells(cell)
 
     def check_points(self) -> None:
-        """Raise `ValueError` if each number with a point that was read can have the point between thousands."""
+        """Raise `ValueError` if every number with a point can also have the point between thousands."""
         if (cell := self._perhaps_thousands) and not self._point_is_certain:
             raise ValueError(
                 f"{cell!r} can be {cell} or {cell.replace('.', '')}, and so can all numbers with a point here; say "
                 "--decimal point or --decimal comma"
             )
 
-    def _as_seen(self, cell: str) -> str:
+    def _by_earlier_cells(self, cell: str) -> str:
         if _WITH_POINT.fullmatch(cell):
-            self._note("point", cell)
+            self._note_mark("point", cell)
             if not _POINTS_BETWEEN_THOUSANDS.fullmatch(cell):  # a zero before the point, or not three digits after it
                 self._point_is_certain = True
             self._perhaps_thousands = self._perhaps_thousands or cell
             return cell
         grouped = _COMMAS_BETWEEN_THOUSANDS.fullmatch(cell)
-        if _WITH_COMMA.fullmatch(cell) and (not grouped or self._seen == "comma"):
-            self._note("comma", cell)
+        if _WITH_COMMA.fullmatch(cell) and (not grouped or self._mark == "comma"):
+            self._note_mark("comma", cell)
             return cell.replace(",", ".")
         if grouped and cell.count(",") == 1 and "." not in cell:
             parts = cell.split(",")
@@ -73,13 +80,13 @@ class DecimalMarks:
             raise ValueError(f"{cell!r} has points between thousands; say --decimal comma")
         return cell
 
-    def _note(self, mark: Decimal, cell: str) -> None:
-        if self._seen not in (None, mark):
+    def _note_mark(self, mark: Decimal, cell: str) -> None:
+        if self._mark not in (None, mark):
             raise ValueError(
-                f"{cell!r} has a decimal {mark}, and a number before it a {self._seen}; say --decimal comma or "
+                f"{cell!r} has a decimal {mark}, and a number before it a {self._mark}; say --decimal comma or "
                 "--decimal point, whichever stands before the decimals"
             )
-        self._seen = mark
+        self._mark = mark
 
 
 def _of_commas(cell: str) -> str:

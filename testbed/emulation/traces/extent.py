@@ -1,10 +1,10 @@
-"""Facts beside the rows of an availability trace: the horizon, the recordings of its clients, and their names.
+"""Metadata of an availability trace: its horizon, the recordings of its clients, and their names.
 
-Parquet keeps it in its metadata:
+Keys of the Parquet metadata:
 
-- ``testbed.horizon_s``: when the trace begins and ends, in seconds;
+- ``testbed.horizon_s``: begin and end of the trace, in seconds;
 - ``testbed.never_online``: clients that were watched and never online;
-- ``testbed.recorded_s``: clients that were watched for a part of the horizon only, from when until when;
+- ``testbed.recorded_s``: clients that were watched for a part of the horizon only, with begin and end;
 - ``testbed.names``: names of clients in the source of the trace.
 """
 
@@ -33,7 +33,7 @@ class Recordings:
     """Clients that were not watched for the whole horizon.
 
     Attributes:
-        clients: `(j,)` int64, their numbers.
+        clients: `(j,)` int64 client numbers.
         from_s, until_s: `(j,)` float64 seconds of the trace's own time.
     """
 
@@ -44,13 +44,13 @@ class Recordings:
 
 @dataclass(frozen=True, eq=False)
 class Extent:
-    """The facts beside the rows.
+    """Metadata of an availability trace.
 
     Attributes:
-        horizon: begin and end in seconds; None: from the first beginning to the last end.
+        horizon: begin and end in seconds; None: from the first begin to the last end of an interval.
         never_online: `(j,)` int64 clients without rows.
-        recordings: those that are not the whole horizon.
-        names: of clients, by their numbers.
+        recordings: recordings that are shorter than the horizon.
+        names: names of clients, by their numbers.
     """
 
     horizon: tuple[float, float] | None = None
@@ -59,18 +59,26 @@ class Extent:
     names: Mapping[int, str] = field(default_factory=dict)
 
     def metadata(self) -> dict[bytes, str]:
-        """As Parquet keeps it; `of_metadata` reads it."""
-        found: dict[bytes, Any] = {_HORIZON: self.horizon, _NEVER_ONLINE: self.never_online.tolist()}
+        """Return the metadata as Parquet stores it; `of_metadata` reads it."""
+        entries: dict[bytes, Any] = {_HORIZON: self.horizon, _NEVER_ONLINE: self.never_online.tolist()}
         if len(self.recordings.clients):
             columns = self.recordings.clients, self.recordings.from_s, self.recordings.until_s
-            found[_RECORDED] = [column.tolist() for column in columns]
+            entries[_RECORDED] = [column.tolist() for column in columns]
         if self.names:
-            found[_NAMES] = [[client, name] for client, name in sorted(self.names.items())]
-        return {key: json.dumps(value) for key, value in found.items()}
+            entries[_NAMES] = [[client, name] for client, name in sorted(self.names.items())]
+        return {key: json.dumps(value) for key, value in entries.items()}
 
 
 def of_metadata(metadata: Mapping[bytes, bytes], path: Path) -> Extent:
-    """The facts in the metadata of a file; raises `TraceError` where these cannot be."""
+    """Return the extent in the metadata of a file.
+
+    Args:
+        metadata: Parquet metadata.
+        path: the file, for errors.
+
+    Raises:
+        TraceError: the metadata are damaged.
+    """
     try:
         horizon = json.loads(metadata.get(_HORIZON, b"null"))
         if horizon is not None:

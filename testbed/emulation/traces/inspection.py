@@ -1,4 +1,4 @@
-"""Traces of any kind: told apart by their content, and described in numbers."""
+"""Inspection of traces: recognition of the kind by content, and summary statistics."""
 
 import csv
 from pathlib import Path
@@ -25,21 +25,21 @@ Facts = dict[str, float | int]
 
 
 def describe(trace: AvailabilityTrace) -> Facts:
-    """A trace in numbers.
+    """Return summary statistics of an availability trace.
 
-    A *stretch* is an interval after joining all intervals that touch. Offline stretches are those between
-    two online stretches of the same client; the time before the first and after the last is not counted, because its
-    length is unknown. `online_fraction_least` and `..._most` are over the moments of a grid of 1000
-    equal steps, the mean is exact.
+    A *stretch* is an interval after joining all intervals that touch. An offline stretch lies between two online
+    stretches of the same client; the times before the first and after the last do not count, because their length is
+    unknown. `online_fraction_least` and `..._most` are computed at the moments of a grid of 1000 equal steps; the mean
+    is exact.
 
-    Shares are those of a device's own recording; over the moments of the grid, recordings that are shorter than the
+    Fractions refer to a device's own recording. At the moments of the grid, recordings that are shorter than the
     horizon are repeated.
 
     Returns:
         `clients`, `clients_never_online`, `clients_always_online`, `clients_recorded_in_part` (of the horizon),
         `intervals`, `stretches`, `begin_s`, `end_s`, `horizon_s`, `recording_shortest_s`, `recording_longest_s`,
-        `online_stretch_mean_s`, `online_stretch_median_s`, `offline_stretch_mean_s`, `offline_stretch_median_s` (NaN
-        when there is none), `online_fraction_mean`, `online_fraction_least`, `online_fraction_most`; times in seconds.
+        `online_stretch_mean_s`, `online_stretch_median_s`, `offline_stretch_mean_s`, `offline_stretch_median_s` (NaN if
+        there is none), `online_fraction_mean`, `online_fraction_least`, `online_fraction_most`; times in seconds.
     """
     device, begin, until = trace.stretches()
     online = until - begin
@@ -75,11 +75,11 @@ def describe(trace: AvailabilityTrace) -> Facts:
 
 
 def availability_over_time(trace: AvailabilityTrace, points: int) -> tuple[Floats, Counts]:
-    """How many clients are online at equally spaced moments.
+    """Return the number of online clients at equally spaced moments.
 
     Args:
         trace: the trace.
-        points: number of moments, at least 1; the first is the begin of the horizon, the last one step before its
+        points: number of moments, at least 1; the first is the beginning of the horizon, the last one step before its
             end.
 
     Returns:
@@ -91,20 +91,19 @@ def availability_over_time(trace: AvailabilityTrace, points: int) -> tuple[Float
 
 
 def _begun(times: Floats, moments: Floats) -> Counts:
-    """`(m,)` how many of `times` lie at or before each of the ascending `moments`."""
+    """Return the `(m,)` number of `times` at or before each of the ascending `moments`."""
     at = np.searchsorted(moments, times, "left")  # the first moment that is not before the time
     return np.cumsum(np.bincount(at, minlength=len(moments) + 1))[: len(moments)]
 
 
 def describe_series(series: RateSeries) -> Facts:
-    """Traces of one number in numbers; every second of every trace counts the same.
+    """Return summary statistics of bandwidth, latency or loss traces; every second of every trace has the same weight.
 
     Returns:
         `traces`, `steps`, `seconds` (of all traces together), `seconds_shortest`, `seconds_longest`, then in the unit
-        of their kind (`_mbit_s`, `_ms`, or a share of loss) `mean`, `least`, `p5`, `p25`, `median`, `p75`, `p95`,
-        `most` (at or below which the number is for that share of the time), `share_at_zero` (of the time), and
-        `repeated_times`, `traces_with_repeated_times`: rows whose time was that of the row before, of which the mean is
-        taken.
+            of their kind (`_mbit_s`, `_ms`, or a share of loss) `mean`, `least`, `p5`, `p25`, `median`, `p75`, `p95`,
+            `most` (percentiles over time), `share_at_zero` (of the time), and `repeated_times`,
+            `traces_with_repeated_times`: rows with the time of the row before, which are averaged.
     """
     offsets, time_s, value, period_s = series.offsets, series.time_s, series.value, series.period_s
     following = np.append(time_s[1:], 0.0)
@@ -130,7 +129,7 @@ def describe_series(series: RateSeries) -> Facts:
         "seconds": seconds,
         "seconds_shortest": float(period_s.min()),
         "seconds_longest": float(period_s.max()),
-        **{f"{before}{name}{after}": found for name, found in measures.items()},
+        **{f"{before}{name}{after}": value for name, value in measures.items()},
         "share_at_zero": float(lasts[value == 0].sum() / seconds),
         "repeated_times": int(series.repeated.sum()),
         "traces_with_repeated_times": int((series.repeated > 0).sum()),
@@ -149,18 +148,18 @@ Traced = AvailabilityTrace | RateSeries | Schedule
 
 
 def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
-    """The trace in a file or directory.
+    """Open the trace in a file or directory.
 
-    A file with a column `fate` is a schedule; any other Parquet file, and a text file with a column that only
-    availability traces have, is one of those; other text files, and directories, hold what their first line says
-    (bandwidth, latency or loss), else bandwidth.
+    A file with a column `fate` is a schedule. Any other Parquet file, and a text file with a column that only
+    availability traces have, is an availability trace. Other text files, and directories, hold the kind that their
+    first line names (bandwidth, latency or loss), else bandwidth.
 
     Args:
         path: the file or directory.
         rows: the meaning of a row of bandwidth, latency or loss.
 
     Raises:
-        TraceError: it is none of these, or damaged; the message is that of the kind it looks like.
+        TraceError: no such kind, or damaged; the message is that of the kind that the content resembles.
     """
     if path.is_dir():
         return read_series(path, kind_of(path) or BANDWIDTH, rows)
@@ -181,7 +180,7 @@ def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
 
 
 def trace_in(path: Path) -> str:
-    """Name the kind of a file in the testbed's own format: an availability trace or a schedule; else nothing."""
+    """Return the kind of a file in the testbed's own format: an availability trace or a schedule; else ""."""
     names = _column_names(path)
     if names == set(COLUMNS):
         return "an availability trace"
@@ -189,7 +188,7 @@ def trace_in(path: Path) -> str:
 
 
 def facts(traced: Traced) -> Facts:
-    """A trace in numbers: see `describe`, `describe_series` and `describe_schedule`."""
+    """Return the summary statistics of a trace; see `describe`, `describe_series` and `describe_schedule`."""
     if isinstance(traced, AvailabilityTrace):
         return describe(traced)
     if isinstance(traced, RateSeries):
@@ -198,24 +197,24 @@ def facts(traced: Traced) -> Facts:
 
 
 def names_of(traced: Traced) -> dict[int, str]:
-    """The names of a trace's clients, or of the traces of a folder, by their numbers; empty where there are none."""
+    """Return the names of a trace's clients, or of the traces of a folder, by their numbers; may be empty."""
     if isinstance(traced, AvailabilityTrace):
         return dict(sorted(traced.names.items()))
     return dict(enumerate(traced.names)) if isinstance(traced, RateSeries) and len(traced) > 1 else {}
 
 
 def describe_schedule(schedule: Schedule) -> Facts:
-    """A schedule in numbers.
+    """Return summary statistics of a schedule.
 
     Returns:
-        `rounds` (the last that it knows), `clients` (mentioned in any row), a count of rows per fate, `lost_from_...`
-        a count of rows offline or dropped per stage (`whole_round` where there is none).
+        `rounds` (the last round of the schedule), `clients` (in any row), the number of rows per fate, and
+        `lost_from_...`: the number of rows offline or dropped per stage (`whole_round` for rows without a stage).
     """
-    found: Facts = {"rounds": schedule.last_round, "clients": len(np.unique(schedule.client))}
-    found |= {f"rows_{fate}": int((schedule.fate == code).sum()) for code, fate in enumerate(FATES)}
+    facts: Facts = {"rounds": schedule.last_round, "clients": len(np.unique(schedule.client))}
+    facts |= {f"rows_{fate}": int((schedule.fate == code).sum()) for code, fate in enumerate(FATES)}
     lost = schedule.fate != FATES.index("participant")
     number = np.bincount(schedule.stage[lost], minlength=len(schedule.stages))
-    return found | {
+    return facts | {
         f"lost_from_{stage or 'whole_round'}": int(count)
         for stage, count in zip(schedule.stages, number, strict=True)
         if count
@@ -223,7 +222,7 @@ def describe_schedule(schedule: Schedule) -> Facts:
 
 
 def _column_names(path: Path) -> set[str]:
-    """The names of the columns, as far as a file has them; anything unreadable is left to its reader to explain."""
+    """Return the column names of a file; unreadable files have none here, and their reader reports the error."""
     try:
         limits.check_regular(path)
         if path.suffix == ".parquet":

@@ -1,7 +1,7 @@
-"""Availability traces as files, Parquet and CSV: read, checked row by row, and written, a batch at a time.
+"""Availability traces as Parquet and CSV files: reading in batches, checks of each row, and writing.
 
-Both have exactly the columns ``client, online_from_s, online_until_s``. Parquet's metadata says more, which CSV has no
-place for (`extent`).
+Both have exactly the columns ``client, online_from_s, online_until_s``. Parquet's metadata hold more facts (`extent`),
+for which CSV has no place.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """The result of `RowCheck`: k clients, their intervals one after the other.
+    """The result of `RowCheck`: k clients, with their intervals one after the other.
 
     Attributes:
         clients: `(k,)` int64 ascending.
@@ -48,9 +48,9 @@ class CheckedRows:
 
 
 class RowCheck:
-    """Takes batches of rows in the order of the file and checks each row against the one before.
+    """A check of rows that come in batches in the order of the file; each row is compared with the row before.
 
-    Beyond the times themselves (16 bytes a row) it keeps one number per client and batch, so a file is never in
+    Besides the times (16 bytes a row) the check stores one number per client and batch, so that a file is never in
     memory as a whole with all its columns.
 
     Args:
@@ -66,7 +66,7 @@ class RowCheck:
         self._last: tuple[int, float, float] | None = None
 
     def add(self, client: npt.ArrayLike, online_from_s: npt.ArrayLike, online_until_s: npt.ArrayLike) -> None:
-        """The next rows, three `(m,)` columns; raises `TraceError` for the first row that cannot be."""
+        """Add the next rows as three `(m,)` columns; raise `TraceError` for the first invalid row."""
         columns = [np.asarray(column) for column in (client, online_from_s, online_until_s)]
         if any(column.shape != columns[0].shape or column.ndim != 1 for column in columns):
             raise TraceError(f"{self.where}: the columns differ in length; each row needs {', '.join(COLUMNS)}")
@@ -87,7 +87,7 @@ class RowCheck:
         self.rows += len(ids)
 
     def finish(self) -> CheckedRows:
-        """All rows; raises `TraceError` when there were none. The check must not be used afterwards."""
+        """Return all rows; raise `TraceError` if there are none. The check must not be used afterwards."""
         if not self.rows:
             raise TraceError(f"{self.where}: no intervals; an availability trace needs at least one row")
         clients, counts = np.concatenate(self._clients), np.concatenate(self._counts)
@@ -101,7 +101,7 @@ class RowCheck:
         id_before, begin_before = np.append(last_id, ids[:-1]), np.append(last_begin, begin[:-1])
         until_before = np.append(last_until, until[:-1])
         same = follows & (ids == id_before)
-        # For a row that is wrong in several ways the first of these is said.
+        # A row with several faults is reported with the first fault of this list.
         faults: list[tuple[Mask, Callable[[int], str]]] = [
             (no_id, lambda at: f"client {client[at]} is not a whole number"),
             (ids < 0, lambda at: f"client {ids[at]} is negative; clients are numbered from 0"),
@@ -128,19 +128,25 @@ class RowCheck:
                 ),
             ),
         ]
-        found = [(int(mask.argmax()), rank) for rank, (mask, _) in enumerate(faults) if mask.any()]
-        if found:
-            at, rank = min(found)
+        faulty_rows = [(int(mask.argmax()), rank) for rank, (mask, _) in enumerate(faults) if mask.any()]
+        if faulty_rows:
+            at, rank = min(faulty_rows)
             raise row_error(self.where, self.rows + at + 1, faults[rank][1](at))
 
 
-def row_error(where: str, row: int, what: str) -> TraceError:
-    """The error for one row, counted from 1 without the header."""
-    return TraceError(f"{where}: row {row}: {what}")
+def row_error(where: str, row: int, problem: str) -> TraceError:
+    """Return the error for one row.
+
+    Args:
+        where: the source, e.g. the file.
+        row: row number, from 1 without the header.
+        problem: the fault and its remedy.
+    """
+    return TraceError(f"{where}: row {row}: {problem}")
 
 
 def _whole(column: npt.NDArray[Any]) -> tuple[Ids, Mask]:
-    """The column as int64, and where it is not a whole number that int64 can hold."""
+    """Return the column as int64, and a mask of values that are not whole numbers within int64."""
     if column.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             bad = ~((np.abs(column) < 2.0**63) & (column == np.floor(column)))
@@ -150,7 +156,7 @@ def _whole(column: npt.NDArray[Any]) -> tuple[Ids, Mask]:
 
 
 class _Growing:
-    """An array that grows in place; joining batches at the end would hold all of them twice."""
+    """An array that grows in place; joining batches at the end would need twice the memory."""
 
     def __init__(self) -> None:
         self._values = np.empty(0)
@@ -164,7 +170,7 @@ class _Growing:
         self._length = length
 
     def finish(self) -> Floats:
-        """The values; nothing can be added any more."""
+        """Return the values; no values can be added afterwards."""
         self._values.resize(self._length, refcheck=False)
         return self._values
 
@@ -180,13 +186,13 @@ Columns = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def check_suffix(path: Path) -> None:
-    """Raise `TraceError` unless the file is to be Parquet or CSV."""
+    """Raise `TraceError` unless the path is that of a Parquet or CSV file."""
     if path.suffix not in (".parquet", ".csv"):
         raise TraceError(f"{path}: an availability trace is a file that ends in .parquet or .csv")
 
 
 def read_extent(path: Path) -> Extent:
-    """The facts in the metadata of a file; none for CSV. Raises `TraceError`."""
+    """Return the extent in the metadata of a file, empty for CSV; raise `TraceError` if it cannot be read."""
     _check_readable(path)
     if path.suffix == ".csv":
         return Extent()
@@ -196,10 +202,14 @@ def read_extent(path: Path) -> Extent:
 
 
 def read_batches(path: Path) -> Iterator[Columns]:
-    """The three columns, in batches of bounded size, in the order of the file.
+    """Return the three columns in batches of bounded size, in the order of the file.
 
-    Raises `TraceError` with one line: no such file, wrong columns, a value that is missing or no number (with its
-    row), a file that is empty, truncated or something else.
+    Args:
+        path: a ``.parquet`` or ``.csv`` file.
+
+    Raises:
+        TraceError: one line: no such file, wrong columns, a value that is missing or not a number (with its row), or a
+            file that is empty, truncated or of another kind.
     """
     _check_readable(path)
     return _parquet_batches(path) if path.suffix == ".parquet" else _csv_batches(path)
@@ -215,15 +225,15 @@ def _check_names(path: Path, names: Iterable[str]) -> None:
     names = list(names)
     if sorted(names) != sorted(COLUMNS):
         more = ", …" if len(names) > 8 else ""
-        found = ", ".join(map(shown, names[:8])) + more
-        raise TraceError(f"{path}: the columns must be {', '.join(COLUMNS)}; found {found}")
+        present = ", ".join(map(shown, names[:8])) + more
+        raise TraceError(f"{path}: the columns must be {', '.join(COLUMNS)}; found {present}")
 
 
 @contextlib.contextmanager
 def _readable_parquet(path: Path) -> Iterator[Any]:
     try:
         parquet_files.verified(path)
-        # Not buffered ahead: that would hold a whole row group, which in a foreign file may be the whole file.
+        # No read-ahead: it would hold a whole row group, which in a foreign file may be the whole file.
         with pa.OSFile(str(path)) as source, parquet_files.opened(source, **_SMALL) as file:
             _check_names(path, file.schema_arrow.names)
             parquet_files.check_rows(file)
@@ -248,7 +258,7 @@ def _parquet_batches(path: Path) -> Iterator[Columns]:
 
 
 def _first_missing(column: pa.Array) -> int:
-    """The place of the first null; the length if there is none."""
+    """Return the position of the first null; the length if there is none."""
     return int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))) if column.null_count else len(column)
 
 
@@ -276,9 +286,9 @@ def _csv_batches(path: Path) -> Iterator[Columns]:
 
 
 def _rows_before_fault(path: Path, begin: int) -> Iterator[Columns]:
-    """What a CSV file holds after row `begin` and before the first row that cannot be read; then raises `TraceError`.
+    """Yield the rows of a CSV file after row `begin` and before the first unreadable row; then raise `TraceError`.
 
-    Row by row and slow: it is for a file that the fast reader refused without saying where.
+    Slow, row by row: for files that the fast reader refused without naming the row.
     """
     good: list[tuple[int, float, float]] = []
     fault: TraceError | None = None
@@ -327,13 +337,22 @@ def _numbers(path: Path, row: int, cells: list[str]) -> tuple[int, float, float]
 
 
 def _lines(file: TextIO) -> Iterator[str]:
-    """The lines of a file; one that is absurdly long comes in pieces, so that it never fills the memory."""
+    """Yield the lines of a file; an overlong line comes in pieces, so that it never fills the memory."""
     while line := file.readline(_LONGEST_LINE):
         yield line
 
 
 def write_batches(path: Path, batches: Iterable[tuple[Ids, Floats, Floats]], extent: Extent) -> None:
-    """Write the rows as Parquet or CSV by the suffix; CSV leaves the extent out. Raises `TraceError`."""
+    """Write rows as Parquet or CSV, by the suffix; CSV leaves out the extent.
+
+    Args:
+        path: the file, written under a temporary name and then renamed.
+        batches: columns client, online_from_s, online_until_s.
+        extent: metadata of the trace.
+
+    Raises:
+        TraceError: another suffix, or the file cannot be written.
+    """
     check_suffix(path)
     tables = (pa.record_batch(list(columns), schema=_SCHEMA) for columns in batches)
     with atomic_write(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:

@@ -1,20 +1,19 @@
-"""When devices were online: intervals per client, measured or synthetic.
+"""Availability traces: the intervals in which each device was online, measured or synthetic.
 
 A trace is a Parquet or CSV file with exactly the columns ``client, online_from_s, online_until_s``: one row per
-stretch in which a client was online, half-open, in seconds of the trace's own time, sorted by client and then by
-``online_from_s``; the intervals of a client may touch, but not overlap::
+interval in which a client was online, half-open, in seconds of the trace's own time, sorted by client and then by
+``online_from_s``. The intervals of a client may touch, but not overlap::
 
     client,online_from_s,online_until_s
     0,0.0,120.5
     0,300.0,420.0
     7,60.0,90.0
 
-*Devices* are the clients of a trace, by their place in it: device 0 is client 0 above, device 1 is client 7. A client
-without rows is no device of a CSV trace. Parquet's metadata (`extent`) may name clients that were watched and never
-online; they are devices too, without intervals, and so stay countable. It also holds the horizon, the stretch of time
-that was watched (without it that is from the first beginning to the last end), clients that were watched for a part of
-it only, and names. A device that was watched for a part of the horizon does the same again before and after its
-recording.
+*Devices* are the clients of a trace, by their position in it: device 0 is client 0 above, device 1 is client 7. A CSV
+trace has no devices without rows. Parquet's metadata (`extent`) may name clients that were watched and never online;
+these are devices without intervals, so that they can be counted. The metadata also hold the horizon, the watched span
+of time (without it: from the first begin to the last end), clients that were watched for a part of the horizon only,
+and names. A device that was watched for a part of the horizon repeats its recording before and after.
 """
 
 import math
@@ -44,7 +43,7 @@ from testbed.errors import TraceError
 
 @dataclass(frozen=True, eq=False)
 class AvailabilityTrace:
-    """The intervals of k devices, one device after the other. Make one with `from_rows` or `read`, which check it.
+    """The online intervals of k devices, device by device; created by `from_rows` or `read`, which check them.
 
     Attributes:
         clients: `(k,)` int64 ascending, the clients' numbers in the file.
@@ -52,8 +51,9 @@ class AvailabilityTrace:
         online_from_s: `(total,)` float64 seconds.
         online_until_s: `(total,)` float64 seconds; not included in the interval.
         horizon: seconds at which the trace begins and ends.
-        recorded_from_s, recorded_until_s: `(k,)` float64 seconds; when each device was watched, within the horizon.
-        names: of clients where the trace comes from, by their numbers; not all need have one.
+        recorded_from_s, recorded_until_s: `(k,)` float64 seconds; begin and end of each device's recording, within the
+            horizon.
+        names: names of clients in the source of the trace, by their numbers; not all clients need one.
     """
 
     clients: Ids
@@ -66,17 +66,17 @@ class AvailabilityTrace:
     names: Mapping[int, str]
 
     def __len__(self) -> int:
-        """The number of devices k."""
+        """Return the number of devices k."""
         return len(self.clients)
 
     @property
     def horizon_s(self) -> float:
-        """How long the trace is, in seconds; positive."""
+        """Length of the trace in seconds; positive."""
         return self.horizon[1] - self.horizon[0]
 
     @property
     def never_online(self) -> Ids:
-        """`(j,)` numbers of the clients that have no interval."""
+        """`(j,)` numbers of the clients without an interval."""
         never: Ids = self.clients[np.diff(self.offsets) == 0]
         return never
 
@@ -93,23 +93,27 @@ class AvailabilityTrace:
         recorded: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
         names: Mapping[int, str] | None = None,
     ) -> "AvailabilityTrace":
-        """The trace with these rows, which must be sorted as in a file.
+        """Return the trace with these rows, which must be sorted as in a file.
 
         Args:
             client: `(m,)` whole numbers, at least 0.
             online_from_s: `(m,)` seconds.
             online_until_s: `(m,)` seconds.
             where: name of the source in errors.
-            horizon: (begin, end) in seconds; None: from the first beginning to the last end.
-            clients: further clients that were watched; those without rows are devices that are never online.
-            recorded: when each of `clients` was watched, from and until, `(j,)` seconds each; all others, and without
-                it all: the whole horizon.
-            names: of clients, by their numbers.
+            horizon: (begin, end) in seconds; None: from the first begin to the last end.
+            clients: further clients that were watched; clients without rows are devices that are never online.
+            recorded: begin and end of the recording of each of `clients`, `(j,)` seconds each; the recordings of all
+                other clients (None: of all clients) are the whole horizon.
+            names: names of clients, by their numbers.
 
         Raises:
-            TraceError: with the number of the first row (from 1) that is reversed, empty, overlaps the row above,
-                is not sorted, or has a number that it cannot have; no rows; a horizon, or a recording, that leaves out
-                an interval.
+            TraceError: with the number of the first row (from 1) that is reversed, empty, unsorted, overlaps the row
+                above, or has an invalid number; no rows; a horizon or a recording that leaves out an interval.
+
+        Example:
+            >>> trace = AvailabilityTrace.from_rows([0, 0, 7], [0.0, 300.0, 60.0], [120.5, 420.0, 90.0])
+            >>> trace.online_until(np.array([0, 1]), 70.0).tolist()
+            [120.5, 90.0]
         """
         check = RowCheck(where)
         check.add(client, online_from_s, online_until_s)
@@ -121,7 +125,7 @@ class AvailabilityTrace:
 
     @classmethod
     def read(cls, path: Path) -> "AvailabilityTrace":
-        """The trace in a ``.parquet`` or ``.csv`` file, read in batches; raises `TraceError` with one line."""
+        """Read the trace in a ``.parquet`` or ``.csv`` file, in batches; raise `TraceError` with one line."""
         path = Path(path)
         extent = read_extent(path)
         check = RowCheck(str(path))
@@ -174,7 +178,7 @@ class AvailabilityTrace:
 
     @property
     def _devices(self) -> Ids:
-        """`(total,)` the device of each interval."""
+        """`(total,)` device of each interval."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     @property
@@ -184,9 +188,13 @@ class AvailabilityTrace:
         return bool((self.recorded_from_s != first).any() or (self.recorded_until_s != last).any())
 
     def laid_out(self, where: str = "trace") -> "AvailabilityTrace":
-        """The same over the horizon, with all recordings repeated that are shorter: each is then the whole of it.
+        """Return the trace with shorter recordings repeated over the whole horizon.
 
-        Raises `TraceError` when that makes too many intervals; `where` names the source in the message.
+        Args:
+            where: name of the source in errors.
+
+        Raises:
+            TraceError: the repetition makes too many intervals.
         """
         if not self.has_own_recordings:
             return self
@@ -207,9 +215,11 @@ class AvailabilityTrace:
     def write(self, path: Path) -> None:
         """Write a ``.parquet`` or ``.csv`` file under a temporary name, and rename it when it is complete.
 
-        CSV has no place for the horizon, for names, and for clients that were never online; recordings shorter than
-        the horizon are written `laid_out`. Raises `TraceError` for another suffix, and when the file cannot be
-        written.
+        CSV has no place for the horizon, for names, and for clients that were never online; recordings shorter than the
+        horizon are written `laid_out`.
+
+        Raises:
+            TraceError: another suffix, or the file cannot be written.
         """
         check_suffix(path := Path(path))
         written = self.laid_out(str(path)) if path.suffix == ".csv" else self
@@ -226,14 +236,14 @@ class AvailabilityTrace:
             yield self.clients[device], begin, until
 
     def online_until(self, devices: Ids, time_s: npt.ArrayLike) -> Floats:
-        """When those who are online at a moment go offline; intervals that touch count as one.
+        """Return the times at which devices that are online go offline; intervals that touch count as one.
 
         Args:
-            devices: `(m,)` places in the trace, from 0.
+            devices: `(m,)` positions in the trace, from 0.
             time_s: seconds of the trace's own time; one for all, or `(m,)`.
 
         Returns:
-            `(m,)` float64 seconds; minus infinity for devices that are not online.
+            `(m,)` float64 seconds; minus infinity for devices that are offline.
         """
         interval = self._intervals_at(devices, time_s)
         until = np.full(len(interval), -np.inf)
@@ -243,7 +253,7 @@ class AvailabilityTrace:
         return until
 
     def stretches(self) -> tuple[Ids, Floats, Floats]:
-        """The intervals with those that touch joined: `(s,)` devices int64, and `(s,)` from and until in seconds."""
+        """Return the intervals, touching ones joined: `(s,)` devices int64, and `(s,)` begin and end in seconds."""
         last = self._last_of_stretch
         first = np.append(0, last[:-1] + 1)
         device = np.searchsorted(self.offsets, first, "right") - 1
@@ -251,7 +261,7 @@ class AvailabilityTrace:
 
     @cached_property
     def _last_of_stretch(self) -> Ids:
-        """`(s,)` ascending numbers of the intervals that the next one does not touch."""
+        """`(s,)` ascending numbers of the intervals that the next interval does not touch."""
         ends = np.ones(len(self.online_from_s), np.bool_)
         ends[:-1] = self.online_until_s[:-1] != self.online_from_s[1:]
         starts = self.offsets[:-1][np.diff(self.offsets) > 0]
@@ -259,10 +269,10 @@ class AvailabilityTrace:
         return np.flatnonzero(ends)
 
     def _intervals_at(self, devices: Ids, time_s: npt.ArrayLike) -> Ids:
-        """`(m,)` number of the interval in which each device is at that time; -1: offline.
+        """Return the `(m,)` number of the interval in which each device is at that time; -1: offline.
 
-        All devices are bisected at once, each in its own part of the array: exact (a key made of device and time
-        would round), and without a copy of the trace.
+        All devices are bisected at once, each in its own part of the array. Unlike a search for a key of device and
+        time, which would round, this is exact, and it needs no copy of the trace.
         """
         time = np.broadcast_to(np.asarray(time_s, np.float64), len(devices))
         first, after = self.offsets[devices], self.offsets[np.asarray(devices) + 1]

@@ -1,4 +1,4 @@
-"""Latency matrices: one-way delays in ms, a row per client and a column per server (or place where one could be).
+"""Latency matrices: one-way delays in ms, a row per client and a column per server (or possible place of a server).
 
 CSV, Parquet or NumPy's ``.npy``. Names are optional: in CSV a header row and a first column of names, in Parquet the
 names of the columns and at most one column of text::
@@ -7,7 +7,7 @@ names of the columns and at most one column of text::
     bergen,6.5,19.0
     lisboa,31.0,24.5
 
-Rows and columns without a name are called by their number, from 0.
+Rows and columns without a name are named by their number, from 0.
 """
 
 import csv
@@ -32,11 +32,11 @@ Matrix = tuple[Floats, Names, Names]
 
 
 def read_latency_matrix(path: Path) -> Matrix:
-    """The delays in a ``.csv``, ``.parquet`` or ``.npy`` file.
+    """Read the delays in a ``.csv``, ``.parquet`` or ``.npy`` file.
 
-    In CSV, the first row holds names if its first cell is empty or one of its cells is no number; the first column
-    holds names if the first cell of the file is empty, or that of the first row of delays is no number. A first row
-    of one name and otherwise numbers could be either, and is refused.
+    In CSV, the first row holds names if its first cell is empty or one of its cells is not a number. The first column
+    holds names if the first cell of the file is empty, or if that of the first row of delays is not a number. A first
+    row of one name and otherwise numbers is ambiguous and refused.
 
     Args:
         path: the file.
@@ -45,8 +45,8 @@ def read_latency_matrix(path: Path) -> Matrix:
         `(rows, columns)` float64 milliseconds; the names of the rows; the names of the columns.
 
     Raises:
-        TraceError: one line with file and row (from 1, the header not counted): not such a file, a delay that is
-            missing, no number, negative, infinite or NaN, rows that differ in length, a name that stands twice.
+        TraceError: one line with file and row (from 1, without the header): not such a file, a delay that is missing,
+            not a number, negative, infinite or NaN, rows that differ in length, or a repeated name.
     """
     path = Path(path)
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npy": _read_npy}
@@ -60,12 +60,12 @@ def read_latency_matrix(path: Path) -> Matrix:
     bad = ~((values >= 0) & (values < np.inf))
     if bad.any():
         row, column = np.unravel_index(int(bad.argmax()), bad.shape)
-        what = f"column {columns[column]!r} is {values[row, column]} ms; a delay must be finite and at least 0"
-        raise row_error(str(path), int(row) + 1, what)
+        problem = f"column {columns[column]!r} is {values[row, column]} ms; a delay must be finite and at least 0"
+        raise row_error(str(path), int(row) + 1, problem)
     for kind, names in (("row", rows), ("column", columns)):
         if len(set(names)) < len(names):
-            twice = next(name for at, name in enumerate(names) if name in names[:at])
-            raise TraceError(f"{path}: the {kind} name {twice!r} stands twice")
+            repeated = next(name for at, name in enumerate(names) if name in names[:at])
+            raise TraceError(f"{path}: the {kind} name {repeated!r} occurs twice; rename one")
     return values, rows, columns
 
 
@@ -141,6 +141,6 @@ def _read_npy(path: Path) -> Matrix:
     except (ValueError, EOFError, MemoryError) as error:
         raise TraceError(f"{path}: not an array of numbers in NumPy's .npy, or truncated: {reason(error)}") from None
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "iuf":
-        found = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else "an archive"
-        raise TraceError(f"{path}: {found}; it must be a matrix of numbers, a row per client and a column per server")
+        content = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else "an archive"
+        raise TraceError(f"{path}: {content}; it must be a matrix of numbers, a row per client and a column per server")
     return values.astype(np.float64), _numbered(values.shape[0]), _numbered(values.shape[1])

@@ -1,4 +1,4 @@
-"""Recordings laid end to end: the own recording of each device, over a longer time."""
+"""Repetition of each device's recording over a longer time."""
 
 import numpy as np
 
@@ -14,16 +14,16 @@ def repeated(
     recorded: tuple[Floats, Floats],
     span: tuple[float, float],
 ) -> tuple[Ids, Floats, Floats]:
-    """Each recording end to end over a span; the parts beyond the span are cut off.
+    """Return each recording repeated end to end over a span; parts beyond the span are cut off.
 
     Args:
         where: the source, for messages.
-        rows: device, from and until in seconds, `(m,)` each: disjoint intervals, sorted by device and time.
-        recorded: when the recordings of the rows' devices begin and end, `(m,)` seconds each.
+        rows: device, begin and end in seconds, `(m,)` each: disjoint intervals, sorted by device and time.
+        recorded: begin and end of the recordings of the rows' devices, `(m,)` seconds each.
         span: begin and end in seconds.
 
     Returns:
-        device, from and until, `(r,)` each, sorted likewise.
+        device, begin and end, `(r,)` each, sorted likewise.
 
     Raises:
         TraceError: too many intervals.

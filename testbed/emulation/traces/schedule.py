@@ -1,23 +1,21 @@
-"""Schedules: who took part in which round, and who was away or dropped out at which stage.
+"""Schedules: participants of each round, and clients that are away or drop out in a stage.
 
-A schedule is recorded from a run (`testbed.records.reader`) or written by hand, as CSV or Parquet with the
-columns
-``round, client, stage, fate``. A hand-written one is as short as what it says; blank lines and lines that begin
-with ``#`` are skipped::
+A schedule is recorded from a run (`testbed.records.reader`) or written by hand, as CSV or Parquet with the columns
+``round, client, stage, fate``. Blank lines and lines that begin with ``#`` are skipped::
 
     round,client,stage,fate
     1,7,,participant
     1,7,secagg/masked-input,dropped
     2,3,,offline
 
-Client 7 takes part in round 1 and drops out when it should send its masked input; client 3 is away in round 2.
-Nothing happens to anybody who is not mentioned.
+Client 7 participates in round 1 and drops out when it should send its masked input; client 3 is away in round 2. All
+other clients stay online.
 
 Fates:
 
-- ``participant``: took part in the round. No stage. Only a selection that replays participants reads these rows;
+- ``participant``: participated in the round. No stage. Only a selection that replays participants reads these rows;
 - ``offline``: not reachable from this stage on, until the round is over; without a stage, for the whole round;
-- ``dropped``: is asked in this stage, and gone before it begins to answer.
+- ``dropped``: is asked in this stage, and drops out before it begins to answer.
 
 A client has at most one row ``participant`` and one other row in a round.
 """
@@ -54,15 +52,15 @@ Row = tuple[Any, Any, Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Rows in the order of (round, client), a client's participation before what becomes of it.
+    """Rows sorted by (round, client), with a client's participation before its fate.
 
     Attributes:
         round: `(m,)` int64, from 1.
         client: `(m,)` int64.
-        stage: `(m,)` int16 indices into `stages`; that of the empty name where the row has no stage.
+        stage: `(m,)` int16 indices into `stages`; that of the empty name if the row has no stage.
         fate: `(m,)` int8: `PARTICIPANT`, `OFFLINE` or `DROPPED`.
-        stages: the names of the stages, the empty one first.
-        source: where it comes from; begins the lines of errors.
+        stages: the names of the stages, the empty name first.
+        source: origin of the schedule; begins the lines of errors.
     """
 
     round: npt.NDArray[np.int64]
@@ -77,15 +75,19 @@ class Schedule:
 
     @property
     def last_round(self) -> int:
-        """The last round that the schedule knows; 0 when it is empty."""
+        """The last round of the schedule; 0 if the schedule is empty."""
         return int(self.round.max(initial=0))
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row], where: str = "schedule") -> "Schedule":
-        """The schedule with these (round, client, stage, fate), in whatever order.
+        """Return the schedule with these rows, in any order.
 
-        Numbers may be text. Raises `TraceError`, with the number of the row (from 1), for the first row that
-        cannot be.
+        Args:
+            rows: (round, client, stage, fate) each; numbers may be text.
+            where: name of the source in errors.
+
+        Raises:
+            TraceError: with the number (from 1) of the first invalid row.
         """
         reading = _Reading(where)
         for row in rows:
@@ -94,7 +96,7 @@ class Schedule:
 
     @classmethod
     def read(cls, path: Path) -> "Schedule":
-        """The schedule in a ``.csv`` or ``.parquet`` file; raises `TraceError` with one line when it is not usable."""
+        """Read the schedule in a ``.csv`` or ``.parquet`` file; raise `TraceError` with one line if it is invalid."""
         path = Path(path)
         rows = _reader(path)
         try:
@@ -106,7 +108,8 @@ class Schedule:
     def write(self, path: Path) -> None:
         """Write a ``.csv`` or ``.parquet`` file under a temporary name, and rename it when it is complete.
 
-        Raises `TraceError` for another suffix, and when the file cannot be written.
+        Raises:
+            TraceError: another suffix, or the file cannot be written.
         """
         path = Path(path)
         _reader(path)
@@ -114,7 +117,7 @@ class Schedule:
             (self._write_csv if path.suffix == ".csv" else self._write_parquet)(file)
 
     def rows(self) -> Iterator[tuple[int, int, str, str]]:
-        """(round, client, stage, fate) of each row."""
+        """Yield (round, client, stage, fate) of each row."""
         for start in range(0, len(self), _BATCH):
             part = slice(start, start + _BATCH)
             columns = [column[part].tolist() for column in (self.round, self.client, self.stage, self.fate)]
@@ -122,13 +125,13 @@ class Schedule:
                 yield number, client, self.stages[stage], FATES[fate]
 
     def participants(self, round_number: int) -> npt.NDArray[np.int64]:
-        """The recorded participants of a round, sorted."""
+        """Return the recorded participants of a round, sorted."""
         start, end = np.searchsorted(self.round, (round_number, round_number + 1))
         participants: Ids = self.client[start:end][self.fate[start:end] == PARTICIPANT]
         return participants
 
     def check_population(self, population: int) -> None:
-        """Raise `TraceError` for the first client that a population of this size does not have."""
+        """Raise `TraceError` for the first client beyond a population of this size."""
         beyond = np.flatnonzero(self.client >= population)
         if len(beyond):
             client, number = int(self.client[beyond[0]]), int(self.round[beyond[0]])
@@ -153,7 +156,7 @@ class Schedule:
 
 
 class _Reading:
-    """Takes rows one by one, in a few bytes each, and makes a schedule of them."""
+    """A builder of a schedule from single rows, with a few bytes of memory per row."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -161,11 +164,11 @@ class _Reading:
         self._stage, self._fate = array("h"), array("b")
         self._stages = {"": 0}
 
-    def error(self, row: int, what: str) -> TraceError:
-        return TraceError(f"{self._where}: row {row}: {what}")
+    def error(self, row: int, problem: str) -> TraceError:
+        return TraceError(f"{self._where}: row {row}: {problem}")
 
     def add(self, row: Row) -> None:
-        """The next row; raises `TraceError` when it says nothing that can happen."""
+        """Add the next row; raise `TraceError` if the row is invalid."""
         number, client, stage, fate = row
         at = len(self._round) + 1
         self._round.append(self._whole(at, "round", number, 1))
@@ -196,19 +199,19 @@ class _Reading:
         return number
 
     def schedule(self) -> Schedule:
-        """All rows in order; raises `TraceError` when a client has two fates in a round."""
+        """Return the schedule of all rows; raise `TraceError` if a client has two fates in a round."""
         number, client = (np.array(column, np.int64) for column in (self._round, self._client))
         stage, fate = np.array(self._stage, np.int16), np.array(self._fate, np.int8)
         order = np.lexsort((fate != PARTICIPANT, client, number))  # stable: equal rows stay in the file's order
         keys = (number[order], client[order], (fate != PARTICIPANT)[order])
-        again = np.flatnonzero(np.logical_and.reduce([key[1:] == key[:-1] for key in keys])) + 1
-        if len(again):
-            place = again[np.argmin(order[again])]
+        repeats = np.flatnonzero(np.logical_and.reduce([key[1:] == key[:-1] for key in keys])) + 1
+        if len(repeats):
+            place = repeats[np.argmin(order[repeats])]
             row, before = order[place], order[place - 1]
-            what = "takes part" if fate[row] == PARTICIPANT else f"is {FATES[fate[before]]}"
+            fate_text = "takes part" if fate[row] == PARTICIPANT else f"is {FATES[fate[before]]}"
             raise self.error(
                 int(row) + 1,
-                f"client {client[row]} {what} in round {number[row]} already (row {before + 1}); remove one",
+                f"client {client[row]} {fate_text} in round {number[row]} already (row {before + 1}); remove one",
             )
         return Schedule(number[order], client[order], stage[order], fate[order], tuple(self._stages), self._where)
 
@@ -222,8 +225,8 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Row]]:
 
 def _csv_rows(path: Path) -> Iterator[Row]:
     with open(path, encoding="utf-8-sig", newline="") as file:
-        kept = (line for line in limits.lines(file, limits.TRACE_BYTES) if line.strip() and not line.startswith("#"))
-        lines = csv.reader(kept, strict=True)
+        rows = (line for line in limits.lines(file, limits.TRACE_BYTES) if line.strip() and not line.startswith("#"))
+        lines = csv.reader(rows, strict=True)
         names = tuple(name.strip() for name in next(lines, []))
         _check_columns(path, names)
         order = [names.index(name) for name in COLUMNS]
@@ -245,5 +248,5 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 def _check_columns(path: Path, names: tuple[str, ...]) -> None:
     if sorted(names) != sorted(COLUMNS):
-        found = ", ".join(map(shown, names[:8])) or "none (an empty file?)"
-        raise TraceError(f"{path}: the columns must be {','.join(COLUMNS)}; found {found}")
+        present = ", ".join(map(shown, names[:8])) or "none (an empty file?)"
+        raise TraceError(f"{path}: the columns must be {','.join(COLUMNS)}; found {present}")

@@ -1,6 +1,6 @@
-"""Traces of one number over time: bandwidth in Mbit/s, latency in ms, loss as a probability. Text, one file a trace.
+"""Traces of one number over time: bandwidth in Mbit/s, latency in ms, loss as a probability. One text file per trace.
 
-Two columns, separated by white space or a comma: seconds, and the number. Lines that begin with ``#`` and empty ones
+Two columns, separated by white space or a comma: seconds, and the number. Empty lines and lines that begin with ``#``
 are skipped (row numbers in messages count every line); a file that ends in ``.gz`` is unpacked::
 
     0.0     2.5
@@ -9,15 +9,16 @@ are skipped (row numbers in messages count every line); a file that ends in ``.g
 
 The user states the meaning of a row (`Rows`), because files do not:
 
-- ``until-next``: the number holds from its time until the next row's; the last one for the median step of its file;
-- ``interval-before``: the number was measured since the row before; the first one for the median step. That is
-  how loggers write ("bytes since the last line"), and how Pensieve's simulator (`sim/fixed_env.py`) reads its files of
-  two columns: Norway, FCC, Oboe, Puffer.
+- ``until-next``: the number holds from its time until the time of the next row; the last number for the median step of
+  its file;
+- ``interval-before``: the number was measured since the row before; the first number for the median step. Loggers write
+  in this way ("bytes since the last line"), and Pensieve's simulator (`sim/fixed_env.py`) reads its files of two
+  columns in this way: Norway, FCC, Oboe, Puffer.
 
-Then the trace begins again. The first time, or where its interval begins, is taken as 0. Rows with one and the same
-time become one with their mean, and are counted.
+Then the trace begins again. The first time, or the beginning of its interval, becomes 0. Rows with equal times become
+one row with their mean, and are counted.
 
-The files of `testbed trace convert` begin with lines that name the kind, and the time at which the last row ends::
+The files of `testbed trace convert` begin with lines that name the kind, and the end of the last row::
 
     # testbed trace: bandwidth, seconds and Mbit/s, each row until the next
     # period_s: 120.5
@@ -38,7 +39,7 @@ from testbed.files.atomic import atomic_write
 
 Rows = Literal["until-next", "interval-before"]
 
-# Beyond any link and any trace, so that sums of bytes stay finite.
+# Far beyond any link and any trace, but small enough that sums of bytes stay finite.
 _FARTHEST_S = 1e12
 _NO_TRACES = ("readme", "license", "licence")
 _HEAD, _PERIOD = re.compile(r"#\s*testbed trace:\s*(\w+)"), re.compile(r"#\s*period_s:\s*(\S+)\s*")
@@ -46,29 +47,29 @@ ROWS_NOTE = (
     "each row was taken to hold until the next; if it was measured since the row before, as in Pensieve's files "
     "(Norway, FCC, Oboe, Puffer), say {}"
 )
-"""A note on bandwidth for which nobody has explained the rows; `{}` is the way to explain them."""
+"""Note on bandwidth files whose rows have no stated meaning; `{}` is the way to state it."""
 CONVERTER = "`testbed trace convert --kind {}` reads other formats"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The quantity that is traced.
+    """A kind of traced quantity.
 
     Attributes:
-        name: also of ``--kind``.
-        what: the number, for messages.
-        unit: that files have it in.
-        most: the largest that is believed.
+        name: name of the kind, also for ``--kind``.
+        quantity: name of the number, for messages.
+        unit: unit of the numbers in files.
+        most: largest accepted number.
     """
 
     name: str
-    what: str
+    quantity: str
     unit: str
     most: float
 
     @property
     def needed(self) -> str:
-        """The demand on a row, for messages."""
+        """The required format of a line, for messages."""
         return f"each line needs two numbers, seconds and {self.unit}; {CONVERTER.format(self.name)}"
 
 
@@ -85,8 +86,8 @@ class Steps:
     Attributes:
         time_s: `(m,)` float64 seconds, ascending from 0, at which each step begins.
         value: `(m,)` float64, in the kind's unit.
-        period_s: when the trace begins again, later than the last step.
-        repeated: rows with the time of the row before; they are part of its mean.
+        period_s: seconds after which the trace begins again, later than the last step.
+        repeated: number of rows with the time of the row before; they are part of its mean.
         says_rows: whether the file states the meaning of its rows, as those of `testbed trace convert` do.
     """
 
@@ -102,8 +103,8 @@ class RateSeries:
     """The traces of a file or folder.
 
     Attributes:
-        kind: of the trace.
-        names: of the files, in the order of the traces.
+        kind: kind of the traces.
+        names: names of the files, in the order of the traces.
         steps: the traces.
     """
 
@@ -116,37 +117,37 @@ class RateSeries:
 
     @property
     def offsets(self) -> Ids:
-        """`(k + 1,)` int64; trace j has the steps `offsets[j]:offsets[j + 1]` of the arrays in a row."""
-        return np.append(0, np.cumsum([len(one.time_s) for one in self.steps])).astype(np.int64)
+        """`(k + 1,)` int64; trace j has the steps `offsets[j]:offsets[j + 1]` of the joined arrays."""
+        return np.append(0, np.cumsum([len(steps.time_s) for steps in self.steps])).astype(np.int64)
 
     @property
     def time_s(self) -> Floats:
-        """`(steps,)` of all traces in a row."""
-        return np.concatenate([one.time_s for one in self.steps])
+        """`(steps,)` seconds, all traces joined."""
+        return np.concatenate([steps.time_s for steps in self.steps])
 
     @property
     def value(self) -> Floats:
-        """`(steps,)` of all traces in a row."""
-        return np.concatenate([one.value for one in self.steps])
+        """`(steps,)` numbers in the kind's unit, all traces joined."""
+        return np.concatenate([steps.value for steps in self.steps])
 
     @property
     def period_s(self) -> Floats:
-        """`(k,)`."""
-        return np.array([one.period_s for one in self.steps])
+        """`(k,)` periods in seconds."""
+        return np.array([steps.period_s for steps in self.steps])
 
     @property
     def repeated(self) -> Ids:
         """`(k,)` int64 rows of each file with the time of the row before."""
-        return np.array([one.repeated for one in self.steps], np.int64)
+        return np.array([steps.repeated for steps in self.steps], np.int64)
 
     @property
     def needs_rows(self) -> bool:
-        """Whether the user must state the meaning of rows: rates are often of the time before, and no file says so."""
-        return self.kind is BANDWIDTH and not all(one.says_rows for one in self.steps)
+        """Whether the user must state the meaning of rows: rates often refer to the time before, unstated by files."""
+        return self.kind is BANDWIDTH and not all(steps.says_rows for steps in self.steps)
 
 
 def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float | None = None) -> Steps:
-    """The steps that rows describe.
+    """Return the steps that rows describe.
 
     Args:
         where: the source, for messages.
@@ -156,7 +157,11 @@ def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float
         first_s: length of the first row's interval in seconds, if it is known (``interval-before``).
 
     Raises:
-        TraceError: a single row, which does not say how long it holds, or times too close to tell apart.
+        TraceError: a single row, so that the length of its interval is unknown, or times too close to tell apart.
+
+    Example:
+        >>> shaped("a", np.array([10.0, 11.0]), np.array([2.5, 1.5]), "until-next")
+        Steps(time_s=array([0., 1.]), value=array([2.5, 1.5]), period_s=2.0, repeated=0, says_rows=False)
     """
     begins = np.flatnonzero(np.append(True, np.diff(times) > 0))
     repeated = len(times) - len(begins)
@@ -164,8 +169,8 @@ def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float
         values = np.add.reduceat(values, begins) / np.diff(np.append(begins, len(values)))
         times = times[begins]
     if len(times) == 1 and first_s is None:
-        alone = f"{repeated + 1} rows with one time" if repeated else "a single row"
-        raise TraceError(f"{where}: {alone}; a trace needs two times, to say how long a number holds")
+        content = f"{repeated + 1} rows with one time" if repeated else "a single row"
+        raise TraceError(f"{where}: {content}; a trace needs two times, to say how long a number holds")
     time_s = times - times[0]
     step_s = float(np.median(np.diff(time_s))) if first_s is None else first_s
     period_s = float(time_s[-1] + step_s)
@@ -177,20 +182,19 @@ def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float
 
 
 def read_series(path: Path, kind: Kind, rows: Rows = "until-next") -> RateSeries:
-    """The trace in a file, or those in a directory, sorted by the names of the files.
+    """Read the trace in a file, or the traces in a directory, sorted by file name.
 
-    In a directory, subdirectories are passed over, and so are files whose names begin with a dot or say that they
-    are a readme or a licence; every other file must be a trace.
+    In a directory, subdirectories, hidden files, readmes and licences are skipped; every other file must be a trace.
 
     Args:
         path: the file or directory.
-        kind: of the trace.
+        kind: kind of the traces.
         rows: the meaning of a row; files of `testbed trace convert` are ``until-next``.
 
     Raises:
-        TraceError: one line with file and row: no such file, no traces in the directory, not text, a line without
-            two numbers, a number that cannot be, NaN, a time that is earlier than the one before, a single row (it
-            does not say how long it holds), a file of another kind.
+        TraceError: one line with file and row: no such file, no traces in the directory, not text, a line without two
+            numbers, an invalid number, NaN, a time before that of the row above, a single row, or a file of another
+            kind.
     """
     path = Path(path)
     files = series_files(path, kind)
@@ -198,7 +202,15 @@ def read_series(path: Path, kind: Kind, rows: Rows = "until-next") -> RateSeries
 
 
 def series_files(path: Path, kind: Kind) -> list[Path]:
-    """The files that `read_series` reads, in the order of its traces; raises `TraceError` when there are none."""
+    """Return the files that `read_series` reads, in the order of its traces.
+
+    Args:
+        path: the file or directory.
+        kind: kind of the traces, for messages.
+
+    Raises:
+        TraceError: the directory cannot be read or has no such files.
+    """
     if not path.is_dir():
         return [path]
     try:
@@ -217,44 +229,44 @@ def series_files(path: Path, kind: Kind) -> list[Path]:
 
 
 def folders_in(path: Path) -> list[str]:
-    """The names of the folders in a folder, which `read_series` passes over; none in a file."""
+    """Return the names of the folders in a folder, which `read_series` skips; none for a file."""
     if not path.is_dir():
         return []
-    return sorted(one.name for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
 def is_trace_file(name: Path) -> bool:
-    """Whether a file of this name, in a folder, is read; hidden ones, readmes and licences are not."""
+    """Return whether a file of this name in a folder is read; hidden files, readmes and licences are not."""
     hidden = any(part.startswith(".") for part in name.parts)
     return not hidden and not name.name.lower().startswith(_NO_TRACES)
 
 
 def kind_of(path: Path) -> Kind | None:
-    """The kind by the first line of a file, or of the first file of a folder; None if the line names none."""
+    """Return the kind that the first line of a file, or of the first file of a folder, names; None if it names none."""
     return declared_kind(series_files(path, BANDWIDTH)[0])
 
 
 def declared_kind(file: Path) -> Kind | None:
-    """The kind of a file by its first line; None if the line names none."""
+    """Return the kind that the first line of a file names; None if it names none."""
     with text_lines(file, "a trace was expected") as lines:
         head = _HEAD.match(next(lines, ""))
     return KINDS.get(head[1]) if head else None
 
 
 def is_trace_row(line: str) -> bool:
-    """Whether a line is a row of a trace: two numbers."""
+    """Return whether a line is a row of a trace: two numbers."""
     cells = line.replace(",", " ").split()
     return len(cells) == 2 and all(map(is_number, cells))
 
 
 def write_series(path: Path, kind: Kind, steps: Steps, remark: str = "") -> None:
-    """Write a trace that `read_series` reads back to the bit; in ``.csv`` with commas, else with tabs.
+    """Write a trace that `read_series` reads back to the bit; with commas in ``.csv``, else with tabs.
 
     Args:
         path: the file, written under a temporary name and then renamed.
-        kind: of the trace.
+        kind: kind of the trace.
         steps: the trace.
-        remark: one line on where it comes from.
+        remark: one line on the origin of the trace.
 
     Raises:
         TraceError: the file cannot be written.
@@ -293,27 +305,27 @@ def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
         return replace(shaped(str(path), np.array(times), np.array(values), rows), says_rows=says_rows)
     if rows != "until-next":
         raise TraceError(
-            f"{path}: its line `# period_s` says when the last row ends, so rows hold until the next; remove the line, "
-            f"or `rows: {rows}`"
+            f"{path}: its line `# period_s` states the end of the last row, so rows hold until the next; remove this "
+            f"line, or `rows: {rows}`"
         )
     last_s = period_s - (times[-1] - times[0])
     if not last_s > 0:
         raise TraceError(f"{path}: period_s is {period_s}, and the last row begins at {times[-1]}; correct one of them")
-    found = shaped(str(path), np.array(times), np.array(values), "until-next", last_s)
-    return Steps(found.time_s, found.value, period_s, found.repeated, says_rows=True)
+    steps = shaped(str(path), np.array(times), np.array(values), "until-next", last_s)
+    return Steps(steps.time_s, steps.value, period_s, steps.repeated, says_rows=True)
 
 
 def _directive(path: Path, row: int, line: str, kind: Kind, rows: Rows, period_s: float | None) -> float | None:
-    """Read a comment: return the period of the trace, once it is known."""
+    """Read a comment line; return the trace's period if it is known by now."""
     if head := _HEAD.match(line):
         if head[1] != kind.name:
             raise TraceError(f"{path}: a trace of {head[1]}; here one of {kind.name} is needed, in {kind.unit}")
         if rows != "until-next":
-            raise TraceError(f"{path}: rows: its rows hold until the next, as it says; leave out `rows: {rows}`")
-    elif found := _PERIOD.fullmatch(line.strip()):
-        if not is_number(found[1]) or not 0 < float(found[1]) <= _FARTHEST_S:
-            raise row_error(str(path), row, f"period_s {shown(found[1])} is no number of seconds")
-        return float(found[1])
+            raise TraceError(f"{path}: rows: the file states that rows hold until the next; leave out `rows: {rows}`")
+    elif period := _PERIOD.fullmatch(line.strip()):
+        if not is_number(period[1]) or not 0 < float(period[1]) <= _FARTHEST_S:
+            raise row_error(str(path), row, f"period_s {shown(period[1])} is no number of seconds")
+        return float(period[1])
     return period_s
 
 
@@ -332,9 +344,20 @@ def _numbers(path: Path, row: int, line: str, kind: Kind) -> tuple[float, float]
 
 
 def check_row(where: str, row: int, time_s: float, value: float, kind: Kind) -> None:
-    """Raise `TraceError` for a time or a number that a trace cannot have."""
+    """Check the time and the number of a row.
+
+    Args:
+        where: the source, for messages.
+        row: row number.
+        time_s: seconds.
+        value: number in the kind's unit.
+        kind: kind of the trace.
+
+    Raises:
+        TraceError: the time or the number is out of range.
+    """
     if not abs(time_s) <= _FARTHEST_S:
         raise row_error(where, row, f"time {time_s}; it must be seconds, at most {_FARTHEST_S:g} from 0")
     if not 0 <= value <= kind.most:
         unit = "" if kind is LOSS else f" {kind.unit}"
-        raise row_error(where, row, f"{kind.what} {value}{unit}; it must be from 0 to {kind.most:g}")
+        raise row_error(where, row, f"{kind.quantity} {value}{unit}; it must be from 0 to {kind.most:g}")

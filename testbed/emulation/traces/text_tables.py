@@ -1,8 +1,8 @@
-"""Tables of text: cells by whatever separates them, with or without a line of column names.
+"""Tables of text with any common separator, with or without a line of column names.
 
-Nothing in a file says whether its first row is names or data. Where the columns are called by their names, the row
-that holds these names is the line of names. Where they are called by number, the first row is taken for names only if
-it cannot be data; a row that can be either is refused, with the options that settle it.
+Nothing in a file says whether its first row holds names or data. If columns are requested by name, the row that holds
+these names is the line of names. If columns are requested by number, the first row is taken for names only if it cannot
+be data; an ambiguous row is refused, with the options that settle it.
 """
 
 import csv
@@ -23,8 +23,8 @@ class TableForm:
     """Facts about a table that its file does not state.
 
     Attributes:
-        header: whether the first row holds names; None: as the module's docstring says.
-        decimal: the mark before a number's decimals; None: as the cells show.
+        header: whether the first row holds names; None: inferred, see the module.
+        decimal: the mark before a number's decimals; None: inferred from the cells.
     """
 
     header: bool | None = None
@@ -37,10 +37,10 @@ class TextTable:
 
     Attributes:
         where: the file, for messages.
-        names: of the columns; empty if the first row is data.
+        names: names of the columns; empty if the first row is data.
         width: number of columns.
-        rows: their numbers, from 1 without the line of names, and their cells, all as many.
-        form: facts about the table that the user gives.
+        rows: row numbers, from 1 without the line of names, and cells; all rows have `width` cells.
+        form: facts about the table from the user.
     """
 
     where: str
@@ -50,40 +50,40 @@ class TextTable:
     form: TableForm = TableForm()
     _marks: DecimalMarks = field(default_factory=DecimalMarks)
 
-    def place(self, wanted: str) -> int:
-        """Where the column is that is called `wanted`, or has that number (from 1); raises `TraceError`."""
-        number = _column_number(wanted)
-        if wanted in self.names:
-            named = list(self.names).index(wanted)
+    def place(self, column: str) -> int:
+        """Return the position of a column given by name or by number (from 1); raise `TraceError` if there is none."""
+        number = _column_number(column)
+        if column in self.names:
+            named = list(self.names).index(column)
             if number not in (None, named + 1) and self.form.header is None:
                 raise TraceError(
-                    f"{self.where}: {wanted} is the name of column {named + 1}, and a column's number; say --header if "
-                    "the name is meant, --no-header if the number is"
+                    f"{self.where}: {column} is both the name of column {named + 1} and a column number; give --header "
+                    "to use the name, --no-header to use the number"
                 )
             return named
         if number is not None and number <= self.width:
             return number - 1
         if not self.names:
             raise TraceError(
-                f"{self.where}: no line of column names; give the column's number, 1 to {self.width}, not {wanted!r}"
+                f"{self.where}: no line of column names; give the column's number, 1 to {self.width}, not {column!r}"
             )
         more = ", …" if len(self.names) > _NAMES_SHOWN else ""
         names = ", ".join(map(shown, self.names[:_NAMES_SHOWN])) + more
-        raise TraceError(f"{self.where}: no column {shown(wanted)}; its columns are {names}")
+        raise TraceError(f"{self.where}: no column {shown(column)}; its columns are {names}")
 
-    def places(self, wanted: Sequence[str]) -> list[int]:
-        """Where several columns are; raises `TraceError` as `place`, and where two of them are one."""
+    def places(self, columns: Sequence[str]) -> list[int]:
+        """Return the positions of several columns; raise `TraceError` as `place` does, or if two are the same."""
         places: list[int] = []
-        for name in wanted:
+        for name in columns:
             place = self.place(name)
             if place in places:
-                other = wanted[places.index(place)]
+                other = columns[places.index(place)]
                 raise TraceError(f"{self.where}: {other!r} and {name!r} are one column; name two")
             places.append(place)
         return places
 
     def cell(self, row: int, cells: list[str], place: int) -> str:
-        """The cell at a place, a number in it as Python reads numbers; raises `TraceError` where that is not sure."""
+        """Return a cell, with a number in Python's notation; raise `TraceError` if the number is ambiguous."""
         try:
             return self._marks.plain(cells[place])
         except ValueError as why:
@@ -93,35 +93,35 @@ class TextTable:
 def table_of(
     where: str, lines: Iterator[str], measured: Sequence[str], others: Sequence[str] = (), form: TableForm | None = None
 ) -> TextTable:
-    """The table in the lines of a text file.
+    """Return the table in the lines of a text file.
 
-    The cells are separated by the tab, semicolon, comma or bar that is most frequent in the first line, else by white
-    space. Empty lines are skipped, and lines before the first that begin with ``#``, unless they name a column.
+    The separator is the tab, semicolon, comma or bar that is most frequent in the first line, else white space. Empty
+    lines are skipped, and so are leading lines that begin with ``#``, unless they name a column.
 
     Args:
         where: the file, for messages.
-        lines: of the file.
-        measured: the columns that will be asked for and hold times or numbers, by name or number from 1.
-        others: the other columns that will be asked for.
-        form: facts about the table that the user gives.
+        lines: lines of the file.
+        measured: requested columns with times or numbers, by name or number from 1.
+        others: the other requested columns.
+        form: facts about the table from the user.
 
     Raises:
-        TraceError: an empty file, a first row that can be names or data, a name that stands twice, rows that differ
-            in length; csv.Error as `csv` does.
+        TraceError: an empty file, a first row that can be names or data, a repeated name, or rows that differ in
+            length; csv.Error as `csv` does.
     """
     form = form or TableForm()
-    kept = (line for line in lines if line.strip())
-    wanted = () if form.header is False else (*measured, *others)
-    first = next((line for line in kept if not line.startswith("#") or _names_one(line, wanted)), None)
+    nonempty = (line for line in lines if line.strip())
+    candidates = () if form.header is False else (*measured, *others)
+    first = next((line for line in nonempty if not line.startswith("#") or _is_name_line(line, candidates)), None)
     if first is None:
         raise TraceError(f"{where}: no rows; the file is empty")
-    parsed = _parsed(first, kept)
+    parsed = _parsed(first, nonempty)
     cells = [cell.strip() for cell in next(parsed)]
     has_names = _has_names(where, cells, measured, others) if form.header is None else form.header
     names = tuple(cells) if has_names else ()
     for place, name in enumerate(names):
         if name and name in names[:place]:
-            raise TraceError(f"{where}: the column {shown(name)} stands twice")
+            raise TraceError(f"{where}: the column {shown(name)} occurs twice; rename one")
     rows, marks = _rows(where, None if names else cells, parsed, len(cells)), DecimalMarks(form.decimal)
     if _separator(first) == ";":
         # Tabs are not suspicious: logs of latencies in ms have three decimals everywhere, too, and often tabs.
@@ -132,7 +132,7 @@ def table_of(
 def _with_checked_points(
     where: str, rows: Iterator[tuple[int, list[str]]], marks: DecimalMarks
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows; raises `TraceError` after the last one if the points in their numbers can mean two things."""
+    """Yield the rows; raise `TraceError` after the last row if the points in their numbers are ambiguous."""
     yield from rows
     try:
         marks.check_points()
@@ -141,29 +141,29 @@ def _with_checked_points(
 
 
 def _separator(line: str) -> str:
-    """The character that separates a line's cells, if it is in the line at all; else white space does."""
+    """Return the most frequent separator of a line; if it is not in the line, white space separates the cells."""
     return max(_SEPARATORS, key=line.count)
 
 
 def _parsed(first: str, others: Iterator[str]) -> Iterator[list[str]]:
-    """The cells of lines, by the separator of the first one."""
+    """Yield the cells of lines, by the separator of the first line."""
     separator = _separator(first)
     if separator in first:
-        yield from csv.reader(_chained(first, others), delimiter=separator, skipinitialspace=True)
+        yield from csv.reader(_with_first(first, others), delimiter=separator, skipinitialspace=True)
     else:
-        yield from (line.split() for line in _chained(first, others))
+        yield from (line.split() for line in _with_first(first, others))
 
 
-def _names_one(line: str, wanted: Sequence[str]) -> bool:
-    """Whether a line that begins with ``#`` is the line of names: one of the wanted names stands in it."""
-    names = {name for name in wanted if _column_number(name) is None}
+def _is_name_line(line: str, columns: Sequence[str]) -> bool:
+    """Return whether a line that begins with ``#`` holds one of the requested names."""
+    names = {name for name in columns if _column_number(name) is None}
     return any(cell.strip() in names for cell in next(_parsed(line, iter(())), []))
 
 
 def _has_names(where: str, cells: Sequence[str], measured: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether the first row holds the columns' names; raises `TraceError` where it can also be data."""
+    """Return whether the first row holds the columns' names; raise `TraceError` if it can also be data."""
     if any(name in cells for name in measured if not _can_be_data(name)):
-        return True  # "time" stands where times do: that row is no data
+        return True  # a word like "time" in a column of times: not data
     numbers = [number for name in measured if (number := _column_number(name)) is not None]
     if not numbers:
         if any(map(_can_be_data, cells)) and not any(name in cells for name in others):
@@ -186,11 +186,11 @@ def _can_be_data(cell: str) -> bool:
 
 
 def _column_number(name: str) -> int | None:
-    """The number of a column, from 1, that a name may be."""
+    """Return the column number, from 1, that a name may stand for; None if it is not a number."""
     return int(name) if name.isascii() and name.isdigit() and len(name) < 10 and int(name) > 0 else None
 
 
-def _chained(first: str, lines: Iterator[str]) -> Iterator[str]:
+def _with_first(first: str, lines: Iterator[str]) -> Iterator[str]:
     yield first
     yield from lines
 

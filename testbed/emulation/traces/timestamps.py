@@ -1,12 +1,12 @@
-"""Moments as files write them: numbers of some unit, ISO 8601 with or without a zone, and the format of phone loggers.
+"""Moments in files: numbers of a unit, ISO 8601 with or without a zone, and the format of phone loggers.
 
 - `2019-11-26T13:20:43.5+01:00`, `2019-11-26 13:20:43Z`: ISO 8601; without a zone it is taken as UTC. One file must not
   mix the two.
-- `2019.11.26_13.20.43`: G-NetTrack Pro, which the 5G data set of University College Cork was recorded with (Raca et
-  al., Beyond Throughput, the Next Generation: a 5G Dataset with Channel and Context Metrics, MMSys 2020).
+- `2019.11.26_13.20.43`: G-NetTrack Pro, used for the 5G data set of University College Cork (Raca et al., Beyond
+  Throughput, the Next Generation: a 5G Dataset with Channel and Context Metrics, MMSys 2020).
 
-Digits alone are a number, also where a person sees a date in them (`20240501115950`) or milliseconds since 1970. Such
-numbers are refused with what they seem to be, unless the unit that was given makes them plausible.
+Digits alone are a number, even if they look like a date (`20240501115950`) or milliseconds since 1970. Such numbers are
+refused with the likely meaning, unless the given unit makes them plausible.
 """
 
 import math
@@ -26,19 +26,19 @@ _COMPACT_DATE = re.compile(r"(?:19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])((
 _DAY = 8  # digits of a compact date without a time of day
 _EPOCH, _NAIVE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1)
 _FARTHEST_S = 1e10  # the year 2286, in seconds since 1970
-_SINCE_1970_S = (1e8, 1e10)  # from the year 1973: where a number of a wrong unit is plausible in the right one
+_SINCE_1970_S = (1e8, 1e10)  # from the year 1973: the range in which a number is plausible in some unit
 _OF_A_DATE = "write it like 2024-05-01T12:00:00Z"
 
 
 class Timestamps:
-    """Reads the moments of one file.
+    """A reader of the moments of one file.
 
     Args:
-        unit: of moments that are numbers; None: seconds, as nobody has said.
-        option: of the command line that sets the unit, for messages.
+        unit: unit of moments that are numbers; None: not stated, taken as seconds.
+        option: option of the command line that sets the unit, for messages.
 
     Attributes:
-        form: kind of the moments: ``"numbers"``, ``"dates"``, ``"dates with a zone"``; None before the first.
+        form: form of the moments: ``"numbers"``, ``"dates"``, ``"dates with a zone"``; None before the first.
     """
 
     def __init__(self, unit: str | None = None, option: str = "--time-unit") -> None:
@@ -49,11 +49,21 @@ class Timestamps:
 
     @property
     def are_dates(self) -> bool:
-        """Whether they are: then seconds count from 1970-01-01 00:00 UTC, so that midnight is a multiple of 86400."""
+        """Whether the moments are dates; seconds then count from 1970-01-01 00:00 UTC."""
         return self.form is not None and self.form != "numbers"
 
     def seconds(self, cell: str) -> float:
-        """The moment in seconds; raises `ValueError`, with what is wrong, for what is none, or mixes forms."""
+        """Return the moment in a cell, in seconds.
+
+        Raises:
+            ValueError: the cell is not a moment, or not of the form of the moments before; the message names the fault.
+
+        Example:
+            >>> Timestamps("ms").seconds("1500")
+            1.5
+            >>> Timestamps().seconds("1970-01-02T00:00:00Z")
+            86400.0
+        """
         if is_number(cell):
             kind, value = "numbers", float(cell) * self._seconds
             if _FARTHEST_S < abs(value) < math.inf:  # infinity is the caller's to refuse
@@ -66,12 +76,12 @@ class Timestamps:
             kind = "dates with a zone" if with_zone else "dates"
             value = (moment - (_EPOCH if with_zone else _NAIVE_EPOCH)).total_seconds()
         if self.form not in (None, kind):
-            raise ValueError(f"the time {shown(cell)} is of the {kind}, those before are {self.form}")
+            raise ValueError(f"the time {shown(cell)} belongs to {kind}, the times before are {self.form}")
         self.form = kind
         return value
 
     def check(self) -> None:
-        """After the last moment: raise `ValueError` if all were days like 20240501, which were read as seconds."""
+        """Raise `ValueError` if all moments were days like 20240501, which have been read as seconds."""
         if self._first_day:
             raise ValueError(
                 f"all times look like the date {self._first_day}; {_OF_A_DATE}, or say {self._option} s if they are "
@@ -100,7 +110,7 @@ class Timestamps:
 
 
 def is_moment(cell: str) -> bool:
-    """Whether a cell is a date, or a time of day; numbers are not asked for."""
+    """Return whether a cell is a date or a time of day; numbers are not moments here."""
     try:
         _moment(cell)
     except ValueError:
@@ -109,7 +119,7 @@ def is_moment(cell: str) -> bool:
 
 
 def _without_zeros(cell: str) -> str:
-    """A whole number as pandas writes it in a column of floats, without its ``.0``."""
+    """Return a whole number without the ``.0`` that pandas writes in a column of floats."""
     return cell.removesuffix(".0")
 
 

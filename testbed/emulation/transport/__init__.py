@@ -1,4 +1,5 @@
-"""What lies between a message and a link: headers, connections, congestion windows and loss.
+"""Transport between messages and links: headers, connections, congestion windows and loss.
 
-`section`: the keys, presets, and what headers cost. `flights`: a transfer as the windows that it is sent in.
+- `section`: the keys of an experiment, presets, and the bytes of headers;
+- `flights`: a transfer as a sequence of flights, one per congestion window.
 """

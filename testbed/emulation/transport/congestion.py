@@ -1,12 +1,13 @@
-"""Congestion control: how a window answers to acknowledgements and to loss. Reno, CUBIC and BBR, as in Linux 6.x.
+"""Congestion control: reaction of a window to acknowledgements and loss. Reno, CUBIC and BBR, as in Linux 6.x.
 
-- Slow start: a window grows by the segments that are acknowledged, if it was used (RFC 5681, 3.1; RFC 7661).
-- Reno: beyond the threshold by one a round trip; at a loss it halves.
-- CUBIC (RFC 9438; `net/ipv4/tcp_cubic.c`): by 5 % a round trip while it has seen no loss, then by its cubic function or
-  as fast as Reno would, whichever is more; at a loss to seven tenths. HyStart (Ha and Rhee, 2011) ends its first slow
-  start when the acknowledgements of one flight spread over half a round trip, or when the link is full.
-- BBR (Cardwell et al., 2016; version 1, `net/ipv4/tcp_bbr.c`): sends at the pace of 2/ln 2 times the rate that it has
-  seen, then at that rate; loss does not change it. Its probing of the round trip every 10 s is left out.
+- Slow start: a window grows by the acknowledged segments, if it was used (RFC 5681, 3.1; RFC 7661).
+- Reno: beyond the threshold the window grows by one segment per round trip; at a loss it halves.
+- CUBIC (RFC 9438; `net/ipv4/tcp_cubic.c`): the window grows by 5 % per round trip before the first loss, then by the
+  cubic function or as fast as Reno, whichever is more; at a loss it shrinks to seven tenths. HyStart (Ha and Rhee,
+  2011) ends the first slow start when the acknowledgements of one flight spread over half a round trip, or when the
+  link is full.
+- BBR (Cardwell et al., 2016; version 1, `net/ipv4/tcp_bbr.c`): sends at 2/ln 2 times the observed rate at first, later
+  at the observed rate; loss does not change the pace. The probing of the round trip every 10 s is left out.
 """
 
 from dataclasses import dataclass
@@ -37,75 +38,75 @@ class SenderFlights:
     """One flight of each of n senders, `(n,)` each.
 
     Attributes:
-        number: how many flights of the message have gone before.
+        number: number of earlier flights of the message.
         window: segments that may be under way at once.
-        sent: segments that go in this flight: all that are left where it fills the link.
-        fills: whether it lasts so long that acknowledgements come before it ends.
-        limited: whether the window, and not the message, is what limits it.
+        segments: segments in this flight; all remaining segments if the flight fills the link.
+        fills: whether the flight lasts until its first acknowledgements arrive.
+        limited: whether the window, not the message, limits the flight.
     """
 
     number: int
     window: Floats
-    sent: Floats
+    segments: Floats
     fills: Mask
     limited: Mask
 
     @property
     def at_once(self) -> float:
-        """Part of the window that queues: of a later one, acknowledgements let two segments go for each that came."""
+        """Part of the window that queues; in later flights each acknowledgement releases two segments per arrival."""
         return 0.5 if self.number else 1.0
 
 
 class CongestionControl:
-    """What the algorithms have in common; each overrides what it does otherwise.
+    """Base class of the algorithms, with the behaviour of Reno.
 
     Args:
         transport: initial window and limit.
-        limit: most segments under way.
+        limit: largest number of segments under way.
     """
 
     beta = RENO_BETA
     heeds_loss = True
-    """Whether a window stops growing when a loss is found."""
+    """Whether a window stops growing when a loss is detected."""
     buffer_per_window = BUFFER_PER_WINDOW
     fits = 0.83
-    """Part of a message, and of the window that it began with, that a send buffer holds once all of it fits in."""
+    """Part of the message and of the initial window that a send buffer holds once the whole rest fits into it."""
 
     def __init__(self, transport: Transport, limit: float) -> None:
         self.first_window = float(transport.initial_window_segments)
         self.limit = limit
 
     def sending_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
-        """`(n,)` seconds from the first to the last segment of a flight's window."""
+        """Return the `(n,)` seconds from the first to the last segment of a flight's window."""
         return flight.window * path.segment_s
 
     def queued_part(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> Floats:
-        """`(n,)` part of a flight by which the queue gets longer than acknowledgements make room for."""
+        """Return the `(n,)` part of a flight by which the queue grows faster than acknowledgements empty it."""
         return np.where((flight.number == 0) | (senders.window < senders.threshold), flight.at_once, 0.0)
 
     def acknowledge(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> None:
-        """A flight has arrived: the windows grow."""
+        """Grow the windows after a flight has arrived."""
         most = np.where(flight.limited, 2 * np.maximum(self.limit, senders.window), 2 * flight.window)
         most = np.maximum(most, senders.window)
         slow = np.minimum(
-            np.minimum(flight.sent, most - senders.window), np.maximum(senders.threshold - senders.window, 0.0)
+            np.minimum(flight.segments, most - senders.window), np.maximum(senders.threshold - senders.window, 0.0)
         )
         slow = self.leave_slow_start(senders, path, flight, slow)
         senders.window = senders.window + slow
-        rest = np.where(flight.limited & (senders.window >= senders.threshold), flight.sent - slow, 0.0)
+        rest = np.where(flight.limited & (senders.window >= senders.threshold), flight.segments - slow, 0.0)
         senders.since_loss_s = senders.since_loss_s + np.where(rest > 0, path.round_trip_s, 0.0)
         senders.window = np.minimum(self.avoid_congestion(senders, path, rest), most)
 
     def leave_slow_start(self, senders: Senders, path: Path, flight: SenderFlights, slow: Floats) -> Floats:
-        """Segments by which windows grow in slow start, `slow` unless it ends before."""
+        """Return the segments by which windows grow in slow start: `slow`, or less if slow start ends before."""
         return slow
 
     def avoid_congestion(self, senders: Senders, path: Path, acknowledged: Floats) -> Floats:
-        """Windows after `(n,)` segments were acknowledged beyond the threshold."""
+        """Return the windows after `(n,)` segments were acknowledged beyond the threshold."""
         return np.asarray(senders.window + acknowledged / np.maximum(senders.window, 1.0))
 
     def lose(self, senders: Senders, which: Mask) -> None:
-        """Senders in the mask find that segments were lost."""
+        """Shrink the windows of the senders in the mask, which have detected a loss."""
         senders.peak_window = np.where(which, senders.window, senders.peak_window)
         senders.threshold = np.where(which, np.maximum(senders.window * self.beta, 2.0), senders.threshold)
         senders.window = np.where(which, senders.threshold, senders.window)
@@ -113,16 +114,16 @@ class CongestionControl:
 
 
 class Reno(CongestionControl):
-    """RFC 5681."""
+    """Reno (RFC 5681)."""
 
 
 class Cubic(CongestionControl):
-    """RFC 9438, with HyStart."""
+    """CUBIC (RFC 9438), with HyStart."""
 
     beta = CUBIC_BETA
 
     def leave_slow_start(self, senders: Senders, path: Path, flight: SenderFlights, slow: Floats) -> Floats:
-        """HyStart, once in a connection until it loses something."""
+        """Apply HyStart, once in a connection before its first loss."""
         half_s = path.round_trip_s / 2 + HYSTART_SLACK_S
         train = (flight.window - 2) * path.segment_s >= half_s
         train &= 2 * path.segment_s <= HYSTART_ACK_SPACING_S
@@ -145,7 +146,7 @@ class Cubic(CongestionControl):
         return np.asarray(grown)
 
     def lose(self, senders: Senders, which: Mask) -> None:
-        """As Reno to seven tenths; who loses before the last peak gives way further (fast convergence)."""
+        """Shrink windows to seven tenths; reduce the peak if the loss comes before the last peak (fast convergence)."""
         before = senders.window < senders.peak_window
         peak = np.where(before, senders.window * (1 + self.beta) / 2, senders.window)
         super().lose(senders, which)
@@ -153,18 +154,18 @@ class Cubic(CongestionControl):
 
 
 class Bbr(CongestionControl):
-    """Version 1."""
+    """BBR, version 1."""
 
     heeds_loss = False
     buffer_per_window = 1.5 * BUFFER_PER_WINDOW
     fits = 1.0
 
     def sending_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
-        """Paced."""
+        """Return the seconds of a paced flight."""
         return np.maximum(super().sending_s(senders, path, flight), self._pace_s(senders, path, flight))
 
     def _pace_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
-        """`(n,)` seconds over which a window is spread; never slower than at first."""
+        """Return the `(n,)` seconds over which a window is spread; the pace is never below the initial one."""
         first = BBR_GAIN * self.first_window / path.round_trip_s
         pace = np.maximum(BBR_GAIN * senders.rate, first)
         if flight.number:
@@ -174,29 +175,29 @@ class Bbr(CongestionControl):
         return np.asarray((flight.window - 1) / pace)
 
     def queued_part(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> Floats:
-        """What its pace is beyond the link's."""
+        """Return the part of the pace beyond the link's rate."""
         pace_s = self._pace_s(senders, path, flight)
         return np.maximum(1 - pace_s / np.maximum(flight.window * path.segment_s, pace_s), 0.0)
 
     def acknowledge(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> None:
-        """A better estimate of the rate, and the window that goes with it."""
+        """Update the estimate of the rate and the window that follows from it."""
         took_s = np.maximum(sending_s, path.round_trip_s) if flight.number > 1 else sending_s + path.round_trip_s
         sample = np.where(flight.fills, np.inf, flight.window / took_s)
         senders.rate = np.maximum(senders.rate, np.minimum(sample, 1 / path.segment_s))
-        lasts_s = (flight.sent - flight.window) * path.segment_s
+        lasts_s = (flight.segments - flight.window) * path.segment_s
         rounds = np.where(lasts_s >= BBR_FULL_ROUNDS * path.round_trip_s, BBR_FULL_ROUNDS, 0)
         rounds = np.where(lasts_s > 0, rounds, 1)  # where packets may be lost, each window is a flight
         senders.full = np.minimum(senders.full + np.where(flight.fills, rounds, 0), BBR_FULL_ROUNDS)
         full = senders.full >= BBR_FULL_ROUNDS
         under_way = senders.rate * path.round_trip_s
         most = np.where(full, 2.0, BBR_GAIN) * under_way + BBR_SPARE_SEGMENTS
-        grown = np.maximum(senders.window, np.minimum(senders.window + flight.sent, most))
+        grown = np.maximum(senders.window, np.minimum(senders.window + flight.segments, most))
         starting = (flight.number == 0) & (flight.window <= self.first_window)
-        grown = np.where(starting, senders.window + flight.sent, grown)
+        grown = np.where(starting, senders.window + flight.segments, grown)
         senders.window = np.where(full, most, grown)
 
     def lose(self, senders: Senders, which: Mask) -> None:
-        """Loss does not change it."""
+        """Do nothing: loss does not change the window."""
 
 
 ALGORITHMS: dict[str, type[CongestionControl]] = {"reno": Reno, "cubic": Cubic, "bbr": Bbr}

@@ -1,4 +1,4 @@
-"""The transport of a link's messages: what headers add, and how connections open, send and recover.
+"""The `transport` of a link: overhead of headers; opening, sending and loss recovery of connections.
 
 Headers. For a message of s bytes, with the numbers of a `Transport`:
 
@@ -10,22 +10,21 @@ Headers. For a message of s bytes, with the numbers of a `Transport`:
 The presets:
 
 - `tcp`: 1448 bytes a segment (an Ethernet frame's 1500, less 20 of IPv4, RFC 791, and 32 of TCP, RFC 9293, with the
-  timestamps option of RFC 7323) and 66 bytes of headers to each (the 52 just named and 14 of Ethernet, which is what an
-  interface counts; the frame check sequence, preamble and gap are not counted by interfaces and left out). A bare
-  acknowledgement is those 66 bytes, one for every two segments (delayed acknowledgement, RFC 1122 section 4.2.3.2).
-  CUBIC, as in Linux.
-- `tls`: the same, and 22 bytes for each record of at most 16384 (TLS 1.3, RFC 8446 section 5: header 5, content type 1,
+  timestamps option of RFC 7323) and 66 bytes of headers to each: these 52 and 14 of Ethernet. Interfaces count these
+  bytes; they do not count frame check sequence, preamble and gap, which are left out here, too. A bare acknowledgement
+  is 66 bytes, one for every two segments (delayed acknowledgement, RFC 1122 section 4.2.3.2). CUBIC, as in Linux.
+- `tls`: `tcp`, and 22 bytes for each record of at most 16384 (TLS 1.3, RFC 8446 section 5: header 5, content type 1,
   authentication tag 16), and its handshake.
-- `quic`: 1200 bytes of stream to a datagram (RFC 9000 section 14: the least that every path carries), 73 of headers (14
-  of Ethernet, 20 of IPv4, 8 of UDP, 11 of a short header with a connection identifier of 8, 4 of a STREAM frame's and
-  16 of the authentication tag), CUBIC (RFC 9002 leaves the choice), and its handshake of one round trip.
+- `quic`: 1200 bytes of stream to a datagram (RFC 9000 section 14: the minimum that every path carries), 73 of headers
+  (14 of Ethernet, 20 of IPv4, 8 of UDP, 11 of a short header with a connection identifier of 8, 4 of a STREAM frame's
+  and 16 of the authentication tag), CUBIC (RFC 9002 leaves the choice), and its handshake of one round trip.
 
-Not counted in bytes: window probes, keep-alives, and what an application adds to find the end of a message
-(`per_message_bytes` is for that). The last acknowledgement of a message, if it stands for fewer segments than the
-others, waits `acknowledgement_delay_s` for data to ride on (`delayed_acknowledgement`); all others go alone.
+Not counted in bytes: window probes, keep-alives, and an application's framing of messages (use `per_message_bytes`).
+The last acknowledgement of a message waits `acknowledgement_delay_s` for data that carries it
+(`delayed_acknowledgement`), if it stands for fewer segments than the others; all other acknowledgements go alone.
 
-Without a `congestion_control` nothing of this takes time: a message is on its way as soon as it is there, and lasts one
-latency and its bytes by the rate.
+Without a `congestion_control` the transport takes no time: a message is sent at once, and lasts one latency plus its
+bytes divided by the rate.
 """
 
 from dataclasses import dataclass
@@ -47,11 +46,11 @@ CongestionControl = Literal["none", "reno", "cubic", "bbr"]
 
 @dataclass(frozen=True)
 class HandshakeCost:
-    """What opening a connection takes. The client begins; then the server may send.
+    """Cost of opening a connection. The client begins; then the server may send.
 
     Attributes:
-        round_trips: until the server has what it needs to send its first message.
-        bytes_down, bytes_up: on the link, headers included.
+        round_trips: round trips until the server can send its first message.
+        bytes_down, bytes_up: bytes on the link, headers included.
     """
 
     round_trips: float
@@ -78,16 +77,16 @@ class Transport(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     preset: Literal["none", "tcp", "tls", "quic"] = Field(
-        "none", description="What the keys that are not given are like"
+        "none", description="Source of the values of keys that are not set"
     )
     congestion_control: CongestionControl = Field(
-        "none", description="What grows and shrinks the congestion window; none: messages are sent at once"
+        "none", description="Algorithm of the congestion window; none: messages are sent at once"
     )
     connection: Literal["persistent", "per-round", "per-stage"] = Field(
         "per-round",
-        description="How long a client keeps its connection; persistent: until it goes offline or drops out",
+        description="Lifetime of a client's connection; persistent: until the client goes offline or drops out",
     )
-    handshake: Handshake = Field("none", description="How a connection is opened before the first message")
+    handshake: Handshake = Field("none", description="Handshake that opens a connection before the first message")
     initial_window_segments: Annotated[int, Field(ge=1, le=1000)] = Field(
         10, description="Segments that a new connection may send at once (RFC 6928: 10)"
     )
@@ -95,10 +94,10 @@ class Transport(BaseModel):
         True, description="A connection idle for longer than its retransmission time-out starts again (RFC 5681, 4.1)"
     )
     window_limit_bytes: _Size = Field(
-        3_000_000, description="Most bytes under way: the smaller of the send buffer and the receiver's window"
+        3_000_000, description="Largest number of bytes under way: the smaller of send buffer and receiver's window"
     )
     minimum_timeout_s: Annotated[float, Field(gt=0, le=60)] = Field(
-        0.2, description="Least retransmission time-out beyond the round trip (Linux: 0.2 s; RFC 6298: 1 s)"
+        0.2, description="Minimum retransmission time-out beyond the round trip (Linux: 0.2 s; RFC 6298: 1 s)"
     )
     per_message_bytes: _Bytes = Field(0, description="Bytes added to every message, e.g. by a length prefix")
     per_byte: Annotated[float, Field(ge=0, le=100)] = Field(0.0, description="Bytes added for every byte of a message")
@@ -109,19 +108,19 @@ class Transport(BaseModel):
     acknowledgement_bytes: _Bytes = Field(0, description="Size of an acknowledgement, sent the other way (TCP: 66)")
     segments_per_acknowledgement: _Size = Field(2, description="Packets that one acknowledgement stands for")
     acknowledgement_delay_s: Annotated[float, Field(ge=0, le=10)] = Field(
-        0.04, description="How long the last one waits for an answer to ride on (Linux: 40 ms)"
+        0.04, description="Seconds that the last acknowledgement waits for an answer that carries it (Linux: 40 ms)"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _as_preset(cls, given: Any) -> Any:
-        """What is not given is the preset's."""
-        preset = given.get("preset") if isinstance(given, dict) else None
-        known = _PRESET_KEYS.get(preset) if isinstance(preset, str) else None
-        return given if known is None else {**known, **given}
+    def _fill_from_preset(cls, keys: Any) -> Any:
+        """Set keys that are not given to the preset's values."""
+        preset = keys.get("preset") if isinstance(keys, dict) else None
+        preset_keys = _PRESET_KEYS.get(preset) if isinstance(preset, str) else None
+        return keys if preset_keys is None else {**preset_keys, **keys}
 
     @model_validator(mode="after")
-    def _in_segments(self) -> Self:
+    def _check_windows(self) -> Self:
         if self.has_windows and self.segment_bytes is None:
             raise ValueError("`congestion_control` needs `segment_bytes`; set it, or `preset: tcp`")
         if not self.has_windows:
@@ -134,20 +133,24 @@ class Transport(BaseModel):
 
     @property
     def has_windows(self) -> bool:
-        """Whether windows hold messages back."""
+        """Whether congestion windows hold messages back."""
         return self.congestion_control != "none"
 
     def overhead(self, size_bytes: npt.ArrayLike) -> tuple[Ids, Ids]:
-        """Bytes that messages of these sizes cost beyond their own.
+        """Return the bytes that messages of these sizes cost beyond their own.
 
         Args:
-            size_bytes: `(n,)` int64 bytes, at least 0; a message of nothing is not sent and costs nothing.
+            size_bytes: `(n,)` int64 bytes, at least 0; an empty message is not sent and costs nothing.
 
         Returns:
             (same_way, other_way): `(n,)` int64 each.
 
         Raises:
             ValueError: a negative size.
+
+        Example:
+            >>> [bytes_.tolist() for bytes_ in TCP.overhead([1000, 2896])]
+            [[66, 132], [66, 66]]
         """
         size = np.asarray(size_bytes, np.int64)
         if (size < 0).any():
@@ -158,13 +161,14 @@ class Transport(BaseModel):
         return np.where(size > 0, same_way, 0), np.where(size > 0, other_way, 0)
 
     def delayed_acknowledgement(self, size_bytes: npt.ArrayLike) -> Ids:
-        """Bytes of the acknowledgement that is saved when an answer follows within `acknowledgement_delay_s`.
+        """Return the bytes of the acknowledgement that an answer within `acknowledgement_delay_s` saves.
 
         Args:
             size_bytes: `(n,)` int64 bytes, at least 0, of the messages that are answered.
 
         Returns:
-            `(n,)` int64; part of what `overhead` counts the other way, 0 if the last acknowledgement is not delayed.
+            `(n,)` int64, a part of the bytes that `overhead` counts the other way; 0 if the last acknowledgement is not
+            delayed.
         """
         size = np.asarray(size_bytes, np.int64)
         _, packets = self._stream_and_packets(size)
@@ -172,7 +176,7 @@ class Transport(BaseModel):
         return np.where(waits, self.acknowledgement_bytes, 0)
 
     def packets(self, size_bytes: npt.ArrayLike) -> Ids:
-        """`(n,)` int64 packets that messages of these sizes take; 0 for a message of nothing."""
+        """Return the `(n,)` int64 packets of messages of these sizes; 0 for an empty message."""
         size = np.asarray(size_bytes, np.int64)
         return np.where(size > 0, self._stream_and_packets(size)[1], 0)
 
@@ -210,6 +214,6 @@ TCP, TLS, QUIC = (Transport.model_validate({"preset": name}) for name in ("tcp",
 PRESETS = {"none": NO_TRANSPORT, "tcp": TCP, "tls": TLS, "quic": QUIC}
 
 
-def _parts(amount: Ids, of: int) -> Ids:
-    """`ceil(amount / of)`."""
-    return -(-amount // of)
+def _parts(amount: Ids, divisor: int) -> Ids:
+    """Return `ceil(amount / divisor)`."""
+    return -(-amount // divisor)

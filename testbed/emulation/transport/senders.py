@@ -1,4 +1,4 @@
-"""What a sender knows of its connection, and the path that it sends on."""
+"""State of a sender's connection, and the path to its receiver."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -7,25 +7,25 @@ import numpy as np
 from testbed.arrays import Floats, Ids
 from testbed.emulation.transport.section import Transport
 
-BUFFER_PER_WINDOW = 3.82  # segments of send buffer for each of the window: 2 x 4352 / 2280 bytes, Linux' accounting
+BUFFER_PER_WINDOW = 3.82  # segments of send buffer per segment of window: 2 x 4352 / 2280 bytes, as Linux counts
 TIMER_S = 0.004  # a tick of Linux' timers
 
 
 @dataclass(eq=False)
 class Senders:
-    """What each of n senders knows, `(n,)` float64 each. Windows and buffers are counted in segments, as in Linux.
+    """Connection state of n senders, `(n,)` float64 each. Windows and buffers are counted in segments, as in Linux.
 
     Attributes:
         window: the congestion window.
         threshold: the window at which slow start ends (ssthresh); infinite until it has ended once.
-        buffer: what the send buffer holds.
-        smoothed_s: round trip as measured, queues included; NaN before the first message.
+        buffer: capacity of the send buffer.
+        smoothed_s: measured round trip in seconds, queues included; NaN before the first message.
         variation_s: four times its mean deviation, which is large at first.
-        last_sent_s: when the last segment was sent.
-        peak_window: before the last loss; 0 if there was none (CUBIC's W_max).
-        since_loss_s: round trips spent sending since then.
-        rate: segments per second, as BBR has estimated it.
-        full: round trips in which the link gave no more than before, as BBR counts them: up to three.
+        last_sent_s: time at which the last segment was sent.
+        peak_window: window before the last loss; 0 if there was none (CUBIC's W_max).
+        since_loss_s: seconds of sending since then, in whole round trips.
+        rate: segments per second, as estimated by BBR.
+        full: round trips without a gain in rate, as counted by BBR: up to three.
     """
 
     window: Floats
@@ -41,7 +41,7 @@ class Senders:
 
     @classmethod
     def new(cls, transport: Transport, count: int) -> "Senders":
-        """Those of `count` connections that have just been opened."""
+        """Return the state of `count` connections that have just been opened."""
         first = float(transport.initial_window_segments)
         return cls(
             window=np.full(count, first),
@@ -60,28 +60,28 @@ class Senders:
         return len(self.window)
 
     def take(self, ids: Ids) -> "Senders":
-        """A copy of the senders `ids`."""
+        """Return a copy of the senders `ids`."""
         return Senders(*(column[ids] for column in self.columns()))
 
     def put(self, ids: Ids, others: "Senders") -> None:
-        """Let the senders `ids` be as `others`."""
-        for column, given in zip(self.columns(), others.columns(), strict=True):
-            column[ids] = given
+        """Set the senders `ids` to the state `others`."""
+        for column, values in zip(self.columns(), others.columns(), strict=True):
+            column[ids] = values
 
     def columns(self) -> list[Floats]:
-        """All of it, in the order of the attributes."""
+        """Return all arrays, in the order of the attributes."""
         return [getattr(self, name) for name in _SENDERS]
 
     def pattern(self) -> list[Floats]:
-        """All that decides how a message leaves: whether something was sent before, but not when."""
+        """Return all state that decides the flights of a message: whether, not when, a segment was sent before."""
         return replace(self, last_sent_s=np.isfinite(self.last_sent_s).astype(np.float64)).columns()
 
     def time_out_s(self, transport: Transport) -> Floats:
-        """`(n,)` seconds without an acknowledgement after which a segment is sent again (RFC 6298, as in Linux)."""
+        """Return the `(n,)` retransmission time-outs in seconds (RFC 6298, as in Linux)."""
         return self.smoothed_s + np.maximum(self.variation_s, transport.minimum_timeout_s) + TIMER_S
 
     def begin(self, transport: Transport, round_trip_s: Floats, start_s: Floats) -> None:
-        """A message is to be sent at `start_s`: measure the round trip of new connections, restart idle ones."""
+        """Prepare for messages sent at `start_s`: measure the round trip of new connections, restart idle ones."""
         new = np.isnan(self.smoothed_s)
         self.smoothed_s[new], self.variation_s[new] = round_trip_s[new], 2 * round_trip_s[new]
         if not transport.slow_start_after_idle or transport.congestion_control == "bbr":
@@ -97,13 +97,13 @@ class Senders:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """From n senders to their receivers, `(n,)` float64 each.
+    """Paths from n senders to their receivers, `(n,)` float64 each.
 
     Attributes:
         segment_s: seconds that a full segment takes on the link.
-        round_trip_s: seconds from sending a segment to the acknowledgement of it, on an empty link.
+        round_trip_s: seconds from sending a segment to its acknowledgement, on an empty link.
         loss: probability that a packet is lost.
-        buffer_s: how long the queue in front of the link may get; infinite: any length.
+        buffer_s: longest queue in front of the link in seconds; infinite: any length.
     """
 
     segment_s: Floats
@@ -112,11 +112,11 @@ class Path:
     buffer_s: Floats
 
     def take(self, ids: Ids) -> "Path":
-        """The paths `ids`."""
+        """Return the paths `ids`."""
         return Path(*(column[ids] for column in self.columns()))
 
     def columns(self) -> list[Floats]:
-        """All of it, in the order of the attributes."""
+        """Return all arrays, in the order of the attributes."""
         return [getattr(self, name) for name in _PATH]
 
 

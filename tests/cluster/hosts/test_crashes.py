@@ -36,7 +36,7 @@ DRAWN = OWN | {"selection": {"protocol": "random", "participants": 5}}
 
 @contextlib.contextmanager
 def ray_with_bugs(*places: str) -> Iterator[None]:
-    """A Ray whose processes crash at these places: they see what the environment names when it starts. None is left."""
+    """Start a Ray with processes that crash at the places named in the environment; none is left afterwards."""
     ray.shutdown()
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(faulty_code.AT, " ".join(places))
@@ -49,7 +49,7 @@ def ray_with_bugs(*places: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bugs() -> Iterator[None]:
-    """One Ray whose clients crash in training, and whose servers where `OWN` selects; this process has no bug."""
+    """One Ray with clients that crash in training, and servers that crash in `OWN`; this process has no bug."""
     with ray_with_bugs("train", "select"):
         yield
 
@@ -108,7 +108,7 @@ def servers_bug(place: str, path: Path) -> None:
     assert f"in {place}" in ended.value.trace
 
 
-def test_the_servers_bug_says_where_too(bugs: None, tmp_path: Path) -> None:
+def test_a_crash_of_the_server_also_names_its_place(bugs: None, tmp_path: Path) -> None:
     servers_bug("select", tmp_path / "run")
 
 

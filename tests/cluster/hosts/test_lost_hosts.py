@@ -37,7 +37,7 @@ def test_hosts_are_on_different_nodes_and_a_lost_node_changes_nothing(trials: Tr
     assert row.hosts_restarted == 1
 
 
-def test_what_clients_keep_is_there_for_the_host_that_takes_over(trials: Trials) -> None:
+def test_a_replacing_host_has_the_clients_kept_state(trials: Trials) -> None:
     keeping = {"dataset": "digits", "model": "logistic", "momentum": 0, "drift_correction": {"name": "scaffold"}}
     described = experiment(workload=keeping)
     reference = undisturbed(described, trials.directory / "reference-scaffold")
@@ -48,7 +48,7 @@ def test_what_clients_keep_is_there_for_the_host_that_takes_over(trials: Trials)
     assert row.hosts_restarted == 2
 
 
-def test_what_clients_remember_of_their_rounds_is_there_for_the_host_that_takes_over(trials: Trials) -> None:
+def test_a_replacing_host_has_the_clients_round_state(trials: Trials) -> None:
     """A server that asks clients again before their turn gains nothing from the death of their host."""
     rests = {"protocol": "min-separation", "separation": 3, "participants": 6}
     early = {"dishonest": 0, "server": "reselect-early"}
@@ -79,7 +79,7 @@ def test_a_host_that_dies_again_and_again_stops_the_run_and_resume_goes_on(trial
     assert row.identical
 
 
-def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(ray_here: None, tmp_path: Path) -> None:
+def test_a_client_that_kills_its_host_is_quarantined_also_after_resume(ray_here: None, tmp_path: Path) -> None:
     described = experiment(
         workload={"dataset": "benchmarks.breaking:Poison"},
         on_crash="drop",
@@ -93,7 +93,7 @@ def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(ra
     with RaySession(None, 2) as session:
         session.run(described, 0, runs["whole"], lambda progress: None)
         session.run(described.model_copy(update={"rounds": 3}), 0, runs["interrupted"], lambda progress: None)
-    with RaySession(None, 2) as session:  # what processes know is gone
+    with RaySession(None, 2) as session:  # new processes: all state in memory is gone
         session.run(described, 0, runs["interrupted"], lambda progress: None)
     whole, interrupted = (RunRecords(run) for run in runs.values())
     assert identical(interrupted, whole)

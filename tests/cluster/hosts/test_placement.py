@@ -57,7 +57,7 @@ def test_hosts_go_where_there_is_most_room() -> None:
     st.lists(st.tuples(st.integers(0, 64), st.integers(0, 8)), min_size=1, max_size=6),
     st.integers(1, 40),
 )
-def test_what_hosts_reserve_fits_on_every_node(sizes: list[tuple[int, int]], hosts: int) -> None:
+def test_reservations_of_hosts_fit_on_every_node(sizes: list[tuple[int, int]], hosts: int) -> None:
     nodes = [Node(f"n{number}", cpus, gpus) for number, (cpus, gpus) in enumerate(sizes)]
     places = spread(nodes, hosts)
     assert len(places) == hosts

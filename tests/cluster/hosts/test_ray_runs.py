@@ -1,4 +1,4 @@
-"""Runs on real Ray actors: the same results whatever dies on the way. Without that: test_same_on_ray.py."""
+"""Runs on real Ray actors: the same results after the loss of any process. Without losses: test_same_on_ray.py."""
 
 import os
 import signal
@@ -180,7 +180,7 @@ def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Pat
         session.run(broken, 0, None, lambda progress: None)
 
 
-def test_ray_client_is_refused_with_what_to_do_instead(no_ray: None) -> None:
+def test_ray_client_is_refused_with_an_alternative(no_ray: None) -> None:
     with pytest.raises(ClusterError, match="testbed submit"):
         connect("ray://127.0.0.1:10001")
 

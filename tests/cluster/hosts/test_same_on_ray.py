@@ -1,4 +1,4 @@
-"""Real Ray actors change no result, whatever their number: one session runs experiments of several kinds."""
+"""Real Ray actors change no result, for any number of hosts: one session runs experiments of several kinds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_lotto_and_secagg(session: RaySession, tmp_path: Path) -> None:
 
 
 def test_asynchronous(session: RaySession, tmp_path: Path) -> None:
-    """What is under way outlasts a round, and hosts that forget it."""
+    """Updates under way outlast a round, and hosts that forget it."""
     asynchronous = {
         "selection": {"protocol": "random", "participants": 5},
         "aggregation": LOTTO["aggregation"] | {"model_binding": "none"},
@@ -108,7 +108,7 @@ def test_algorithms(session: RaySession, tmp_path: Path) -> None:
         {"protocol": "plain", "weights": "equal", "robust": {"rule": "multi-krum", "max_dishonest": 1}},
     ],
 )
-def test_adapters_and_what_is_made_of_them(session: RaySession, sent: dict[str, Any], tmp_path: Path) -> None:
+def test_adapters_and_their_models(session: RaySession, sent: dict[str, Any], tmp_path: Path) -> None:
     workload = LOTTO["workload"] | {"adapters": {"rank": 2}}
     experiment = Experiment.model_validate(LOTTO | {"workload": workload, "aggregation": sent})
     reference = undisturbed(experiment, tmp_path / "reference")

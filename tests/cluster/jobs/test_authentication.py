@@ -1,4 +1,4 @@
-"""Which token is sent, and what is said without one; run in processes of their own, because Ray reads them once."""
+"""The token that is sent, and messages without one; each in its own process, because Ray reads tokens once."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SECRET = "5ec4e7" * 10
 
 
 def said(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What a process says that has no token but those in `environment`."""
+    """Return the output of a process that has no token but those in `environment`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return subprocess.run(
         [sys.executable, "-c", f"from cluster.jobs.authentication import *\n{code}"],
@@ -50,11 +50,11 @@ def test_a_path_without_a_file_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.strip().splitlines()[-1].startswith("testbed.errors.ClusterError: RAY_AUTH_TOKEN_PATH: ")
 
 
-def test_a_mode_without_a_token_says_where_to_put_one(tmp_path: Path) -> None:
+def test_a_mode_without_a_token_names_the_place_for_a_token(tmp_path: Path) -> None:
     done = said(SENDS, tmp_path, RAY_AUTH_MODE="token")
     assert done.returncode != 0
     line = done.stderr.strip().splitlines()[-1].removeprefix("testbed.errors.ClusterError: ")
-    assert line.startswith("RAY_AUTH_MODE=token asks for a token, and none was found: put it into ~/.ray/auth_token")
+    assert line.startswith("RAY_AUTH_MODE=token requires a token, and none was found: put it into ~/.ray/auth_token")
 
 
 @pytest.mark.parametrize("variable", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", None])

@@ -1,4 +1,4 @@
-"""Results through a job's log: what arrives is what was sent, or nothing."""
+"""Results through a job's log: the received results equal the sent ones, or nothing is received."""
 
 import base64
 import gzip
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from cluster.jobs import downloads
 from testbed.errors import RunError
 from testbed.workload.client_states import ClientStates
+from tests.messages_named import naming
 
 
 def log_of(directory: Path, **more: int) -> str:
@@ -46,7 +47,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
+def test_received_results_equal_the_sent_ones(tmp_path: Path) -> None:
     run_at(tmp_path / "sweep" / "a")
     run_at(tmp_path / "sweep" / "b")
     (tmp_path / "sweep" / "b" / "second-name").hardlink_to(next((tmp_path / "sweep" / "b").iterdir()))
@@ -54,7 +55,7 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "a" / ".lock").write_text("")
     ClientStates(tmp_path / "sweep" / "a").write(0, 1, np.zeros(3, np.float32), 0)
     (tmp_path / "sweep" / "a" / "link").symlink_to("/etc/hostname")
-    downloads.unpacked(downloads.received(log_of(tmp_path / "sweep")), tmp_path / "fresh")
+    downloads.unpack(downloads.results_in_log(log_of(tmp_path / "sweep")), tmp_path / "fresh")
     assert contents(tmp_path / "fresh") == sent
 
 
@@ -67,16 +68,16 @@ def test_a_damaged_log_is_refused(
     at = begin + round(place * (end - begin))
     other = letter if letter != log[at] else "B"
     with pytest.raises(RunError, match="damaged"):
-        downloads.received(log[:at] if cut else log[:at] + other + log[at + 1 :])
+        downloads.results_in_log(log[:at] if cut else log[:at] + other + log[at + 1 :])
 
 
-def test_what_cannot_be_sent_says_why(tmp_path: Path) -> None:
+def test_results_that_cannot_be_sent_are_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such directory"):
-        downloads.received(log_of(tmp_path / "nothing"))
+        downloads.results_in_log(log_of(tmp_path / "nothing"))
     with pytest.raises(RunError, match=r"MiB.*URI"):
-        downloads.received(log_of(run_at(tmp_path / "run"), maximum=100_000))
+        downloads.results_in_log(log_of(run_at(tmp_path / "run"), maximum=100_000))
     with pytest.raises(RunError, match="No module named 'cluster'"):
-        downloads.received("Running\nModuleNotFoundError: No module named 'cluster'\n")
+        downloads.results_in_log("Running\nModuleNotFoundError: No module named 'cluster'\n")
 
 
 LINK = tarfile.TarInfo("link")
@@ -120,15 +121,15 @@ DEVICE.type = tarfile.CHRTYPE
 )
 def test_malicious_archives_are_refused(tmp_path: Path, member: tarfile.TarInfo) -> None:
     data = tar((tarfile.TarInfo("good"), b"x"), (member, b""))
-    with pytest.raises(RunError, match=r"no file of a run|look like|outside of the directory"):
-        downloads.unpacked(data, tmp_path / "inside")
+    with pytest.raises(RunError, match=naming("the results")):
+        downloads.unpack(data, tmp_path / "inside")
     assert {path.name for path in tmp_path.rglob("*")} <= {"inside", "good"}
 
 
 def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "_MAXIMUM_UNPACKED_BYTES", 1_000_000)
     with pytest.raises(RunError, match="look like"):
-        downloads.unpacked(tar((tarfile.TarInfo("zeros"), bytes(2_000_000))), tmp_path / "inside")
+        downloads.unpack(tar((tarfile.TarInfo("zeros"), bytes(2_000_000))), tmp_path / "inside")
     assert not (tmp_path / "inside" / "zeros").exists()
 
 
@@ -143,8 +144,8 @@ def test_a_bomb_in_a_header_is_refused_before_it_is_unpacked(tmp_path: Path) -> 
         for _ in range(300):
             archive.write(bytes(1_000_000))
     tracemalloc.start()
-    with pytest.raises(RunError, match="a header of more than 1 MiB"):
-        downloads.unpacked(packed.getvalue(), tmp_path / "inside")
+    with pytest.raises(RunError, match=naming("header", "1 MiB")):
+        downloads.unpack(packed.getvalue(), tmp_path / "inside")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10_000_000
@@ -157,17 +158,17 @@ def test_links_in_the_target_are_not_followed_out_of_it(tmp_path: Path) -> None:
     later = run_at(tmp_path / "fresh")
     (later / "aggregates").mkdir()
     (later / "aggregates" / "round-000001.npz").write_bytes(b"x")
-    with pytest.raises(RunError, match=r"symbolic link leads 'aggregates/round-000001\.npz' out of the directory"):
-        downloads.settled(later, earlier)
+    with pytest.raises(RunError, match=naming("symbolic link", "aggregates/round-000001.npz")):
+        downloads.merge_into(later, earlier)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_archives_are_refused(tmp_path: Path) -> None:
     data = b"not a tar"
     log = f"testbed-results begin bytes={len(data)} sha256={hashlib.sha256(data).hexdigest()}\n"
     log += base64.b64encode(data).decode() + "\ntestbed-results end\n"
     with pytest.raises(RunError, match="unpacked"):
-        downloads.unpacked(downloads.received(log), tmp_path)
+        downloads.unpack(downloads.results_in_log(log), tmp_path)
 
 
 def test_a_later_copy_goes_over_an_earlier_one(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_a_later_copy_goes_over_an_earlier_one(tmp_path: Path) -> None:
     (earlier / "figures" / "mine.png").write_text("mine")
     later = run_at(tmp_path / "fresh")
     rounds = (later / "rounds.parquet").read_bytes()
-    assert downloads.settled(later, earlier) == earlier
+    assert downloads.merge_into(later, earlier) == earlier
     assert (earlier / "rounds.parquet").read_bytes() == rounds
     assert (earlier / "figures" / "mine.png").read_text() == "mine"
     assert not (earlier / "parts").exists()
@@ -187,13 +188,13 @@ def test_other_things_are_not_overwritten(tmp_path: Path) -> None:
     other = run_at(tmp_path / "other", "name: other\n")
     kept = contents(other)
     with pytest.raises(RunError, match="another run"):
-        downloads.settled(run_at(tmp_path / "fresh"), other)
+        downloads.merge_into(run_at(tmp_path / "fresh"), other)
     assert contents(other) == kept
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("")
     for target in (tmp_path / "notes", tmp_path / "notes" / "mine.txt"):
         with pytest.raises(RunError, match="--to"):
-            downloads.settled(run_at(tmp_path / f"fresh-{target.name}"), target)
+            downloads.merge_into(run_at(tmp_path / f"fresh-{target.name}"), target)
         with pytest.raises(RunError, match="--to"):
             downloads.check_free(target)
     downloads.check_free(tmp_path / "new")
@@ -201,5 +202,5 @@ def test_other_things_are_not_overwritten(tmp_path: Path) -> None:
 
 def test_folders_within_one_another_without_end(tmp_path: Path) -> None:
     """Short names, so that the file system would take them; `tarfile` makes each folder by a call of its own."""
-    with pytest.raises(RunError, match="3001 deep, and a run's are at most 100; nothing was kept"):
-        downloads.unpacked(tar((tarfile.TarInfo("a/" * 3000 + "b"), b"x")), tmp_path / "inside")
+    with pytest.raises(RunError, match=naming("folders", 3001, 100)):
+        downloads.unpack(tar((tarfile.TarInfo("a/" * 3000 + "b"), b"x")), tmp_path / "inside")

@@ -62,12 +62,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's, without what it says about Ray."""
+    """Return this process's environment without Ray's variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | more
 
 
 def processes_of(directory: Path) -> list[psutil.Process]:
-    """Those whose command line or environment names the directory."""
+    """Return the processes with the directory in their command line or environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -98,7 +98,7 @@ def head() -> Iterator[Head]:
         yield head
     finally:
         started = processes_of(directory)
-        ray.send_signal(signal.SIGTERM)  # with --block it ends what it has started
+        ray.send_signal(signal.SIGTERM)  # with --block it ends the processes that it has started
         with contextlib.suppress(subprocess.TimeoutExpired):
             ray.wait(20)
         _, alive = psutil.wait_procs(started, timeout=20)
@@ -219,7 +219,7 @@ def following(head: Head, job: str) -> Iterator[Iterator[str]]:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert "the job goes on" in said
+        assert "the job continues" in said
     finally:
         process.kill()
         process.wait()
@@ -228,14 +228,14 @@ def following(head: Head, job: str) -> Iterator[Iterator[str]]:
 @pytest.mark.parametrize(
     ("arguments", "token", "code", "expected"),
     [
-        (("submit", "tiny.yaml"), None, 3, "asks for a token and none was found"),
+        (("submit", "tiny.yaml"), None, 3, "requires a token and none was found"),
         (("submit", "tiny.yaml"), "5ec4e7" * 10, 3, "refuses the token from RAY_AUTH_TOKEN"),
         (("jobs", "logs", "nothing-123456"), "", 2, "no job nothing-123456"),
         (("submit", "tiny.yaml", "--set", "availability.path=nowhere.csv"), "", 2, "nowhere.csv"),
     ],
     ids=["no-token", "wrong-token", "unknown-job", "missing-file"],
 )
-def test_what_goes_wrong_is_one_line(
+def test_errors_are_one_line(
     head: Head, testbed: Testbed, experiment: Path, arguments: Any, token: str | None, code: int, expected: str
 ) -> None:
     given = {} if token == "" else {"token": token}

@@ -1,4 +1,4 @@
-"""The launch files against the schemas of those who read them, and against each other; no secrets in any of them."""
+"""The launch files against the schemas of their readers, and against each other; no secrets in any of them."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_ray_up_takes_it(name: str) -> None:
     types = prepared["available_node_types"]
     assert prepared["head_node_type"] == head
     assert types[workers]["min_workers"] == types[workers]["max_workers"] == prepared["max_workers"]
-    # what Ray would add of its own: other versions of Ray, cloud libraries that conflict
+    # Ray would add commands of its own: other versions of Ray, cloud libraries that conflict
     assert prepared["head_setup_commands"] == prepared["worker_setup_commands"] == config["setup_commands"]
 
 
@@ -91,7 +91,7 @@ def test_the_image_has_the_pinned_ray() -> None:
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_what_is_copied_to_the_nodes_is_there_and_is_used(name: str) -> None:
+def test_files_copied_to_the_nodes_are_used(name: str) -> None:
     [config] = documents(name)
     mounts = config["file_mounts"]
     for target, source in mounts.items():

@@ -1,4 +1,4 @@
-"""The Grafana dashboard shows what `RunMetrics` exports, all of it, and nothing else."""
+"""The Grafana dashboard shows exactly the metrics that `RunMetrics` exports."""
 
 import itertools
 import json
@@ -73,7 +73,7 @@ def test_variables_are_there_and_used(dashboard: dict[str, Any]) -> None:
     assert used <= set(variables)
 
 
-def test_queries_name_what_is_exported_and_all_of_it(dashboard: dict[str, Any]) -> None:
+def test_queries_name_exactly_the_exported_metrics(dashboard: dict[str, Any]) -> None:
     asked = {name for expression in expressions(dashboard) for name, _ in _METRIC.findall(expression)}
     assert asked == set(exported())
 

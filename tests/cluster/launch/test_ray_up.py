@@ -1,7 +1,7 @@
 """`ray up`, `ray submit` and `ray down` for real: cluster/launch/local.yaml against an sshd on loopback.
 
 The sshd, its keys, the home directory of its sessions, the wheel, and Ray's ports and temporary directory are this
-test's own. Only what would be slow or reach beyond it is replaced: the node's environment sees the running Python's
+test's own. Only parts that are slow or reach beyond the test are replaced: the node sees the running Python's
 packages, so that nothing but the wheel has to be installed, and `ray stop` ends this test's Ray alone.
 """
 
@@ -80,7 +80,7 @@ class Launched:
         return output
 
     def processes(self) -> list[psutil.Process]:
-        """What still runs of this test's Ray: its processes name the temporary directory, or are children of one."""
+        """Return the processes of this test's Ray: they name its temporary directory, or are children of one."""
         mine = [process for process in psutil.process_iter(["cmdline"]) if self._names_us(process)]
         return [process for process in mine if process.pid != os.getpid()]
 
@@ -112,7 +112,7 @@ def free_port() -> int:
 
 
 def start_sshd(program: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """An sshd on loopback with keys of its own, whose sessions live in ``folder/home``."""
+    """Start an sshd on loopback with its own keys and with sessions in ``folder/home``."""
     (folder / "home").mkdir()
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)

@@ -1,4 +1,4 @@
-"""cluster/submit.py as the head runs it: where paths count from, what it prints, how it ends. Without Ray."""
+"""cluster/submit.py as run by the head: base of relative paths, output, exit codes. Without Ray."""
 
 import os
 import signal

@@ -24,7 +24,7 @@ def model_of(
         population: number of clients.
         seed: of the experiment.
         stages: those after selection.
-        labels: what the workload's `label_counts` gives.
+        labels: result of the workload's `label_counts`.
         section: the keys.
     """
 

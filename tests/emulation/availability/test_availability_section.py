@@ -1,4 +1,4 @@
-"""The section and what it becomes: alternatives, mistakes in them, files, and a user-defined class."""
+"""The `availability` section: alternatives, mistakes, files, and a user-defined class."""
 
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import validated
 from tests.emulation.availability.models import model_of
+from tests.messages_named import naming
 
 SECTION = TypeAdapter(AvailabilitySection)
 MEANS = {"mean_online_s": 60, "mean_offline_s": 90}
@@ -137,7 +138,7 @@ def test_sections_that_mean_nothing_are_refused(keys: dict[str, Any]) -> None:
         (5, "availability: should be a mapping of keys to values, not 5"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(keys: Any, line: str) -> None:
+def test_mistakes_are_named_in_one_line(keys: Any, line: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         validated({"availability": keys}, "here")
     assert str(refused.value).startswith(f"here: {line}")
@@ -205,7 +206,7 @@ def test_a_schedule_happens_again(tmp_path: Path) -> None:
     assert model.presence(1, "check-in", 0.0, np.arange(3)).reachable.tolist() == [False, True, True]
     assert model.presence(1, "first", 0.0, np.arange(3)).drops.tolist() == [False, False, True]
     assert model.presence(2, "first", 0.0, np.arange(3)).reachable.all()
-    with pytest.raises(ValueError, match="a schedule says who drops out; remove `dropout`"):
+    with pytest.raises(ValueError, match=naming("schedule", "dropout")):
         model_of(3, model="schedule", path=str(path), dropout={"rate": 0.1})
     with pytest.raises(TraceError):
         model_of(2, model="schedule", path=str(path))
@@ -222,7 +223,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, model: str) -> None:
 
 
 def test_a_run_begins_within_the_trace(trace: Path) -> None:
-    with pytest.raises(ExperimentError, match=r"^availability\.start_s: 100; .*devices\.parquet lasts 100 s"):
+    with pytest.raises(ExperimentError, match=naming("availability.start_s", "devices.parquet", 100)):
         model_of(3, model="trace", path=str(trace), start_s=100)
 
 
@@ -278,12 +279,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_availability_models"
 
 
-def test_a_class_of_ones_own_says_who_is_there(own: str) -> None:
+def test_a_user_defined_class_decides_presence(own: str) -> None:
     model = model_of(7, model=f"{own}:Even", options={"every": 3})
     assert model.comes_back
     presence = model.presence(1, "train", 10.0, np.arange(7))
     assert presence.reachable.tolist() == [True, False, False, True, False, False, True]
-    assert (presence.drops == presence.reachable).all()  # who is not there does not drop out
+    assert (presence.drops == presence.reachable).all()  # only reachable clients drop out
     assert (presence.leaves_s == 15).all()
     dropping = model_of(7, model=f"{own}:Even", options={"every": 1}, dropout={"hazard": {"train": 1.0}})
     assert dropping.presence(1, "train", 10.0, np.arange(7)).drops.all()
@@ -335,7 +336,7 @@ def test_options_that_the_class_does_not_declare_are_refused(own: str, name: str
     assert "\n" not in str(refused.value)
 
 
-def test_what_goes_wrong_in_a_class_of_ones_own_comes_through(own: str) -> None:
+def test_errors_of_a_user_defined_class_pass_through(own: str) -> None:
     with pytest.raises(RuntimeError, match="theirs"):
         model_of(7, model=f"{own}:Broken")
     with pytest.raises(ExperimentError, match=r"availability\.model: no_such_module:Model: no module"):

@@ -1,4 +1,4 @@
-"""Who leaves in the middle of a round: by rate, by hazard, over any model."""
+"""Dropouts in the middle of a round: by rate, by hazard, with any model."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_a_drop_out_at_a_chosen_stage_leaves_there_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("stage", ["random", "first"])
 def test_the_draws_of_a_round_are_those_of_earlier_versions(stage: str) -> None:
-    """Recorded runs can be repeated: per round first who leaves, then where, both for all clients."""
+    """Recorded runs can be repeated: each round first draws the dropouts, then their stages, for all clients."""
     model = model_of(8, seed=3, dropout={"rate": [0.4, 0.9], "stage": stage})
     for number in (1, 2, 30):
         generator = Randomness(3).generator("availability", number, "dropout")
@@ -78,7 +78,7 @@ def test_rate_and_hazard_add_up_and_change_nothing_in_each_other() -> None:
         assert (both.presence(4, stage, 0.0, EVERYBODY).drops == by_rate | by_hazard).all()
 
 
-def test_who_is_away_does_not_drop_out() -> None:
+def test_clients_that_are_away_do_not_drop_out() -> None:
     presence = model_of(POPULATION, model="bernoulli", unavailable=0.5, dropout={"hazard": 0.5}).presence(
         1, "train", 0.0, EVERYBODY
     )
@@ -92,10 +92,10 @@ def test_who_is_away_does_not_drop_out() -> None:
     at=st.sampled_from(["random", "check-in", "first"]),
     hazard=st.sampled_from([0.0, 0.3, {"check-in": 0.3}, {"train": 0.5, "second": 0.5}]),
 )
-def test_over_a_model_whose_clients_come_back_only_drops_are_added(
+def test_with_returning_clients_only_dropouts_are_added(
     seed: int, rate: float, at: str, hazard: float | dict[str, float]
 ) -> None:
-    """Over a model whose clients do come back: who is there stays as it is (the network remembers who dropped out)."""
+    """With a model of returning clients, presence is unchanged; the network remembers the dropouts."""
     section = {**AT_RANDOM, "dropout": {"rate": rate, "stage": at, "hazard": hazard}}
     bare, dropping = (
         availability_model(

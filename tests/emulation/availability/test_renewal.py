@@ -1,4 +1,4 @@
-"""Clients that come and go: against a slow simulation of single clients, and against what theory says of many."""
+"""Alternating availability, compared with a slow simulation of single clients and with renewal theory."""
 
 import bisect
 import math
@@ -105,7 +105,7 @@ def test_every_clients_life_is_the_one_simulated_step_by_step(keys: dict[str, An
 
 
 @ALL
-def test_intervals_are_what_presence_says(keys: dict[str, Any]) -> None:
+def test_intervals_agree_with_presence(keys: dict[str, Any]) -> None:
     model, horizon_s = alternating(keys, 50), 10_000.0
     client, begin, end = model.intervals(30, horizon_s)
     assert (client.dtype, begin.dtype, end.dtype) == (np.int64, np.float64, np.float64)
@@ -121,7 +121,7 @@ def test_intervals_are_what_presence_says(keys: dict[str, Any]) -> None:
         assert (np.minimum(presence.leaves_s[client[inside]], horizon_s) == end[inside]).all()
 
 
-# -- what answers may depend on -------------------------------------------------------------------------------------
+# -- independence of answers ----------------------------------------------------------------------------------------
 
 
 @cache
@@ -134,7 +134,7 @@ def asked_once(keys: tuple[tuple[str, Any], ...], now_s: float) -> Any:
     questions=st.lists(st.tuples(st.integers(0, 30_000), st.sets(st.integers(0, 19))), max_size=8),
     in_order=st.booleans(),
 )
-def test_answers_do_not_depend_on_what_was_asked_before(
+def test_answers_do_not_depend_on_earlier_questions(
     keys: dict[str, Any], questions: list[tuple[int, set[int]]], in_order: bool
 ) -> None:
     model = alternating(keys, 20)
@@ -181,7 +181,7 @@ def test_another_seed_is_another_life(keys: dict[str, Any]) -> None:
     assert lives[0][1].tolist() != lives[2][1].tolist()
 
 
-# -- what theory says -----------------------------------------------------------------------------------------------
+# -- renewal theory -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keys", [MARKOV, WEIBULL], ids=["markov", "weibull"])
@@ -243,7 +243,7 @@ def share_online(keys: dict[str, Any], hours: list[float]) -> list[float]:
     return [float(model.presence(1, "train", hour * seconds, everybody).reachable.mean()) for hour in hours]
 
 
-def test_more_clients_are_there_by_the_peak_than_half_a_day_later() -> None:
+def test_more_clients_are_online_at_the_peak_than_half_a_day_later() -> None:
     peak, trough, next_day = share_online(BY_DAY, [7, 19, 31])
     assert peak > trough + 0.2
     assert abs(peak - next_day) < APART
@@ -281,7 +281,7 @@ def test_a_rhythm_goes_forward_and_back(amplitude: float, peak_s: float, times: 
     assert rhythm.shows_at(shown) == pytest.approx(time_s, abs=1e-6)
     assert (np.diff(shown) >= 0).all()
     assert rhythm.shown(time_s + 3000) == pytest.approx(shown + 3000, abs=1e-6)
-    # The integral of the speed, up to what a step of 1000 / 1440 s leaves out.
+    # The integral of the speed, up to the error of a step of 1000 / 1440 s.
     turn = 2 * math.pi / 1000
     integral = time_s + amplitude / turn * (np.sin(turn * (time_s - peak_s)) + math.sin(turn * peak_s))
     assert shown == pytest.approx(integral, abs=2e-3)

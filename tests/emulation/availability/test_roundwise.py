@@ -1,4 +1,4 @@
-"""Who is there in a round, for models that draw anew for each round."""
+"""Availability models that draw anew for each round."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_the_draws_of_a_round_are_those_of_earlier_versions() -> None:
         assert model.presence(number, "check-in", 0.0, np.arange(7)).reachable.tolist() == there
 
 
-def test_no_clients_fate_depends_on_who_is_asked_or_on_the_order() -> None:
+def test_a_clients_fate_does_not_depend_on_other_questions_or_their_order() -> None:
     some = np.array([5, 17, 2999])
     section = {"model": "bernoulli", "unavailable": 0.4, "dropout": {"rate": 0.5, "hazard": 0.3}}
     first, second = (model_of(POPULATION, **section) for _ in range(2))
@@ -118,7 +118,7 @@ def test_a_large_population() -> None:
     assert binomtest(int(presence.drops.sum()), 1_000_000, 0.7 * 0.1 / 3).pvalue > SUSPICIOUS
 
 
-def test_what_all_clients_share_is_no_label_of_a_client() -> None:
+def test_shared_samples_do_not_set_a_clients_label() -> None:
     """Shared-data strategy: p_i depends on the label of the private data, even where there is less of it."""
 
     class TwoLabels(Pulling):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from testbed.emulation.availability.models import ScheduledAvailability
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import TraceError
+from tests.messages_named import naming
 
 POPULATION = 6
 SELECTION = ("check-in", "lotto/participants")
@@ -32,7 +33,7 @@ def schedules(draw: st.DrawFn) -> list[tuple[int, int, str, str]]:
 
 
 def walked(rows: list[tuple[int, int, str, str]], number: int, client: int) -> dict[str, str]:
-    """The oracle: what becomes of one client in each stage of a round, walking through them: there, drops or away."""
+    """The oracle: the state of one client in each stage of a round, step by step: there, drops or away."""
     mine = [(stage, fate) for at, who, stage, fate in rows if (at, who) == (number, client)]
     takes_part = ("", "participant") in mine
     fates = [entry for entry in mine if entry[1] != "participant"]
@@ -76,7 +77,7 @@ def test_an_answer_depends_on_the_question_alone(rows: list, asked: set[int], st
     assert again.drops.tolist() == before.drops[some].tolist()
 
 
-def test_without_the_selection_stages_a_fate_there_befalls_who_is_asked_there() -> None:
+def test_without_selection_stages_a_fate_applies_to_questions_in_that_stage() -> None:
     rows = [
         (1, 0, "check-in", "dropped"),  # stood for selection, and is asked in a stage of that name
         (1, 1, "lotto/announce", "dropped"),  # was lost where there is nothing here: away for the round
@@ -95,7 +96,7 @@ def test_without_the_selection_stages_a_fate_there_befalls_who_is_asked_there() 
     assert not availability.presence(1, "secagg/unmask", 0.0, EVERYONE).reachable[2]
 
 
-def test_nobody_is_away_in_rounds_beyond_the_schedule_and_under_an_empty_one() -> None:
+def test_no_client_is_away_beyond_the_schedule_or_with_an_empty_one() -> None:
     for rows in ([], [(1, 0, "", "offline")]):
         presence = ScheduledAvailability(Schedule.from_rows(rows), POPULATION, AFTER).presence(2, "train", 0, EVERYONE)
         assert presence.reachable.all()
@@ -103,5 +104,5 @@ def test_nobody_is_away_in_rounds_beyond_the_schedule_and_under_an_empty_one() -
 
 
 def test_a_client_beyond_the_population_is_an_error() -> None:
-    with pytest.raises(TraceError, match="client 6 in round 1: the population has clients 0 to 5"):
+    with pytest.raises(TraceError, match=naming("client 6", "round 1", "0 to 5")):
         ScheduledAvailability(Schedule.from_rows([(1, 6, "", "offline")]), POPULATION, AFTER)

@@ -1,4 +1,4 @@
-"""Synthetic traces are what the availability models of experiments answer."""
+"""Synthetic traces agree with the answers of the availability models."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from testbed.emulation.availability.synthesis import synthesize
 from testbed.errors import ExperimentError
 from testbed.experiment.availability import availability_section
 from testbed.randomness import Randomness
+from tests.messages_named import naming
 
 N, HORIZON_S = 40, 20_000.0
 
@@ -82,7 +83,7 @@ def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("clients", "horizon_s"), [(0, 5.0), (3, 0.0), (3, np.inf), (3, np.nan)])
 def test_a_trace_of_nothing_is_refused(clients: int, horizon_s: float) -> None:
-    with pytest.raises(ExperimentError, match="at least one client and some time"):
+    with pytest.raises(ExperimentError, match=naming("trace", "one client")):
         synthesize(
             availability_section("markov", ["mean_online_s=1", "mean_offline_s=1"]), clients, horizon_s, Randomness(1)
         )

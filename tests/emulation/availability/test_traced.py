@@ -14,6 +14,7 @@ from testbed.emulation.availability.models import Presence
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import ExperimentError
 from tests.emulation.availability.models import model_of
+from tests.messages_named import naming
 
 LENGTH = 24
 ORIGINS = st.sampled_from([0, -5, 2_410_196])
@@ -118,7 +119,7 @@ def test_times_that_are_no_round_numbers(seed: int, repeat: bool) -> None:
             assert not model.presence(1, "train", leaves + 1e-6, alone).reachable.any()
 
 
-def test_one_that_is_online_all_the_time_never_leaves_a_trace_that_repeats() -> None:
+def test_a_client_online_all_the_time_never_leaves_a_repeated_trace() -> None:
     trace = AvailabilityTrace.from_rows([0, 0, 1], [0, 4, 0], [4, 10, 10])
     for now in (0.0, 3.0, 9.5, 1e6):
         model = TracedAvailability(trace, np.array([0, 1]), np.array([0.0, 3.3]), repeat=True)
@@ -128,7 +129,7 @@ def test_one_that_is_online_all_the_time_never_leaves_a_trace_that_repeats() -> 
     assert not both(once, 6.0, 2).reachable.any()
 
 
-def test_one_that_is_online_at_both_ends_stays_over_the_end() -> None:
+def test_a_client_online_at_both_ends_stays_over_the_end() -> None:
     trace = AvailabilityTrace.from_rows([0, 0], [0, 7], [2, 10])
     model = TracedAvailability(trace, np.array([0, 0]), np.array([0.0, 4.0]), repeat=True)
     assert both(model, 8.0, 2).leaves_s.tolist() == [12.0, np.inf]
@@ -144,7 +145,7 @@ def test_a_device_that_is_never_online_is_allowed() -> None:
 
 
 @given(st.integers(1, 60), st.booleans(), st.integers(0, 2**32))
-def test_with_enough_devices_everybody_has_one_of_its_own(population: int, random_shift: bool, seed: int) -> None:
+def test_with_enough_devices_each_client_has_a_different_one(population: int, random_shift: bool, seed: int) -> None:
     trace = AvailabilityTrace.from_rows(np.arange(60), np.zeros(60), np.full(60, 7.5))
     device_of, shift_s = assigned(population, trace, np.random.default_rng(seed), random_shift)
     assert len(set(device_of.tolist())) == population
@@ -173,7 +174,7 @@ def test_a_run_begins_within_the_trace(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     AvailabilityTrace.from_rows([0, 1], [0, 1], [4, 5]).write(path)
     assert model_of(2, model="trace", path=path, start_s=4.9).presence(1, "", 0.0, np.arange(2)).reachable.any()
-    with pytest.raises(ExperimentError, match=r"availability\.start_s: 5; .*trace\.csv lasts 5 s, less is needed"):
+    with pytest.raises(ExperimentError, match=naming("availability.start_s", "trace.csv", "5 s")):
         model_of(2, model="trace", path=path, start_s=5)
 
 

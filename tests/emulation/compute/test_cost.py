@@ -52,7 +52,7 @@ def test_threads_meter_for_the_block_that_started_them() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_block_that_is_given_up_half_way_leaves_nothing_behind() -> None:
+def test_an_abandoned_block_leaves_nothing_behind() -> None:
     """As when a run is interrupted inside a stage."""
 
     async def interrupted() -> None:

@@ -13,6 +13,7 @@ from scipy.stats import binomtest, kstest, lognorm
 
 from testbed.emulation.devices import Devices, read_device_factors, speed_factors
 from testbed.errors import TraceError
+from tests.messages_named import naming
 
 SUSPICIOUS = 1e-4
 PHONES = [
@@ -52,7 +53,7 @@ def test_the_name_of_the_column_says_which_way_it_goes(tmp_path: Path, column: s
 def test_a_name_that_does_not_say_is_asked_about(tmp_path: Path, column: str) -> None:
     path = tmp_path / "table.csv"
     path.write_text(f"phone,{column}\na,10\nb,30\n")
-    with pytest.raises(TraceError, match=r"set devices\.larger_is_faster to true or false"):
+    with pytest.raises(TraceError, match=naming("devices.larger_is_faster", "true", "false")):
         read_device_factors(path, column)
     assert read_device_factors(path, column, larger_is_faster=True).tolist() == [3, 1]
 

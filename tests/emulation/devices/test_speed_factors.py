@@ -1,4 +1,4 @@
-"""Speed factors: what each model promises about them."""
+"""Speed factors: the promised distribution of each model."""
 
 import sys
 from types import ModuleType
@@ -11,13 +11,14 @@ from pydantic import ValidationError
 
 from testbed.emulation.devices import Devices, speed_factors, zipf_factors
 from testbed.errors import ExperimentError
+from tests.messages_named import naming
 
 
 def drawn(section: Devices, population: int, seed: int = 1) -> np.ndarray:
     return speed_factors(section, population, np.random.default_rng(seed))
 
 
-def test_everybody_is_the_reference_machine_by_default() -> None:
+def test_every_client_is_the_reference_machine_by_default() -> None:
     assert drawn(Devices(), 4).tolist() == [1.0] * 4
     assert drawn(Devices(model="constant", factor=2.5), 2).tolist() == [2.5, 2.5]
 
@@ -72,7 +73,7 @@ def test_the_seed_decides(model: str) -> None:
 
 
 def test_slowest_below_fastest_is_one_clear_error() -> None:
-    with pytest.raises(ValidationError, match=r"`slowest` \(1\) must be at least `fastest` \(2\)") as caught:
+    with pytest.raises(ValidationError, match=naming("`slowest` (1)", "`fastest` (2)")) as caught:
         Devices(model="zipf", fastest=2, slowest=1)
     assert caught.value.error_count() == 1
 

@@ -1,4 +1,4 @@
-"""Links drawn, taken from traces, tables and matrices: whose they are, and that the seed decides."""
+"""Links drawn, or taken from traces, tables and matrices: assignment to clients, and dependence on the seed."""
 
 import json
 from pathlib import Path
@@ -14,6 +14,7 @@ from scipy.stats import binomtest, kstest, lognorm, truncnorm
 from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, client_links
 from testbed.emulation.links.section import RandomValue, truncated_normal
 from testbed.errors import ExperimentError, TraceError
+from tests.messages_named import naming
 
 SUSPICIOUS = 1e-4
 FLASH = "flash_speed_distri.json"
@@ -51,7 +52,7 @@ def test_log_normal_and_uniform() -> None:
 @given(
     st.floats(-50, 50), st.floats(0.01, 20), st.floats(0, 5), st.floats(0, 50), st.integers(0, 2**32),
 )  # fmt: skip
-def test_what_is_drawn_lies_within_its_bounds(mean: float, sigma: float, low: float, wide: float, seed: int) -> None:
+def test_drawn_values_lie_within_their_bounds(mean: float, sigma: float, low: float, wide: float, seed: int) -> None:
     values = truncated_normal(np.full(50, mean), np.full(50, sigma), low, low + wide, np.random.default_rng(seed))
     assert ((low <= values) & (values <= low + wide)).all()
 
@@ -67,7 +68,7 @@ def test_without_spread_it_is_the_mean() -> None:
 
 
 def test_no_generator_no_draw() -> None:
-    with pytest.raises(ExperimentError, match="links: a distribution, sample or shift needs random numbers"):
+    with pytest.raises(ExperimentError, match=naming("links", "distribution", "random numbers")):
         ClientLinks.of(Links(down_mbit_s=RandomValue(distribution="uniform", minimum=1, maximum=2)), 3)
 
 
@@ -292,7 +293,7 @@ class TwoMegabytes:
     """Links of one's own: as `options` say."""
 
     class Options(BaseModel):
-        """What the experiment may say."""
+        """Options that the experiment may set."""
 
         rate: float = Field(1e6, ge=0)
 
@@ -311,7 +312,7 @@ def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     first, again = (client_links(section, 3, np.random.default_rng(1)).down.at(0.0) for _ in range(2))
     assert (first == again).all()
     assert (first > 2e6).all()
-    with pytest.raises(ExperimentError, match="must return the ClientLinks of 3 clients"):
+    with pytest.raises(ExperimentError, match=naming("ClientLinks", "3 clients")):
         client_links(section.model_copy(update={"options": {"rate": 0}}), 3, np.random.default_rng(1))
     default = client_links(section.model_copy(update={"options": {}}), 3, np.random.default_rng(1))
     assert (default.down.at(0.0) < 2e6).all()
@@ -325,12 +326,12 @@ def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         assert says in str(refused.value)
 
 
-def test_a_class_of_ones_own_that_is_not_there() -> None:
+def test_a_missing_user_defined_class() -> None:
     section = Links.model_validate({"model": "no_such_module:Name"})
     with pytest.raises(ExperimentError, match=r"links\.model: no_such_module:Name: no module"):
         client_links(section, 3, np.random.default_rng(1))
 
 
 def test_options_without_a_class() -> None:
-    with pytest.raises(ValueError, match="`options` are for a user-defined class"):
+    with pytest.raises(ValueError, match=naming("`options`", "user-defined class")):
         Links.model_validate({"options": {"rate": 1}})

@@ -90,7 +90,7 @@ def test_the_rate_at_a_moment_is_that_of_its_step(made, moment: Fraction, phase:
         assert rate == scale * [rate for time, rate in steps if time <= (moment + phase) % period][-1]
 
 
-def test_everybody_at_once_and_one_by_one() -> None:
+def test_all_clients_at_once_equal_one_by_one() -> None:
     generator = np.random.default_rng(2)
     of = generator.integers(CONSTANT, 2, 500)
     rates = Rates.traced(EXAMPLE, of, generator.random(500) * 100 - 50, generator.random(500))

@@ -1,4 +1,4 @@
-"""Bandwidth files: what a rate holds for, and what is said of a file that is none."""
+"""Bandwidth files: the meaning of a rate, and messages for invalid files."""
 
 import itertools
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_bad_file_is_named_with_its_row(tmp_path: Path, text: str, message: st
         assert refused(read_bandwidth, path).startswith(f"{tmp_path / 'b.log'}: {message}")
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_invalid_files_are_refused(tmp_path: Path) -> None:
     assert refused(read_bandwidth, tmp_path).startswith(f"{tmp_path}: no bandwidth traces in this directory")
     assert (
         refused(read_bandwidth, tmp_path / "a.log")

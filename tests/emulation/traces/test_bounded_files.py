@@ -1,4 +1,4 @@
-"""Traces and tables that are larger than any honest one, or have no end: one line, whatever reads them."""
+"""Oversized or endless traces and tables: every reader refuses them in one line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_converters_read_no_more_than_the_limit(name: str, tmp_path: Path, monke
         convert(tmp_path / name)
 
 
-def test_an_array_whose_header_asks_for_terabytes(tmp_path: Path) -> None:
+def test_an_array_with_a_header_of_terabytes_is_refused(tmp_path: Path) -> None:
     for name, read in (("m.npy", READERS["matrix.csv"]), ("l.npy", read_latency_matrix)):
         with (tmp_path / name).open("wb") as file:
             np.lib.format.write_array_header_1_0(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from testbed.emulation.traces.columns import Columns, column_names, read_columns
 from testbed.errors import TraceError
+from tests.messages_named import naming
 
 Rows = list[tuple[float | None, float | None]]
 
@@ -119,7 +120,7 @@ def test_a_truncated_parquet_file(tmp_path: Path) -> None:
     whole = as_parquet(tmp_path, [(1.0, 2.0)] * 100).read_bytes()
     for size in (1, 4, len(whole) // 2, len(whole) - 1):
         (tmp_path / "t.parquet").write_bytes(whole[:size])
-        with pytest.raises(TraceError, match="not a Parquet file, or truncated"):
+        with pytest.raises(TraceError, match=naming("Parquet", "truncated")):
             read_columns(tmp_path / "t.parquet", ["a"])
 
 

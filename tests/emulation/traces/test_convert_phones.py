@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from testbed.emulation.traces.conversion import flash
 from testbed.errors import TraceError
 from tests.emulation.traces.conversions import refused, rows
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 DAY = 86_400.0
@@ -144,7 +145,7 @@ def test_online_exactly_when_some_interval_says_so(
         for entry in document.values()
         for begin, end in entry["ready_time"]
     ):
-        with pytest.raises(TraceError, match="no device is ever online"):
+        with pytest.raises(TraceError, match=naming("device", "online")):
             flash.convert_timers(source)
         return
     trace, _ = flash.convert_timers(source)

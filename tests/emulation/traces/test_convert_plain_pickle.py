@@ -1,4 +1,4 @@
-"""The reader of plain pickles: reads what pickle writes, refuses and names all else, and executes nothing."""
+"""The reader of plain pickles reads pickles of plain data, refuses and names all else, and executes nothing."""
 
 import collections
 import contextlib
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(value=PLAIN, protocol=st.integers(0, 5), data=st.data())
-def test_reads_what_pickle_writes(value: Any, protocol: int, data: st.DataObject, folder: Path) -> None:
+def test_reads_pickles_of_plain_data(value: Any, protocol: int, data: st.DataObject, folder: Path) -> None:
     """The oracle is the standard library's unpickler. (Protocols 0 to 2 write bytes as a call: not plain.)"""
     pickled = pickle.dumps(value, protocol)
     if protocol < 3 and (b"_codecs" in pickled or b"__builtin__" in pickled):
@@ -88,7 +88,7 @@ def test_shared_parts_stay_shared(folder: Path) -> None:
 
 
 class Evil:
-    """Pickles to whatever a test wants."""
+    """Pickles to any value that a test sets."""
 
     def __init__(self, reduced: Any) -> None:
         self.reduced = reduced
@@ -303,7 +303,7 @@ def test_nested_doubling_stays_small_and_hashes_nothing(folder: Path) -> None:
     ],
     ids=["65 bits", "negative", "colliding", "tuple", "float", "bool", "mixed", "mixed later", "mixed before"],
 )
-def test_keys_whose_hashes_can_be_chosen_are_refused(value: Any, says: str, folder: Path) -> None:
+def test_keys_with_chosen_hashes_are_refused(value: Any, says: str, folder: Path) -> None:
     assert says in refused(colliding(value) if isinstance(value, list) else pickle.dumps(value, 4), folder)
 
 

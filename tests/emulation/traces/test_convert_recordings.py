@@ -53,7 +53,7 @@ def test_recordings_of_two_and_of_forty_five_days_keep_their_availability(tmp_pa
     assert describe(offline)["online_fraction_mean"] == pytest.approx((0.5 + 0.5 * 2 / 45) / 2)
 
 
-def test_what_is_kept_is_kept_in_parquet_and_laid_out_in_csv(tmp_path: Path) -> None:
+def test_recordings_are_stored_in_parquet_and_repeated_in_csv(tmp_path: Path) -> None:
     write_spot(tmp_path / "zones" / "a.json", [1, 0, 0], 10)
     write_spot(tmp_path / "zones" / "b.json", [0, 1, 0, 0, 0, 0, 0, 0], 10)
     trace, _ = spot.convert(tmp_path / "zones")
@@ -151,7 +151,7 @@ def test_doubled_tabs_lose_no_event(tmp_path: Path) -> None:
     assert counts["events_with_doubled_tabs"] == 0
 
 
-def test_components_are_told_apart(tmp_path: Path) -> None:
+def test_components_are_distinguished(tmp_path: Path) -> None:
     lines = [event(1, 1, 0, 5), event(1, 1, 0, 9, component=2), event(2, 1, 0, 5), event(4, 1, 3, 3)]
     (tmp_path / "event_trace.tab").write_text("\n".join(["\t".join(TAB.split()), *lines]))
     trace, counts = failure_archive.convert(tmp_path / "event_trace.tab")

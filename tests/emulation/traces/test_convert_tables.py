@@ -17,6 +17,7 @@ from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
 from testbed.emulation.traces.conversion.collector import disjoint
 from testbed.errors import TraceError
 from tests.emulation.traces.conversions import refused, rows
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 # -- matrices -------------------------------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ def test_other_pickles_are_one_line(value: Any, said: str, tmp_path: Path) -> No
 def test_a_first_line_that_is_neither_names_nor_values_is_an_error(text: str, tmp_path: Path) -> None:
     path = tmp_path / "matrix.csv"
     path.write_text(text)
-    with pytest.raises(TraceError, match=r"row 1: .* is not 0 or 1"):
+    with pytest.raises(TraceError, match=naming("row 1", "0 or 1")):
         matrix.convert(path, 60.0)
 
 

@@ -1,4 +1,4 @@
-"""What is said about a trace, against counting."""
+"""Statistics of a trace, compared with counting."""
 
 import math
 from pathlib import Path
@@ -96,4 +96,4 @@ def test_the_published_3g_traces(shared: Path) -> None:
     facts = describe_series(read_series(shared / "traces" / "bandwidth-3g", BANDWIDTH))
     assert facts["traces"] == 40
     assert 0 < facts["least_mbit_s"] < facts["p5_mbit_s"] < facts["median_mbit_s"] < facts["p95_mbit_s"]
-    assert facts["most_mbit_s"] < 14.4  # what HSDPA of those years could do
+    assert facts["most_mbit_s"] < 14.4  # the limit of HSDPA in those years

@@ -1,4 +1,4 @@
-"""Availability traces as files: what is written is read again, and what cannot be read is said in one line."""
+"""Availability traces as files: round trips, and messages of one line for unreadable files."""
 
 import contextlib
 import os
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from testbed.emulation.traces import interval_files
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
+from tests.messages_named import naming
 
 HEADER = "client,online_from_s,online_until_s\n"
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
@@ -49,7 +50,7 @@ def large(rows: int = 1_000_000) -> AvailabilityTrace:
 
 
 @given(st.dictionaries(st.integers(0, 2**62), BOUNDS, min_size=1, max_size=4))
-def test_what_is_written_is_read_again_bit_for_bit(
+def test_written_rows_are_read_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, bounds: dict[int, list[float]]
 ) -> None:
     rows = [
@@ -163,7 +164,7 @@ def test_columns_of_another_type_and_missing_values_in_parquet(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_files_that_are_none(tmp_path: Path, name: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert refused(path) == "cannot be read: No such file or directory"
     path.mkdir()
@@ -240,7 +241,7 @@ def test_another_suffix_is_neither_read_nor_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_earlier_file(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / name
     small().write(path)
     before = path.read_bytes()
@@ -249,14 +250,14 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, name: str, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(TraceError, match=r"cannot be written: No space left on device"):
+    with pytest.raises(TraceError, match=naming("written", "No space left on device")):
         large(1000).write(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_writing_where_that_is_not_possible(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"cannot be written: No such file or directory"):
+    with pytest.raises(TraceError, match=naming("written", "No such file or directory")):
         small().write(tmp_path / "nowhere" / "t.csv")
     (tmp_path / "t.csv").mkdir()
     with pytest.raises(TraceError, match=r"cannot be written: Is a directory"):

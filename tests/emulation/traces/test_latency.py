@@ -76,8 +76,8 @@ def test_the_other_formats(tmp_path: Path) -> None:
         ("\n\n", "no row of delays"),
         ("client\nx\ny\n", "no delays"),
         ("", "the file is empty"),
-        ("client,a,a\nx,1,2\n", "the column name 'a' stands twice"),
-        ("client,a,b\nx,1,2\nx,1,2\n", "the row name 'x' stands twice"),
+        ("client,a,a\nx,1,2\n", "the column name 'a' occurs twice"),
+        ("client,a,b\nx,1,2\nx,1,2\n", "the row name 'x' occurs twice"),
     ],
 )
 def test_bad_csv(tmp_path: Path, text: str, message: str) -> None:
@@ -121,7 +121,7 @@ def test_bad_npy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["m.csv", "m.parquet", "m.npy"])
-def test_files_that_are_none(tmp_path: Path, name: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert refused(path) == "cannot be read: No such file or directory"
     path.mkdir()

@@ -1,4 +1,4 @@
-"""Traces of one number: what rows mean, repeated times, gzip, what the converter writes, and mistakes."""
+"""Traces of one number: meaning of rows, repeated times, gzip, the converter's files, and mistakes."""
 
 import gzip
 from pathlib import Path
@@ -20,6 +20,7 @@ from testbed.emulation.traces.series import (
     write_series,
 )
 from testbed.errors import TraceError
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -52,7 +53,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 1000)), min_size=2,
 
 @settings(max_examples=examples(50))
 @given(ROWS)
-def test_what_was_carried_between_the_rows_is_what_they_say(
+def test_bytes_carried_between_rows_match_the_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]]
 ) -> None:
     """Between the first time and the last, both meanings give sums that can be written down from the rows."""
@@ -101,7 +102,7 @@ def test_gzip_is_unpacked_and_damaged_gzip_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(KINDS))
 @settings(max_examples=examples(20))
 @given(data=st.data())
-def test_what_is_written_is_read_back_to_the_bit(
+def test_a_written_trace_is_read_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, name: str, suffix: str, data: st.DataObject
 ) -> None:
     kind = KINDS[name]
@@ -118,7 +119,7 @@ def test_what_is_written_is_read_back_to_the_bit(
     assert kind_of(path) is kind
 
 
-def test_a_written_trace_says_what_it_is(tmp_path: Path) -> None:
+def test_a_written_trace_names_its_kind(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_series(path, LATENCY, Steps(np.zeros(1), np.array([5.0]), 60.0))
     assert path.read_text().splitlines() == [
@@ -148,8 +149,8 @@ def test_the_numbers_of_a_kind_are_its_own(tmp_path: Path) -> None:
 
 
 def test_a_period_is_of_rows_that_hold_until_the_next(tmp_path: Path) -> None:
-    """Such a file was read as until-next, whatever was said of its rows."""
+    """A file with a period was once read as until-next, with any meaning of its rows."""
     (tmp_path / "a.txt").write_text("# period_s: 60.0\n0 1\n10 2\n")
     assert read_series(tmp_path / "a.txt", BANDWIDTH).steps[0].period_s == 60
-    with pytest.raises(TraceError, match="says when the last row ends, so rows hold until the next; remove the line"):
+    with pytest.raises(TraceError, match=naming("# period_s", "rows: interval-before")):
         read_series(tmp_path / "a.txt", BANDWIDTH, "interval-before")

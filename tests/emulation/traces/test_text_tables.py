@@ -1,5 +1,6 @@
-"""Tables of text that others wrote: names or data, whose decimals, which times. What is not sure is refused."""
+"""Tables of text from other sources: names or data, decimal marks, times. Ambiguous tables are refused."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from testbed.emulation.traces.text_tables import TableForm
 from testbed.emulation.traces.timestamps import Timestamps
 from testbed.errors import TraceError
 from tests.emulation.traces.conversions import refused, rows
+from tests.messages_named import naming
 
 DATA, NAMES = TableForm(header=False), TableForm(header=True)
 NUMBERED = ("1", "2", "3")
@@ -63,12 +65,12 @@ def test_words_above_the_times_are_names(columns: tuple[str, str, str], tmp_path
 def test_a_name_that_is_a_number_is_settled_by_the_option(tmp_path: Path) -> None:
     path = written(tmp_path, "3,begin,end\n7,0,10\n")
     line = refused(csv_intervals.convert, path, "3", "begin", "end")
-    assert "3 is the name of column 1, and a column's number; say --header if the name is meant" in line
+    assert re.search(naming("3", "column 1", "--header", "--no-header"), line)
     trace, _ = csv_intervals.convert(path, "3", "begin", "end", form=NAMES)
     assert rows(trace) == [(7, 0.0, 10.0)]
 
 
-def test_columns_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_columns_are_named(tmp_path: Path) -> None:
     path = written(tmp_path, "3,0,10\n")
     assert "call the columns by number, from 1, not 'begin', and say --no-header" in refused(
         csv_intervals.convert, path, "phone", "begin", "end"
@@ -82,7 +84,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_series_take_nothing_for_names_either(tmp_path: Path) -> None:
-    """``0,1`` is what pandas writes above columns without names."""
+    """pandas writes ``0,1`` above columns without names."""
     path = written(tmp_path, "0,1\n0,5\n1,6\n2,7\n")
     columns = SeriesColumns("1", "2", "Mbit/s")
     assert "can be data or a line of column names" in refused(csv_series.convert, path, BANDWIDTH, columns)
@@ -107,7 +109,7 @@ def test_a_remark_is_skipped_unless_it_names_a_column(tmp_path: Path) -> None:
 # -- rows that lack a time ------------------------------------------------------------------------------------------
 
 
-def test_rows_without_a_time_are_left_out_if_one_says_so(tmp_path: Path) -> None:
+def test_rows_without_a_time_are_left_out_on_request(tmp_path: Path) -> None:
     """As Alibaba's pods that were never scheduled."""
     path = written(tmp_path, "pod,begin,end\na,0,10\nb,,20\n,5,6\nc,NULL,7\nd,-,7\n")
     line = refused(csv_intervals.convert, path, "pod", "begin", "end")
@@ -151,7 +153,7 @@ def test_times_of_another_form_or_unit_are_refused(
     assert said.replace("--unit", "--time-unit") in line
 
 
-def test_the_unit_settles_what_times_are(tmp_path: Path) -> None:
+def test_the_unit_settles_the_meaning_of_times(tmp_path: Path) -> None:
     path = written(tmp_path, "c,a,b\nx,1714564790000,1714564850000\n")
     assert rows(csv_intervals.convert(path, "c", "a", "b", "ms")[0]) == [(0, 1714564790.0, 1714564850.0)]
     path = written(tmp_path, "c,a,b\nx,20240501,20240502\n")
@@ -170,7 +172,7 @@ def test_a_table_of_days_says_that_the_time_is_missing(tmp_path: Path) -> None:
 def test_moments_of_one_file_have_one_form() -> None:
     moments = Timestamps()
     assert moments.seconds("5") == 5.0
-    with pytest.raises(ValueError, match="is of the dates, those before are numbers"):
+    with pytest.raises(ValueError, match=naming("dates", "numbers")):
         moments.seconds("2024-05-01")
     moments.check()
 
@@ -208,7 +210,7 @@ def test_decimal_marks(cell: str, as_seen: str, comma: str, point: str) -> None:
 def test_a_file_has_one_decimal_mark(first: str, second: str) -> None:
     marks = DecimalMarks()
     assert float(marks.plain(first)) in (1.5, 2.5)
-    with pytest.raises(ValueError, match=r"a number before it a (comma|point); say --decimal comma or"):
+    with pytest.raises(ValueError, match=naming("comma", "point", "--decimal")):
         marks.plain(second)
 
 
@@ -240,7 +242,7 @@ def test_thousands_are_not_taken_for_decimals(tmp_path: Path) -> None:
     ],
 )
 def test_points_between_semicolons_can_be_between_thousands(rows: str, refused: bool, tmp_path: Path) -> None:
-    """A table with thousands was read as one with decimals, a thousandth of what it says."""
+    """A table with thousands was once read as one with decimals, a thousandth of its values."""
     path = tmp_path / "t.csv"
     separator = next(mark for mark in ";\t," if mark in rows)
     path.write_text(f"t{separator}v\n{rows}\n")

@@ -15,7 +15,7 @@ HUGE = 10**9
 
 
 def transport(congestion_control: str = "reno", **keys: Any) -> Transport:
-    """TCP whose window nothing else limits."""
+    """TCP with a window that nothing else limits."""
     given = {"preset": "tcp", "congestion_control": congestion_control, "window_limit_bytes": HUGE}
     return Transport.model_validate(given | keys)
 
@@ -30,7 +30,7 @@ def path(mbit_s: float, delay_s: float, count: int = 1, loss: float = 0.0) -> Pa
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """What became of n messages: `(n,)` seconds until through the link, and all their flights."""
+    """The outcome of n messages: `(n,)` seconds until through the link, and all their flights."""
 
     through_s: Floats
     owner: Floats

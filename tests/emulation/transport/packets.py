@@ -1,7 +1,7 @@
-"""One message, packet by packet: what `Sending`'s flights stand for, slowly and with nothing left out.
+"""One message, packet by packet: a slow and complete reference for the flights of `Sending`.
 
-A sender with Reno's window, a link that sends one packet after the other, half of what is left of the round trip to the
-receiver, and the acknowledgement after as long again.
+A sender with Reno's window, a link that sends one packet after the other, half of the remaining round trip to the
+receiver, and the same time back for the acknowledgement.
 """
 
 import heapq
@@ -89,7 +89,7 @@ class Flow:
     # -- sender ----------------------------------------------------------------------------------------------
 
     def fill_window(self) -> None:
-        """Send what the window lets go: first what was lost, then what is new."""
+        """Send the packets that the window allows: lost ones first, then new ones."""
         while len(self.under_way) < min(math.floor(self.window), self.limit) and self.send_one():
             pass
         self.set_alarm()
@@ -141,7 +141,7 @@ class Flow:
         self.fill_window()
 
     def grow(self, acknowledged: int, under_way: int) -> None:
-        """Slow start by what was acknowledged, beyond the threshold by one a window; if the window was used."""
+        """Grow a used window: in slow start by the acknowledged segments, beyond the threshold by one per window."""
         slow = 0.0
         if self.window < self.threshold and self.window < 2 * under_way:
             slow = min(acknowledged, self.threshold - self.window)
@@ -153,12 +153,12 @@ class Flow:
                 self.window += 1
 
     def shrink(self) -> None:
-        """Once for all that was lost of what had been sent."""
+        """Shrink the window once for all packets that were lost of those sent before."""
         self.threshold = self.window = max(self.window / 2, 2.0)
         self.shrunk_at, self.recovering_to, self.counted = self.sent, self.next, 0.0
 
     def give_up(self, packets: list[int]) -> None:
-        """These are not under way any more, and what they carried goes again."""
+        """Take these packets as no longer under way, and send their contents again."""
         for packet in packets:
             segment, _ = self.under_way.pop(packet)
             if segment not in self.known:
@@ -207,7 +207,7 @@ class Flow:
         self.answer()
 
     def answer(self) -> None:
-        """Every second packet is acknowledged, and at once what has nothing behind it or stands beside a gap."""
+        """Acknowledge every second packet, and at once a packet that is the last or beside a gap."""
         gap = max(self.arrived, default=-1) >= len(self.arrived)
         if self.unanswered and (len(self.unanswered) == 2 or not self.on_the_way or gap):
             packets, self.unanswered = self.unanswered, []

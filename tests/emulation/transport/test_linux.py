@@ -26,7 +26,7 @@ def test_reno_on_a_new_connection(size: int, measured_s: float) -> None:
     assert arrival_s(transport(), size) == pytest.approx(measured_s, rel=0.01)
 
 
-def test_bbr_paces_what_a_new_connection_sends() -> None:
+def test_bbr_paces_a_new_connection() -> None:
     how = transport("bbr")
     senders = Senders.new(how, 1)
     assert arrival_s(how, 100_000, senders) == pytest.approx(0.366, rel=0.03)

@@ -109,7 +109,7 @@ def test_numbers_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
     [("connection", "persistent"), ("handshake", "tls"), ("initial_window_segments", 1),
      ("slow_start_after_idle", False), ("window_limit_bytes", 1), ("minimum_timeout_s", 1)],
 )  # fmt: skip
-def test_what_needs_windows_is_refused_without_them(key: str, value: Any) -> None:
+def test_keys_that_need_windows_are_refused_without_them(key: str, value: Any) -> None:
     for rest in ({}, {"preset": "none", "segment_bytes": 1448}, {"preset": "tcp", "congestion_control": "none"}):
         with pytest.raises(ValidationError, match=f"`{key}` needs `congestion_control`"):
             Transport.model_validate({key: value, **rest})
@@ -138,7 +138,7 @@ def test_the_last_acknowledgement_rides_on_an_answer_if_it_stands_for_a_single_s
 
 
 @pytest.mark.parametrize("preset", ["tcp", "tls", "quic"])
-def test_a_preset_gives_what_is_not_given(preset: str) -> None:
+def test_a_preset_sets_the_keys_that_are_left_out(preset: str) -> None:
     own = Transport.model_validate({"preset": preset, "congestion_control": "bbr", "connection": "per-stage"})
     assert own == PRESETS[preset].model_copy(update={"congestion_control": "bbr", "connection": "per-stage"})
     assert Transport.model_validate(own.model_dump()) == own
@@ -152,7 +152,7 @@ def test_packets_of_a_message() -> None:
     assert NO_TRANSPORT.packets([0, 10_000]).tolist() == [0, 0]
 
 
-def test_what_connecting_takes() -> None:
+def test_the_cost_of_connecting() -> None:
     """Half a round trip is the client's first flight; then one for each time that it has to wait for the server."""
     waits = {"tcp": 1, "tls": 2, "tls-resumed": 2, "tls-0rtt": 1, "quic": 1, "quic-0rtt": 0}
     assert {name: HANDSHAKES[name].round_trips for name in waits} == {name: 0.5 + wait for name, wait in waits.items()}

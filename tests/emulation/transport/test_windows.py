@@ -1,4 +1,4 @@
-"""Flights against packets, one by one; and what must hold whatever the path."""
+"""Flights compared with packets one by one, and properties that hold for any path."""
 
 from random import Random
 
@@ -50,7 +50,7 @@ def test_a_warm_window_is_as_if_packets_went_one_by_one(
 @pytest.mark.parametrize(("loss", "error"), [(0.001, 0.05), (0.01, 0.1), (0.05, 0.15)])
 @pytest.mark.parametrize(("mbit", "delay"), [(44, 0.1), (10, 0.02)])
 @pytest.mark.parametrize("segments", [14, 120])
-def test_loss_costs_on_average_what_it_costs_packet_by_packet(
+def test_mean_cost_of_loss_equals_that_packet_by_packet(
     loss: float, error: float, mbit: float, delay: float, segments: int
 ) -> None:
     generator = np.random.default_rng(5)
@@ -67,7 +67,7 @@ def test_loss_costs_on_average_what_it_costs_packet_by_packet(
 
 @pytest.mark.parametrize("segments", [1, 2, 5])
 def test_the_end_of_a_message_is_found_to_be_lost_by_a_probe(segments: int) -> None:
-    """So little that all is luck but the delay: what loss adds is compared."""
+    """With so few losses only the delay is not random: the delay added by loss is compared."""
     generator, way, loss = np.random.default_rng(6), path(10, 0.02), 0.05
     flows = [Flow(segments, link(way), lost=lambda: generator.random() < loss).run() for _ in range(3000)]
     ends_s = np.array([flow.finish_s for flow in flows]) - segments * way.segment_s[0]
@@ -126,7 +126,7 @@ def paths(of: Messages, loss: float = 0.0) -> tuple[list[int], Path]:
 
 @given(algorithms, many, st.randoms(use_true_random=False))
 @settings(max_examples=examples(60), deadline=None)
-def test_each_goes_as_if_it_were_the_only_one_and_whole(algorithm: str, of: Messages, random: Random) -> None:
+def test_each_message_goes_as_if_it_were_alone_and_whole(algorithm: str, of: Messages, random: Random) -> None:
     how, (segments, way) = transport(algorithm), paths(of)
     together = send(how, way, segments)
     assert np.bincount(together.owner, together.segments) == pytest.approx(segments)
@@ -141,7 +141,7 @@ def test_each_goes_as_if_it_were_the_only_one_and_whole(algorithm: str, of: Mess
 
 @given(algorithms, many, st.floats(0.001, 0.5), st.sampled_from([1.0, 4.0]), st.integers(0, 99))
 @settings(max_examples=examples(30), deadline=None)
-def test_what_is_lost_goes_again_and_chance_can_be_repeated(
+def test_lost_segments_are_sent_again_and_losses_are_repeatable(
     algorithm: str,
     of: Messages,
     loss: float,
@@ -180,7 +180,7 @@ def test_loss_does_not_stop_bbr() -> None:
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
-def test_bbr_learns_what_the_link_gives_whether_it_loses_packets_or_not(loss: float) -> None:
+def test_bbr_estimates_the_links_rate_with_and_without_loss(loss: float) -> None:
     senders = send(transport("bbr"), path(10, 0.05, 20, loss), [5000] * 20, seed=1).sending.senders
     assert (senders.full == BBR_FULL_ROUNDS).all()
     short = send(transport("bbr"), path(10, 0.05, 20, loss), [50] * 20, seed=1).sending.senders

@@ -1,4 +1,4 @@
-"""CIFAR from files: the versions and layouts that are read, and what is said about files that cannot be."""
+"""CIFAR from files: the accepted versions and layouts, and messages for unreadable files."""
 
 import gzip
 import io
@@ -15,6 +15,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 from workloads.data.clients.cifar_pickle import UnreadablePickle, batch
 
@@ -144,7 +145,7 @@ def test_pickles_of_any_protocol_hold_the_same(tmp_path: Path, protocol: int) ->
 
 
 class Calls:
-    """What a pickle can do to who loads it."""
+    """A pickle that calls a function when it is loaded."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -157,16 +158,16 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
     folder, archive, files = version("python10")
     monkeypatch.setattr(limits, "ARCHIVE_BYTES", 2_000_000)
     pack(tmp_path / archive, {"zeros": bytes(3_000_000), **{f"{folder}/{file}": files[file] for file in files}})
-    with pytest.raises(ExperimentError, match=r"larger than .* when it is unpacked"):
+    with pytest.raises(ExperimentError, match=naming("larger than", "unpacked")):
         opened(tmp_path / archive)
 
 
-def test_text_that_is_recalled_again_and_again_does_not_fill_the_memory() -> None:
+def test_memorised_text_does_not_fill_the_memory() -> None:
     """Ten bytes of the file each make another megabyte, if they may."""
     text = b"X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20) + b"q\x00"
     kind = b"X\x06\x00\x00\x00latin1q\x01"
     call = b"c_codecs\nencode\n" + b"h\x00h\x01\x86R"
-    with pytest.raises(UnreadablePickle, match="more bytes than there are in the file"):
+    with pytest.raises(UnreadablePickle, match=naming("more bytes", "file")):
         batch(b"](" + text + kind + call * 50 + b"e.", 10)
 
 
@@ -241,6 +242,6 @@ def test_damaged_pickles_are_named(tmp_path: Path) -> None:
         by_protocol(2)(images(30, 9), "labels", ["a"] * 30),
     ):  # fmt: skip
         write(tmp_path, files | {"test_batch": damaged})
-        with pytest.raises(ExperimentError, match="test_batch cannot be read") as refused:
+        with pytest.raises(ExperimentError, match=naming("test_batch", "read")) as refused:
             opened(tmp_path)
         assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""EMNIST ByClass from files: what is read where, the right way up, in equal shares; and what is said otherwise."""
+"""EMNIST ByClass from files: places, orientation, equal shares, and messages for mistakes."""
 
 import gzip
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 
 
@@ -51,14 +52,14 @@ def test_images_are_read_the_right_way_up(tmp_path: Path, layout: str, packed: b
     assert workload.evaluate(workload.initial_model()).samples == 70
 
 
-def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
+def test_faults_of_the_files_are_named(tmp_path: Path) -> None:
     def refused(match: str, folder: Path = tmp_path) -> None:
         with pytest.raises(ExperimentError, match=match) as error:
             open_emnist(folder)
         assert str(folder) in str(error.value)
         assert "\n" not in str(error.value)
 
-    refused("not a folder that can be read", tmp_path / "nowhere")
+    refused("not a readable folder", tmp_path / "nowhere")
     refused("no emnist-byclass-train-images-idx3-ubyte")
     write_part(tmp_path, "train", 70)
     refused("no emnist-byclass-test-images-idx3-ubyte")
@@ -69,7 +70,7 @@ def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
     refused("has the label 62")
     labels.unlink()
     refused("but not emnist-byclass-test-labels-idx1-ubyte")
-    with pytest.raises(ValueError, match=r"dataset emnist needs path"):
+    with pytest.raises(ValueError, match=naming("emnist", "path")):
         WorkloadSection(dataset="emnist")
 
 

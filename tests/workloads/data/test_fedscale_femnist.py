@@ -9,6 +9,7 @@ from PIL import Image
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 from workloads.data.clients import images
 
@@ -17,7 +18,7 @@ HEADING = "client_id,sample_path,label_name,label_id"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Four writers with three images each and two held-out images, 128x128, whose paths begin at the folder."""
+    """Four writers with three images each and two held-out images, 128x128, with paths relative to the folder."""
     random = np.random.default_rng(0)
     (tmp_path / "client_data_mapping").mkdir()
     for part, writers, each in (("train", 4, 3), ("test", 2, 1)):
@@ -80,26 +81,26 @@ def test_images_are_opened_when_they_are_needed_and_once(root: Path, monkeypatch
     assert np.array_equal(one[0], whole[place])
 
 
-def test_a_label_that_is_none_is_named(root: Path) -> None:
+def test_an_invalid_label_is_named(root: Path) -> None:
     """`test_openimage_files` has the other ways in which a mapping can be wrong."""
     file = root / "client_data_mapping" / "train.csv"
     file.write_text(file.read_text() + "0,data/a.png,x,62\n")
-    with pytest.raises(ExperimentError, match=r"train.csv, line 14: label_id '62'; a whole number from 0 to 61 is"):
+    with pytest.raises(ExperimentError, match=naming("train.csv", "line 14", "label_id '62'", "0 to 61")):
         opened(root)
 
 
-def test_what_is_absent_is_named(root: Path) -> None:
+def test_missing_files_are_named(root: Path) -> None:
     images = root / "data/raw_data/by_write/hsf_0"
     (images / "f0003_26/train_00001.png").write_bytes(b"no image")
     workload = opened(root)
-    with pytest.raises(ExperimentError, match=r"train_00001.png cannot be read as an image") as refused:
+    with pytest.raises(ExperimentError, match=naming("train_00001.png", "image")) as refused:
         workload.data.shard(3)
     assert "take its row out of the mapping" in str(refused.value)
     (images / "f0001_26/test_00000.png").unlink()
-    with pytest.raises(ExperimentError, match=r"lacks 1 of the held-out images, the first .*f0001_26/test_00000.png"):
+    with pytest.raises(ExperimentError, match=naming("lacks 1", "held-out images", "f0001_26/test_00000.png")):
         opened(root)
     for image in (images / "f0003_26").iterdir():
         image.unlink()
     (images / "f0003_26").rmdir()
-    with pytest.raises(ExperimentError, match=r"lacks 3 of the clients' images, the first .*train_00000.png; add them"):
+    with pytest.raises(ExperimentError, match=naming("lacks 3", "clients' images", "train_00000.png")):
         opened(root)

@@ -1,4 +1,4 @@
-"""FEMNIST from files in the two published layouts, and what is said about files that cannot be read."""
+"""FEMNIST from files in the two published layouts, and messages for unreadable files."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ def write_leaf(folder: Path, some: Writers, of_each_file: int = 3, suffix: str =
 
 
 def write_hdf5(file: Path, some: Writers) -> None:
-    """What TensorFlow Federated's fed_emnist holds."""
+    """Write a file with the contents of TensorFlow Federated's fed_emnist."""
     with h5py.File(file, "w") as out:
         for name, (images, labels) in some.items():
             group = out.create_group(f"examples/{name}")
@@ -74,7 +74,7 @@ def opened(path: Path, population: int = 5, seed: int = 2, **keys: object):
 
 
 @pytest.mark.parametrize("write", [split_leaf, hdf5])
-def test_a_writer_is_a_client_and_images_stay_what_they_are(tmp_path: Path, write: Callable) -> None:
+def test_a_writer_is_a_client_and_images_are_unchanged(tmp_path: Path, write: Callable) -> None:
     write(tmp_path)
     workload = opened(tmp_path, population=7)
     for client, (images, labels) in enumerate(writers(7).values()):
@@ -113,7 +113,7 @@ def test_fewer_clients_than_writers_are_chosen_by_the_seed(tmp_path: Path) -> No
         data = opened(path, population, seed).data
         return [data.shard(client)[0].numpy().tobytes() for client in range(population)]
 
-    assert of(tmp_path, 3, seed=2) == of(tmp_path / "whole", 3, seed=2)  # whatever the files
+    assert of(tmp_path, 3, seed=2) == of(tmp_path / "whole", 3, seed=2)  # for any division into files
     assert set(of(tmp_path, 3, seed=2)) < set(of(tmp_path, 4, seed=2))
     assert len({tuple(of(tmp_path, 3, seed=seed)) for seed in range(5)}) > 1
 
@@ -157,25 +157,25 @@ DAMAGE = [
     (changed(lambda data: data["user_data"].pop(FOURTH)), f"user {FOURTH} has no x and y"),
     (changed(lambda data: data["user_data"][FOURTH].pop("y")), f"user {FOURTH} has no x and y"),
     (changed(lambda data: data["users"].remove(FOURTH)), f"user {FOURTH} is in user_data and not in users"),
-    (changed(lambda data: data["users"].append(FOURTH)), f"user {FOURTH} is there twice; keep one"),
+    (changed(lambda data: data["users"].append(FOURTH)), f"user {FOURTH} occurs twice; keep one"),
     (changed(lambda data: data["user_data"].update(f0000_00=data["user_data"][FOURTH])), "f0000_00 is in user_data"),
-    (lambda content: content.replace(b'"f0004_04": {', b'"f0003_03": {'), f"'{FOURTH}' is there twice"),
+    (lambda content: content.replace(b'"f0004_04": {', b'"f0003_03": {'), f"'{FOURTH}' occurs twice"),
     (changed(lambda data: data["user_data"][FOURTH].update(x=[], y=[])), "no images; remove the writer"),
     (changed(lambda data: data["user_data"][FOURTH]["y"].pop()), "labels (int64) for"),
     (changed(lambda data: data["user_data"][FOURTH]["x"][1].pop()), "different lengths"),
     (changed(lambda data: [image.pop() for image in data["user_data"][FOURTH]["x"]]), "shape (783,)"),
     (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, 255.0)), "divide them by 255"),
-    (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, "?")), "no numbers"),
-    (changed(lambda data: data["user_data"][FOURTH].update(x=5)), f"user {FOURTH}: no list of images"),
-    (changed(lambda data: data["user_data"][FOURTH].update(x=None, y=None)), f"user {FOURTH}: no list of images"),
+    (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, "?")), "not numbers"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x=5)), f"user {FOURTH}: not a list of images"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x=None, y=None)), f"user {FOURTH}: not a list of images"),
     (changed(lambda data: data["user_data"][FOURTH].update(x="ink")), f"user {FOURTH}: images of different lengths"),
-    (changed(lambda data: data["user_data"][FOURTH].update(x={"x": 1, "y": 2})), "no numbers"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x={"x": 1, "y": 2})), "not numbers"),
     (changed(lambda data: data["user_data"][FOURTH].update(x=[1, 2])), "shape ()"),
-    (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, 10**400)), "no numbers"),
+    (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, 10**400)), "not numbers"),
     (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, 1e300)), "pixels beyond 0 to 1"),
     (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, None)), "pixels beyond 0 to 1"),
     (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, 10**400)), "one whole number each"),
-    (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, [1])), "no numbers"),
+    (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, [1])), "not numbers"),
     (changed(lambda data: data["user_data"][FOURTH].update(y=None)), "one whole number each"),
     (lambda content: content.replace(b"[", b"[" + b"9" * 5000 + b",", 1), "cannot be read as LEAF's json"),
     (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, 62)), "label 62; 0 to 61"),
@@ -230,8 +230,8 @@ def test_damaged_hdf5_is_named(tmp_path: Path) -> None:
         file[f"examples/{FOURTH}/label"] = np.array([1, 2], dtype=np.int32)
     refused("shape (14, 14)")
     for pixels, says in (
-        (np.float32(3), "no list of images"), (h5py.Empty("f4"), "no pixels and label that can be read"),
-        (np.zeros((2, 28, 28), dtype="V3"), "no numbers"),
+        (np.float32(3), "not a list of images"), (h5py.Empty("f4"), "no pixels and label that can be read"),
+        (np.zeros((2, 28, 28), dtype="V3"), "not numbers"),
     ):  # fmt: skip
         with h5py.File(train, "a") as file:
             del file[f"examples/{FOURTH}/pixels"]
@@ -245,7 +245,7 @@ def test_damaged_hdf5_is_named(tmp_path: Path) -> None:
     refused("no group examples")
 
 
-def test_hdf5_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hdf5_without_h5py_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hdf5(tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     with pytest.raises(ExperimentError, match=r"fed_emnist_train.h5 needs h5py: .*hdf5"):
@@ -254,7 +254,7 @@ def test_hdf5_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pyt
 
 def test_absent_files_and_too_many_clients_are_refused(tmp_path: Path) -> None:
     for says, prepare in (
-        ("not a folder that can be read", lambda: None),
+        ("not a readable folder", lambda: None),
         ("neither fed_emnist_train.h5 nor json files", lambda: (tmp_path / "data").mkdir()),
         ("train/*.json and no test/*.json", lambda: write_leaf(tmp_path / "data" / "train", writers(7))),
         ("has 7 writers, fewer than population = 8", lambda: write_leaf(tmp_path / "data" / "test", writers(1))),

@@ -13,6 +13,7 @@ from PIL import Image
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from tests.workloads.data.leaf import Users, changed, split_by_sample, split_by_user, write_all
 from workloads import build
 from workloads.data.shakespeare import CHARACTERS, numbers
@@ -98,7 +99,7 @@ def data(tmp_path: Path, name: str) -> Path:
     return folder
 
 
-def test_split_by_sample_everybody_is_in_both_parts(name: str, data: Path) -> None:
+def test_split_by_sample_every_user_is_in_both_parts(name: str, data: Path) -> None:
     users = SETS[name][0]()
     split_by_sample(data, users, hierarchies=["PLAY"] * len(users) if name == "shakespeare" else None)
     many = {user: len(y) for user, (_, y) in users.items() if len(y) > 1}
@@ -115,7 +116,7 @@ def test_split_by_sample_everybody_is_in_both_parts(name: str, data: Path) -> No
         opened(name, data, population=len(many) + 1)
 
 
-def test_split_by_user_nobody_is_in_both_parts(name: str, data: Path) -> None:
+def test_split_by_user_no_user_is_in_both_parts(name: str, data: Path) -> None:
     users = SETS[name][0]()
     split_by_user(data, users, 0.7, hierarchies=["PLAY"] * len(users) if name == "shakespeare" else None)
     workload = opened(name, data, population=4)
@@ -123,7 +124,7 @@ def test_split_by_user_nobody_is_in_both_parts(name: str, data: Path) -> None:
     assert kept == sum(len(y) for _, y in users.values())
 
 
-def test_what_is_not_split_is_split_here(name: str, data: Path) -> None:
+def test_unsplit_data_are_split_here(name: str, data: Path) -> None:
     users = SETS[name][0]()
     folder = write_all(data, users)
     workload = opened(name, folder, population=6)
@@ -133,7 +134,7 @@ def test_what_is_not_split_is_split_here(name: str, data: Path) -> None:
     assert len(workload.data.held_out()[1]) == held_out.sum()
 
 
-def test_it_is_trained_alike_everywhere_and_cut_by_the_seed(name: str, data: Path) -> None:
+def test_training_is_the_same_everywhere_and_the_split_follows_the_seed(name: str, data: Path) -> None:
     split_by_sample(data, SETS[name][0]())
     keys: dict[str, Any] = {"samples_per_client": 3, "test_samples": 4, "batch_size": 2, "learning_rate": 0.01}
     one, other = (opened(name, data, **keys) for _ in range(2))
@@ -152,7 +153,7 @@ def test_it_is_trained_alike_everywhere_and_cut_by_the_seed(name: str, data: Pat
 
 def test_a_part_that_is_absent_or_of_another_split_is_refused(name: str, data: Path, tmp_path: Path) -> None:
     users = SETS[name][0]()
-    with pytest.raises(ExperimentError, match=r"not a folder that can be read|has no json files"):
+    with pytest.raises(ExperimentError, match=naming("workload.path", data)):
         opened(name, data)
     split_by_sample(data, users)
     changed_users = dict(list(users.items())[1:])
@@ -161,28 +162,26 @@ def test_a_part_that_is_absent_or_of_another_split_is_refused(name: str, data: P
     other = tmp_path / "other" / "test" / "all_data_niid_05_keep_0_test_9.json"
     test = data / "test" / other.name
     test.write_text(other.read_text())
-    with pytest.raises(ExperimentError, match=r"2 users are in train, too, and 1 are not; LEAF splits by") as error:
+    with pytest.raises(ExperimentError, match=naming("2 users", "train", 1, "by sample", "by user")) as error:
         opened(name, data)
     assert "\n" not in str(error.value)
     test.unlink()
-    with pytest.raises(ExperimentError, match=r"has train/\*.json and no test/\*.json; add LEAF's test part"):
+    with pytest.raises(ExperimentError, match=naming("train/*.json", "test/*.json")):
         opened(name, data / "train")
 
 
-def test_the_test_part_alone_and_the_folder_above_what_is_not_split_are_refused(name: str, data: Path) -> None:
+def test_the_test_part_alone_and_the_folder_above_unsplit_data_are_refused(name: str, data: Path) -> None:
     users = SETS[name][0]()
     whole = write_all(data, users)
-    with pytest.raises(
-        ExperimentError, match=r"has no json files, there or in train; .*not split is named itself"
-    ) as e:
+    with pytest.raises(ExperimentError, match=naming("json files", "all_data")) as e:
         opened(name, data)
     assert str(e.value).endswith(str(whole))
     split_by_sample(data, users)
-    with pytest.raises(ExperimentError, match=r"/data/test is the test part; give .*/data, the folder above it$"):
+    with pytest.raises(ExperimentError, match=naming("/data/test", "/data")):
         opened(name, data / "test")
 
 
-def test_data_inspect_shows_who_has_what(name: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_inspect_shows_the_assignment(name: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from analysis.clients.profile import profile, report
     from testbed.experiment.schema import Experiment
 
@@ -204,7 +203,7 @@ def test_data_inspect_shows_who_has_what(name: str, data: Path, capsys: pytest.C
     assert "label skew" in report(found, "text")
 
 
-# What is of one set alone.
+# Tests of single data sets.
 
 
 def test_shakespeares_windows_are_numbered_as_leaf_numbers_them(tmp_path: Path) -> None:
@@ -225,16 +224,16 @@ def test_shakespeares_windows_are_numbered_as_leaf_numbers_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("written", ["\u2014", "\u2019", "\U0001f600", "\u00e9", "#", "\ud800"])
-def test_a_character_that_is_not_the_plays_is_a_space(written: str) -> None:
+def test_a_character_outside_the_plays_is_a_space(written: str) -> None:
     assert [CHARACTERS[number] for number in numbers(f"a{written}?")] == ["a", " ", "?"]
 
 
-def test_windows_of_another_length_are_said(tmp_path: Path) -> None:
+def test_windows_of_another_length_are_refused(tmp_path: Path) -> None:
     short = {role: ([window[-20:] for window in x], y) for role, (x, y) in plays().items()}
     split_by_sample(tmp_path, short)
     with pytest.raises(ExperimentError) as refused:
         opened("shakespeare", tmp_path)
-    assert "a window of 20 characters, and 80 are needed; set workload.sequence_length to what" in str(refused.value)
+    assert "a window of 20 characters, and 80 are needed; set workload.sequence_length" in str(refused.value)
     assert opened("shakespeare", tmp_path, sequence_length=20).data.shard(0)[0].shape[1] == 20
 
 
@@ -244,8 +243,8 @@ DAMAGE: list[tuple[str, dict[str, Any], str]] = [
     ("shakespeare", {"x": "text"}, "x and y must be lists of texts"),
     ("shakespeare", {"x": [3], "y": ["a"]}, "x and y must be lists of texts"),
     ("shakespeare", {"x": [" " * 80], "y": ["ab"]}, "y must be single characters"),
-    ("celeba", {"x": ["../a.jpg"], "y": [1.0]}, "'../a.jpg' is no name of an image"),
-    ("celeba", {"x": [7], "y": [1.0]}, "7 is no name of an image"),
+    ("celeba", {"x": ["../a.jpg"], "y": [1.0]}, "'../a.jpg' is not an image name"),
+    ("celeba", {"x": [7], "y": [1.0]}, "7 is not an image name"),
     ("celeba", {"y": [1.0]}, "x must be a list of names of images, y one label each"),
     ("celeba", {"x": ["1.jpg"], "y": [2]}, "labels must be 0 or 1 (smiling)"),
     ("celeba", {"x": ["1.jpg"], "y": [None]}, "labels must be 0 or 1 (smiling)"),
@@ -287,29 +286,27 @@ def test_portraits_are_those_of_the_names(tmp_path: Path) -> None:
     assert told <= there
 
 
-def test_a_module_that_knows_no_bytes_is_told_how_to_take_them(tmp_path: Path) -> None:
+def test_a_model_without_support_for_bytes_gets_advice(tmp_path: Path) -> None:
     portraits(tmp_path / "img_align_celeba")
     split_by_sample(tmp_path, smiles())
     options = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
-    with pytest.raises(ExperimentError, match=r"of uint8: .*; they are bytes, so begin its forward with x.float"):
+    with pytest.raises(ExperimentError, match=naming("uint8", "bytes", "x.float")):
         opened("celeba", tmp_path, model="torch.nn:Conv2d", model_options=options)
 
 
-def test_portraits_that_are_lacking_are_said_before_anything_is_trained(tmp_path: Path) -> None:
+def test_missing_portraits_are_named_before_training(tmp_path: Path) -> None:
     split_by_sample(tmp_path, smiles())
     with pytest.raises(ExperimentError, match=r"has no raw/img_align_celeba; put CelebA's images there"):
         opened("celeba", tmp_path)
     portraits(tmp_path / "raw" / "img_align_celeba")
     for name in smiles()["2"][0]:
         (tmp_path / "raw" / "img_align_celeba" / name).unlink()
-    with pytest.raises(
-        ExperimentError, match=r"img_align_celeba lacks 6 of the clients' images, the first 00200\d.jpg"
-    ):
+    with pytest.raises(ExperimentError, match=naming("img_align_celeba", "lacks 6")):
         opened("celeba", tmp_path, population=6)
     for name in smiles()["2"][0]:
         (tmp_path / "raw" / "img_align_celeba" / name).write_bytes(b"no image")
     workload = opened("celeba", tmp_path, population=6)
-    with pytest.raises(ExperimentError, match="cannot be read as an image") as refused:
+    with pytest.raises(ExperimentError, match=naming("read as an image")) as refused:
         workload.train(1, workload.initial_model(), 1)
     assert "take its name out of the json files" in str(refused.value)
 

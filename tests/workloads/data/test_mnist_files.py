@@ -1,4 +1,4 @@
-"""MNIST from files: the layouts that are read, and what is said about files that cannot be."""
+"""MNIST from files: the accepted layouts, and messages for unreadable files."""
 
 import gzip
 from pathlib import Path
@@ -10,6 +10,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 
 
@@ -77,7 +78,7 @@ def test_absent_and_damaged_files_are_named(tmp_path: Path) -> None:
         assert str(folder) in str(error.value)
         assert "\n" not in str(error.value)
 
-    refused("not a folder that can be read", tmp_path / "nowhere")
+    refused("not a readable folder", tmp_path / "nowhere")
     refused("no t10k-images-idx3-ubyte")
     write_part(tmp_path, "train", 20, packed=False)
     refused("no t10k-images-idx3-ubyte")
@@ -126,7 +127,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
 def test_more_clients_than_samples_is_refused(tmp_path: Path) -> None:
     write_part(tmp_path, "train", 20, packed=False)
     write_part(tmp_path, "t10k", 20, packed=False)
-    with pytest.raises(ExperimentError, match="5 of 25 clients"):
+    with pytest.raises(ExperimentError, match=naming("5 of 25 clients")):
         open_mnist(tmp_path, population=25)
 
 

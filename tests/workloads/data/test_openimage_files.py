@@ -1,4 +1,4 @@
-"""OpenImage in FedScale's layout: images from files, and what is said about files that cannot be read."""
+"""OpenImage in FedScale's layout: images from files, and messages for unreadable files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_choices_are_made_by_the_seed(root: Path) -> None:
     assert len(few.data.held_out()[1]) == 3
 
 
-def test_headings_are_skipped_whatever_they_are(root: Path) -> None:
+def test_any_headings_are_skipped(root: Path) -> None:
     """As FedScale's loader does; the client is the first column, the file the second, the class the last one."""
     expected = opened(root).label_counts()
     for part in ("train", "test"):
@@ -119,7 +119,7 @@ DAMAGE = [
     (in_mapping(lambda text: "a,b\n" + text), "begins with 'a,b'; columns like FedScale's are needed, client_id,"),
     (in_mapping(lambda text: text.partition("\n")[2]), "which FedScale's loader would skip as headings; put the line"),
     (in_mapping(lambda text: ""), "begins with ''; columns like FedScale's are needed"),
-    (in_mapping(lambda text: text + "105,deep/a.jpg,3\n"), "train.csv, line 17: 3 columns, and the headings are 4"),
+    (in_mapping(lambda text: text + "105,deep/a.jpg,3\n"), "train.csv, line 17: 3 columns for 4 headings"),
     (in_mapping(lambda text: text + "105,deep/a.jpg,Thing,-1\n"), "line 17: label_id '-1'"),
     (
         in_mapping(lambda text: text + "105,deep/a.jpg,Thing,1000000\n"),
@@ -162,7 +162,7 @@ def test_damaged_images_are_named_when_they_are_needed(root: Path) -> None:
         assert str(file) in str(refused.value)
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     made = []
 
     def make(client: int) -> np.ndarray:

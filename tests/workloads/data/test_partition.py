@@ -10,6 +10,7 @@ import workloads
 from testbed.errors import ExperimentError
 from testbed.workload.partition import Partition
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads.data.clients import partition
 from workloads.data.clients.partition import Assignment
 
@@ -36,7 +37,7 @@ def test_every_sample_goes_to_exactly_one_client(scheme, labels, population, alp
     assert given_out.counts.sum() == len(labels)
     parts = [given_out.of(client) for client in range(population)]
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
-    # Equal shares: of samples, or of shards whose sizes differ by at most one.
+    # Equal shares: of samples, or of shards with sizes that differ by at most one.
     spread = given_out.counts.max() - given_out.counts.min()
     assert spread <= (shards if scheme == "label-shards" else 1)
     again = by_scheme(scheme, labels, population, seed, alpha=alpha, shards_per_client=shards)
@@ -105,7 +106,7 @@ def test_dirichlet_shares_follow_the_drawn_mix_where_classes_last() -> None:
 @pytest.mark.parametrize("scheme", ["iid", "dirichlet", "label-shards"])
 def test_too_few_samples_say_how_many_clients_and_what_to_do(scheme: str) -> None:
     labels = np.arange(30) % 10
-    with pytest.raises(ExperimentError, match=r"20 of 50 clients.*minimum_samples: 0") as refused:
+    with pytest.raises(ExperimentError, match=naming("20 of 50 clients", "minimum_samples: 0")) as refused:
         partition.assign(labels, 50, Partition(scheme=scheme, shards_per_client=1), None, np.random.default_rng(0))
     assert "\n" not in str(refused.value)
     allowed = Partition(scheme=scheme, shards_per_client=1, minimum_samples=0)
@@ -172,9 +173,9 @@ def test_cutting_leaves_the_shared_samples_and_counts_them() -> None:
 def test_shared_samples_do_not_stand_in_for_a_clients_own() -> None:
     labels = np.arange(30) % 10
     section = Partition(shared_samples=10)
-    with pytest.raises(ExperimentError, match="5 of 25 clients would hold fewer than minimum_samples"):
+    with pytest.raises(ExperimentError, match=naming("5 of 25 clients", "minimum_samples")):
         partition.assign(labels, 25, section, None, np.random.default_rng(0))
-    with pytest.raises(ExperimentError, match="shared_samples: 30 of the 30 training samples; lower it"):
+    with pytest.raises(ExperimentError, match=naming("shared_samples", "30 of the 30")):
         partition.assign(labels, 2, Partition(shared_samples=30), None, np.random.default_rng(0))
 
 
@@ -212,7 +213,7 @@ def test_every_sample_is_as_likely_at_an_overlapping_client() -> None:
     assert np.corrcoef(*(np.isin(np.arange(20), found.of(client)) for client in (0, 1)))[0, 1] < 1
 
 
-def test_overlapping_says_how_many_each_client_draws() -> None:
+def test_overlapping_needs_the_number_that_each_client_draws() -> None:
     with pytest.raises(ValueError, match="overlapping needs samples_per_client"):
         WorkloadSection(partition=Partition(scheme="overlapping"))
     many = WorkloadSection(partition=Partition(scheme="overlapping"), samples_per_client=30)

@@ -88,7 +88,7 @@ def held(data: ClientArrays) -> list[list[int]]:
 
 
 @pytest.mark.usefixtures("_stand_in")
-def test_a_partitioner_says_which_sample_is_whose() -> None:
+def test_a_partitioner_assigns_samples_to_clients() -> None:
     assert held(spread("my_partitioners:EveryNth"))[3] == [3, 13, 23, 33, 43, 53, 63, 73, 83, 93]
     assert held(spread("my_partitioners:EveryNth", population=7))[6] == list(range(6, 100, 7))
     assert held(spread("my_partitioners:ByWard", partition_by="ward"))[3] == list(range(3, 100, 10))
@@ -113,7 +113,7 @@ def test_a_partitioner_says_which_sample_is_whose() -> None:
         ("my_partitioners:EveryTenth", 7, {}, "has no class EveryTenth"),
     ],
 )
-def test_what_does_not_fit_is_one_line(scheme: str, population: int, options: dict, says: str) -> None:
+def test_settings_that_do_not_fit_are_one_line(scheme: str, population: int, options: dict, says: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         spread(scheme, population, **options)
     assert says in str(refused.value)

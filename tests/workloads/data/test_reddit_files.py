@@ -9,6 +9,7 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 from workloads.data.clients import text
 from workloads.data.clients.contract import IGNORED
@@ -85,7 +86,7 @@ def test_a_user_is_a_client(root: Path) -> None:
     assert workload.sample_counts.tolist() == [-(-(len(expected) - 1) // 6), 2, 1, 1]
     before, after = workload.data.shard(1)
     assert before.shape == after.shape == (2, 6)
-    assert (after[0, :-1] == before[0, 1:]).all()  # what follows
+    assert (after[0, :-1] == before[0, 1:]).all()  # the following words
     assert after[0, -1] == before[1, 0]  # blocks overlap by a word
     assert ((after == IGNORED) == (after < 0)).all()
     assert workload.label_counts().tolist() == [[count] for count in workload.sample_counts]
@@ -167,12 +168,12 @@ DAMAGE = [
     (changed(lambda data: data.pop("users")), "lacks users"),
     (changed(lambda data: data["user_data"].pop("12")), "user 12 has no x and y"),
     (changed(lambda data: data["user_data"]["12"].update(x=[])), "user 12: fewer than two words; remove the user"),
-    (changed(lambda data: data["user_data"]["12"].update(x="text")), "user 12: x is no list of comments"),
+    (changed(lambda data: data["user_data"]["12"].update(x="text")), "user 12: x is not a list of comments"),
     (changed(lambda data: data["user_data"]["12"].update(x=[[["a", 3]]])), "user 12: comments must be lists of words"),
-    (changed(lambda data: data["user_data"]["12"].update(x=None, y=None)), "user 12: x is no list of comments"),
+    (changed(lambda data: data["user_data"]["12"].update(x=None, y=None)), "user 12: x is not a list of comments"),
     (changed(lambda data: data["user_data"]["12"].update(x=[None, 3])), "user 12: comments must be lists of words"),
     (changed(lambda data: data["user_data"]["12"].update(x=[[["a", 10**400]]])), "comments must be lists of words"),
-    (changed(lambda data: data["users"].append("12")), "user 12 is there twice"),
+    (changed(lambda data: data["users"].append("12")), "user 12 occurs twice"),
 ]
 
 
@@ -191,12 +192,12 @@ def test_absent_parts_and_too_many_clients_are_refused(root: Path) -> None:
     with pytest.raises(ExperimentError, match="4 users, fewer than population = 9"):
         opened(root, population=9)
     (root / "test" / "reddit_0_test.json").unlink()
-    with pytest.raises(ExperimentError, match="no files in test"):
+    with pytest.raises(ExperimentError, match=naming("no files", "test")):
         opened(root)
     empty = root / "texts"
     write_texts(empty / "train", {"1": ["word"], "2": ["some words"]})
     write_texts(empty / "test", HELD_OUT)
-    with pytest.raises(ExperimentError, match=r"train/1: fewer than two words"):
+    with pytest.raises(ExperimentError, match=naming("train/1", "two words")):
         opened(empty, population=2)
 
 

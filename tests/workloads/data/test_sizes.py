@@ -13,6 +13,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.workload.partition import Partition
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads.data.clients import partition
 from workloads.data.clients.partition import Assignment
 
@@ -77,7 +78,7 @@ def test_sizes_without_spread_are_equal(keys: dict[str, object]) -> None:
 
 
 def test_the_class_mix_is_skewed_with_the_sizes() -> None:
-    """Clients of `dirichlet` keep their few classes, whatever their size."""
+    """Clients of `dirichlet` keep their few classes, for any size."""
     keys = {"scheme": "dirichlet", "sizes": "dirichlet", "size_beta": 1.0, "minimum_samples": 20}
     skewed = assigned(LABELS, 100, alpha=0.05, **keys)
     mixed = assigned(LABELS, 100, alpha=1e5, **keys)
@@ -110,7 +111,7 @@ def test_other_schemes_refuse_sizes(scheme: str) -> None:
 
 
 def test_data_with_owners_refuse_sizes() -> None:
-    with pytest.raises(ValidationError, match="partition does not apply to synthetic-femnist"):
+    with pytest.raises(ValidationError, match=naming("partition", "synthetic-femnist")):
         WorkloadSection(dataset="synthetic-femnist", partition=Partition(sizes="dirichlet"))
 
 

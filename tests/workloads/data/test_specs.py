@@ -1,4 +1,4 @@
-"""A data set is one file: what its module declares is all that the checks of the section go by."""
+"""A data set is one file: all checks of the section derive from the declarations of its module."""
 
 import subprocess
 import sys
@@ -15,6 +15,7 @@ from testbed.experiment.schema import Experiment
 from testbed.workload import specs
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import DatasetSpec, Form, ModelSpec, datasets, is_language, models, models_for
+from tests.messages_named import naming
 from workloads import ImageClassification
 
 NEW = '''
@@ -129,7 +130,7 @@ def test_every_declared_data_set_is_checked(name: str) -> None:
 
 
 def test_the_models_of_the_data_sets() -> None:
-    """Of these; whoever adds others changes nothing here."""
+    """The models of these data sets; further ones need no change here."""
     grey = ("logistic", "mlp", "cnn", "femnist-cnn", "mnist-cnn", "emnist-cnn", "lenet")
     colour = ("lenet", "cifar-cnn", "vgg11")
     photo, text = ("mobilenet-v2",), ("albert", "albert-small")
@@ -147,7 +148,7 @@ def test_the_models_of_the_data_sets() -> None:
 
 def test_two_of_one_name_are_an_error() -> None:
     spec = DatasetSpec(name="twice", summary="", form=Form.TEXT, default_model="albert")
-    with pytest.raises(ValueError, match="twice is declared twice"):
+    with pytest.raises(ValueError, match=naming("twice", "declared")):
         specs._by_name([spec, spec])
     assert not ModelSpec(name="small", takes={Form.GREY: 8}).fits(spec)
 

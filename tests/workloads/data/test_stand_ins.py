@@ -1,4 +1,4 @@
-"""Generated data in the shapes of OpenImage and Reddit, and simulated training: sizes, repeatability, what is said."""
+"""Generated data in the shapes of OpenImage and Reddit, and simulated training: sizes, repeatability, messages."""
 
 import asyncio
 import hashlib

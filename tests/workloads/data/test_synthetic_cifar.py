@@ -1,4 +1,4 @@
-"""Generated data in the shapes of CIFAR: sizes, repeatability, that there is something to learn, and what is said."""
+"""Generated data in the shapes of CIFAR: sizes, repeatability, learnability, and messages."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_with_shared_data_each_client_has_its_label_and_some_of_all() -> None:
     assert len(first[1][:415].unique()) == 1
 
 
-def test_an_image_does_not_depend_on_what_it_is_taken_with() -> None:
+def test_an_image_does_not_depend_on_the_others_of_a_call() -> None:
     several = GeneratedImages(10, 1000, Purpose.CIFAR_IMAGES)
     numbers = np.random.default_rng(0).permutation(1000)
     together = several.take(numbers)
@@ -55,7 +55,7 @@ def test_an_image_does_not_depend_on_what_it_is_taken_with() -> None:
     assert len(np.unique(together.images.reshape(1000, -1), axis=0)) == 1000
 
 
-def test_the_seed_decides_who_holds_what_and_not_what_there_is() -> None:
+def test_the_seed_decides_the_assignment_but_not_the_samples() -> None:
     first, second = (
         built_in(WorkloadSection(dataset="synthetic-cifar10", test_samples=50), 100, seed) for seed in (1, 2)
     )

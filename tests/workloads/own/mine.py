@@ -1,4 +1,4 @@
-"""A module of somebody's own, `MODULE`, with data, models and losses in it, and what is made of them here."""
+"""A user's own module, `MODULE`, with data, models and losses, and helpers that build workloads of it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 
 def load(count=120, spread=0.5, noise=True):
-    """Two clouds; what is drawn comes from the global generator."""
+    """Two clouds, drawn from the global generator."""
     labels = np.arange(count) % 2
     x = np.random.normal(0, spread, (count, 4)) + labels[:, None]
     return x, labels
@@ -162,7 +162,7 @@ def infinite(outputs, labels):
 
 
 def counts(labels, predictions):
-    """Refuses what are no classes."""
+    """Refuse predictions that are not classes."""
     return float(np.bincount(predictions, minlength=2)[1] / len(labels))
 
 

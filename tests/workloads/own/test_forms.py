@@ -1,5 +1,6 @@
-"""What people's data look like, as arrays; what is none of it is refused with what it was."""
+"""Common forms of users' data become arrays; other objects are refused and named."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from tests.thoroughness import examples
 from workloads.data.own.arrays import ClientArrays
 from workloads.data.own.forms import ColumnChoice, TabularData, tables
@@ -117,7 +119,7 @@ def test_columns_that_are_no_features_stay_known() -> None:
             FRAME.rename(columns={"label": "y"}),
             "no column 'label'; set workload.label to that of the labels, one of a",
         ),
-        (FRAME.assign(name="x"), "column 'name' is no column of numbers; name those in workload.features"),
+        (FRAME.assign(name="x"), "column 'name' does not hold numbers"),
         (FRAME[["label"]], "no column beside label"),
         (((X, Y), (X[:, :2], Y)), "training samples of shape (3,), test samples of (2,)"),
         ({"x": X}, "a mapping with x and no labels"),
@@ -136,7 +138,7 @@ def test_a_test_part_has_the_columns_of_the_training_part_in_their_order() -> No
     train, test = tables((FRAME, FRAME[["label", "c", "a", "b"]]), ColumnChoice(), "here")
     assert test is not None
     assert np.array_equal(train.inputs, test.inputs)
-    with pytest.raises(ExperimentError, match=r"has a column 'c', the test part has a, b, d; give both the same"):
+    with pytest.raises(ExperimentError, match=naming("'c'", "a, b, d", "workload.features")):
         tables((FRAME, FRAME.rename(columns={"c": "d"})), ColumnChoice(), "here")
     train, test = tables({"train": FRAME, "test": FRAME.assign(d=1.0)}, ColumnChoice(), "here")
     assert test is not None
@@ -144,18 +146,18 @@ def test_a_test_part_has_the_columns_of_the_training_part_in_their_order() -> No
 
 
 def test_features_are_columns_once_and_never_the_labels() -> None:
-    with pytest.raises(ExperimentError, match=r"workload.features: 'label' is the column of the labels, which the"):
+    with pytest.raises(ExperimentError, match=naming("workload.features", "'label'")):
         tables(FRAME, ColumnChoice("label", ("a", "label")), "here")
-    with pytest.raises(ExperimentError, match=r"workload.features: 'a' is there twice"):
+    with pytest.raises(ExperimentError, match=naming("workload.features", "'a'", "twice")):
         tables(FRAME, ColumnChoice("label", ("a", "b", "a")), "here")
     train, _ = tables(
         FRAME, ColumnChoice("label", ("a", "b"), ("a",)), "here"
-    )  # what a partition goes by may be one, too
+    )  # the column of a partition may also be a feature
     assert np.array_equal(train.columns["a"], X[:, 0])
 
 
-def test_what_is_masked_is_lacking_and_what_is_no_column_is_left_alone() -> None:
-    with pytest.raises(ExperimentError, match=r"1 samples hold NaN, infinity .* \(the first is 1\)"):
+def test_masked_values_are_missing_and_values_without_rows_are_ignored() -> None:
+    with pytest.raises(ExperimentError, match=naming("1 samples", "NaN", "first is 1")):
         tables((np.ma.masked_array(X, X == 5), Y), ColumnChoice(), "here")
     assert len(tables((np.ma.masked_array(X), Y), ColumnChoice(), "here")[0]) == 8
     train, _ = tables({"x": X, "y": Y, "scale": np.float64(2), "mean": torch.tensor(1.0)}, ColumnChoice(), "here")
@@ -166,7 +168,7 @@ def test_what_is_masked_is_lacking_and_what_is_no_column_is_left_alone() -> None
 
 def test_two_frames_of_the_same_columns_are_a_training_and_a_test_part() -> None:
     without = FRAME.rename(columns={"label": "kind"})
-    with pytest.raises(ExperimentError, match=r"no column 'label'; set workload.label to that of the labels"):
+    with pytest.raises(ExperimentError, match=naming("'label'", "workload.label")):
         tables((without, without), ColumnChoice(), "here")
     train, test = tables((without, without), ColumnChoice("kind"), "here")
     assert test is not None
@@ -225,9 +227,9 @@ def arrays(labels: object, population: int = 2, **keys: object) -> ClientArrays:
         (
             [0.5, 2] * 4,
             {"loss": "mse", "partition": {"scheme": "dirichlet"}},
-            "dirichlet goes by classes, and labels are values (float32); take iid or by-column",
+            "dirichlet needs classes, and labels are values (float32)",
         ),
-        ([0.5, 2] * 4, {"loss": "l1", "partition": {"shared_samples": 1}}, "shared_samples goes by classes"),
+        ([0.5, 2] * 4, {"loss": "l1", "partition": {"shared_samples": 1}}, "shared_samples needs classes"),
         (
             [0, 1] * 4,
             {"partition": {"scheme": "by-column", "column": "ward"}},
@@ -242,7 +244,7 @@ def test_labels_that_the_loss_or_the_partition_does_not_take(labels: list, keys:
     assert "\n" not in str(refused.value)
 
 
-def test_labels_become_what_the_loss_takes() -> None:
+def test_labels_become_the_type_of_the_loss() -> None:
     assert arrays([0, 1] * 4).shard(0)[1].dtype == torch.int64
     assert arrays([False, True] * 4).outputs == 2
     assert arrays([0, 1] * 4, loss="bce").shard(0)[1].dtype == torch.float32
@@ -265,12 +267,12 @@ def test_values_can_be_the_column_of_a_partition() -> None:
 
 
 @pytest.mark.parametrize("empty", [np.nan, None, pd.NA, pd.NaT])
-def test_samples_that_are_nobodys_are_refused(empty: object) -> None:
+def test_samples_without_an_owner_are_refused(empty: object) -> None:
     for values in (["a", empty, "b", "b"], *([[1.0, empty, 2.0, 2.0]] if empty is np.nan else [])):
         column = np.asarray(pd.Series(values))
         given_ = TabularData(np.zeros((4, 1)), np.zeros(4, int), {"ward": column})
         section = WorkloadSection(partition={"scheme": "by-column", "column": "ward"})
-        with pytest.raises(ExperimentError, match="ward does not say whose 1 samples are"):
+        with pytest.raises(ExperimentError, match=naming("ward", "1 samples")):
             ClientArrays(given_, given_, section, 2, 1)
 
 
@@ -280,7 +282,7 @@ def test_samples_that_are_nobodys_are_refused(empty: object) -> None:
     st.integers(1, 8),
     st.integers(0, 2**40),
 )
-def test_by_column_a_value_is_one_clients(wards: list[str], population: int, seed: int) -> None:
+def test_by_column_each_value_is_one_client(wards: list[str], population: int, seed: int) -> None:
     values = np.array(wards)
     given_ = TabularData(np.arange(len(wards), dtype=np.float64)[:, None], np.zeros(len(wards), int), {"ward": values})
     section = WorkloadSection(partition={"scheme": "by-column", "column": "ward"})
@@ -303,12 +305,12 @@ def test_by_column_a_value_is_one_clients(wards: list[str], population: int, see
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_labels_from_one_on_leave_a_class_that_nobody_has() -> None:
+def test_labels_from_one_leave_class_zero_without_samples() -> None:
     """The class 0 is an output of the model that no sample trains; it may be meant, so it is a note."""
     data = arrays([1, 2] * 4)
     assert data.classes == 3
     (note,) = data.notes
-    assert note.startswith("workload.dataset: labels are 1 to 2, so class 0 has no sample and a model of 3 classes; if")
+    assert re.search(naming("workload.dataset", "labels are 1 to 2", "class 0", "3 classes"), note)
     for labels in ([0, 1], [0, 2]):
         assert not arrays(labels * 4).notes
     assert not arrays([1, 2] * 4, loss="mse").notes

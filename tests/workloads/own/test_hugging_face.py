@@ -163,7 +163,7 @@ def test_the_folder_is_one_of_the_experiments_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("lora", "package"), [({}, "transformers"), (LORA, "peft")])
-def test_what_is_not_installed_is_said(lora: dict[str, Any], package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named(lora: dict[str, Any], package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     there = {"transformers"} - {package}
 
@@ -184,7 +184,9 @@ def test_what_is_not_installed_is_said(lora: dict[str, Any], package: str, monke
         ({"flower": "somewhere:app"}, "transformers has no effect on a Flower app"),
     ],
 )
-def test_what_it_is_instead_of_is_refused(keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_beside_a_user_defined_class_are_refused(
+    keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin="here", loader=object()))
     own = {} if "flower" in keys else WORDS
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""An archive of numpy's whose arrays hold Python objects is refused in one line."""
+"""A numpy archive with arrays of Python objects is refused in one line."""
 
 from pathlib import Path
 

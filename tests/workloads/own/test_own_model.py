@@ -12,6 +12,7 @@ from torch import nn
 from testbed.errors import ExperimentError
 from testbed.workload.contract import BatchedWorkload, GradientWorkload, InspectableWorkload, Workload
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from tests.workloads.own.mine import learned, made
 from workloads import build
 from workloads.data.own.loader import is_loader
@@ -21,7 +22,7 @@ from workloads.training.own import OwnModelTraining
 STEPS: dict[str, Any] = {"batch_size": 20, "learning_rate": 0.1, "momentum": 0.9}
 
 
-def test_ten_lines_learn_and_everything_asks_for_what_it_needs() -> None:
+def test_ten_lines_learn_and_missing_options_are_named() -> None:
     workload = made(model_options={"hidden": 16}, metrics=["macro-f1", "mine_to_learn:error_rate"])
     assert isinstance(workload, Workload | GradientWorkload | BatchedWorkload | InspectableWorkload)
     assert workload.dimension == 4 * 16 + 16 + 16 * 2 + 2
@@ -52,7 +53,7 @@ def test_ten_lines_learn_and_everything_asks_for_what_it_needs() -> None:
     ],
     ids=str,
 )
-def test_another_process_gives_the_same_bits_whatever_was_drawn_before(keys: dict) -> None:
+def test_another_process_gives_the_same_bits_after_any_draws(keys: dict) -> None:
     keys = {**keys, "model": "net"} if keys.get("model", "") is None else keys
     first = made(**keys)
     model = first.initial_model()
@@ -79,7 +80,7 @@ def test_another_process_gives_the_same_bits_whatever_was_drawn_before(keys: dic
 
 @pytest.mark.parametrize("model", ["net", "Unused"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_training_is_what_a_bare_loop_of_torch_does(model: str, optimizer: str) -> None:
+def test_training_equals_a_plain_torch_loop(model: str, optimizer: str) -> None:
     """Batches in the order of the experiment's stream, the module's own values, torch's own optimizer."""
     from workloads.determinism import Purpose, stream
 
@@ -161,7 +162,7 @@ def test_built_in_data_with_ones_own_model_and_own_data_with_a_built_in_model() 
     ],
     ids=str,
 )
-def test_several_clients_at_once_learn_what_each_alone_does(keys: dict) -> None:
+def test_batched_clients_learn_the_same_as_single_ones(keys: dict) -> None:
     alone, together = made(**keys, population=4), made(**keys, population=4, clients_at_once=3)
     model = alone.initial_model()
     updates = together.train_together(range(4), model, 1)
@@ -219,7 +220,7 @@ def test_overlapping_clients_may_be_more_than_the_samples() -> None:
 
 
 def test_a_model_that_mixes_samples_has_no_clipped_gradients() -> None:
-    with pytest.raises(ExperimentError, match="Normed has BatchNorm1d, which mixes the samples of a batch"):
+    with pytest.raises(ExperimentError, match=naming("Normed", "BatchNorm1d")):
         made(model="Normed", batch_size=8).check_gradient_sum()
 
 
@@ -234,5 +235,5 @@ def test_functions_give_data_unless_they_are_called_as_workloads_are() -> None:
     assert is_loader(mine_to_learn.Pairs)
     assert not is_loader(mine_to_learn.workload)
     assert not is_loader(OwnModelTraining)
-    with pytest.raises(RuntimeError, match="called as a workload"):
+    with pytest.raises(RuntimeError, match=naming("workload")):
         made(dataset="workload", model="net")

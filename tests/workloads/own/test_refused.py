@@ -1,10 +1,11 @@
-"""What of somebody's own cannot be learned, and how that is said."""
+"""Users' code that cannot be trained is refused, with messages."""
 
 import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from tests.workloads.own.mine import made
 from workloads import build
 from workloads.training.metrics import measured
@@ -30,7 +31,7 @@ from workloads.training.metrics import measured
         ({"loss": "mine_to_learn:of_four"}, "which workload.loss mine_to_learn:of_four does not take with labels"),
         ({"optimizer": "torch.optim:LBFGS"}, "workload.optimizer: torch.optim:LBFGS: its step() needs a closure"),
         ({"optimizer": "mine_to_learn:WithClosure"}, "step() needs a closure, which is not given here"),
-        ({"path": "/data"}, "workload.path: is for built-in data sets; what mine_to_learn:load takes is said in"),
+        ({"path": "/data"}, "workload.path: is for built-in data sets; set the options of mine_to_learn:load"),
         ({"vocabulary_size": 50}, "workload.vocabulary_size: is for built-in data sets"),
         ({"model": "mlp", "loss": "mine_to_learn:detached"}, "mlp: workload.loss mine_to_learn:detached has no grad"),
         ({"dataset": "flwr_datasets:load"}, "pip install 'sortition-testbed[flower-datasets]' (on all nodes)"),
@@ -60,7 +61,7 @@ from workloads.training.metrics import measured
     ],
     ids=str,
 )
-def test_what_cannot_be_learned_is_refused_in_one_line_before_the_first_round(keys: dict, says: str) -> None:
+def test_untrainable_code_is_refused_in_one_line_before_the_first_round(keys: dict, says: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         made(**keys)
     assert says in str(refused.value)
@@ -68,14 +69,14 @@ def test_what_cannot_be_learned_is_refused_in_one_line_before_the_first_round(ke
 
 
 def test_built_in_data_and_models_are_tried_with_an_own_loss() -> None:
-    with pytest.raises(ExperimentError, match=r"logistic: workload.loss mine_to_learn:detached has no gradient"):
+    with pytest.raises(ExperimentError, match=naming("workload.loss", "mine_to_learn:detached", "gradient")):
         build(WorkloadSection(model="logistic", loss="mine_to_learn:detached"), 10, 1)
     assert build(WorkloadSection(model="logistic", loss="mine_to_learn:focal"), 10, 1).dimension == 650
 
 
-def test_a_metric_that_says_nothing_is_named() -> None:
+def test_a_metric_without_a_result_is_named() -> None:
     def silent(*_: object) -> float:
         raise ValueError
 
-    with pytest.raises(ExperimentError, match=r"workload.metrics: silent does not take .* \(2,\): ValueError$"):
+    with pytest.raises(ExperimentError, match=naming("workload.metrics", "silent", "(2,)", "ValueError")):
         measured({"silent": silent}, np.zeros(2), np.zeros(2))

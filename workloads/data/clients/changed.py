@@ -11,11 +11,11 @@ from workloads.data.clients.contract import Batch, ClientData
 
 
 class ChangedData(ClientData):
-    """Clients' samples, each part of which goes through a function whenever it is asked for.
+    """Clients' samples that pass through a function whenever they are used.
 
     Args:
-        data: the samples as they are.
-        change: of inputs and labels, as arrays; a client's samples stay as many.
+        data: the unchanged samples.
+        change: function of inputs and labels, as arrays; the number of samples must stay the same.
     """
 
     def __init__(self, data: ClientData, change: Callable[[Samples], Samples]) -> None:
@@ -29,11 +29,11 @@ class ChangedData(ClientData):
         return self._changed(self._data.held_out())
 
     def label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: as they were."""
+        """Return (population, classes) int64 of the unchanged labels."""
         return self._data.label_counts()
 
     def own_label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: as they were."""
+        """Return (population, classes) int64 of the unchanged labels."""
         return self._data.own_label_counts()
 
     def _changed(self, batch: Batch) -> Batch:

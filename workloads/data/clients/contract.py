@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Batch: TypeAlias = "tuple[Tensor, Tensor]"
-"""Samples as a model takes them, and their labels: (n,) int64, or (n, positions) int64; both on the CPU."""
+"""Samples in the form of a model's input, and their labels: (n,) int64, or (n, positions) int64; both on the CPU."""
 
 IGNORED = -100
-"""The label of a position that is none, such as padding (what torch's cross_entropy leaves out)."""
+"""Label of a position without a label, such as padding (torch's cross_entropy ignores it)."""
 
 
 class ClientData(ABC):
@@ -27,8 +27,8 @@ class ClientData(ABC):
 
     Attributes:
         description: one line for a person.
-        sample_counts: (population,) int64, the training samples of each client.
-        notes: lines on oddities of the data, for people.
+        sample_counts: (population,) int64, the number of training samples of each client.
+        notes: remarks on oddities of the data, for people.
         facts: the same for the records, as plain data.
     """
 
@@ -39,18 +39,18 @@ class ClientData(ABC):
 
     @abstractmethod
     def shard(self, client: int) -> Batch:
-        """One client's training samples."""
+        """Return one client's training samples."""
 
     @abstractmethod
     def held_out(self) -> Batch:
-        """The samples for evaluation."""
+        """Return the samples for evaluation."""
 
     @abstractmethod
     def label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: training samples of each class at each client."""
+        """Return (population, classes) int64: training samples of each class at each client."""
 
     def own_label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: the same without samples that all clients share, if there are such."""
+        """Return (population, classes) int64: the same without samples that all clients share."""
         return self.label_counts()
 
 
@@ -60,8 +60,8 @@ class ClientImages(ClientData):
     Attributes:
         classes: number of labels.
         height, width: in pixels.
-        channels: 1 for grey images, which models take as (n, height, width) float32; 3 for images in colour, as
-            (n, height, width, 3) float32 or, where the model scales them itself, (n, 3, height, width) uint8.
+        channels: 1 for grey images, (n, height, width) float32 for models; 3 for colour images, (n, height, width, 3)
+            float32, or (n, 3, height, width) uint8 if the model scales them itself.
     """
 
     classes: int
@@ -71,16 +71,16 @@ class ClientImages(ClientData):
 
 
 class ClientText(ClientData):
-    """Sequences of words: samples are (n, length) int64, and so are their labels, the words that follow.
+    """Sequences of words: samples are (n, length) int64, and so are their labels, the following words.
 
     Attributes:
-        vocabulary_size: words, special ones included.
+        vocabulary_size: number of words, special ones included.
     """
 
     vocabulary_size: int
 
     def label_counts(self) -> NDArray[np.int64]:
-        """(population, 1) int64: a next word is no class, so all samples count as one."""
+        """Return (population, 1) int64: next words are not classes, so all samples count as one class."""
         return self.sample_counts[:, None].copy()
 
 
@@ -89,7 +89,7 @@ class ClientSequences(ClientData):
 
     Attributes:
         classes: number of labels.
-        vocabulary_size: different characters or words, special ones included.
+        vocabulary_size: number of different characters or words, special ones included.
     """
 
     classes: int
@@ -101,12 +101,12 @@ class Dataset(DatasetSpec):
     """A built-in data set.
 
     Attributes:
-        load: from the experiment's ``workload``, the population and the seed to the clients' data.
+        load: function from the experiment's ``workload``, the population and the seed to the clients' data.
     """
 
     load: Callable[[WorkloadSection, int, int], ClientData]
 
     def with_stand_in(self, generate: Callable[[WorkloadSection, int, int], ClientData]) -> "tuple[Dataset, Dataset]":
-        """This one, and a generated one of the same shapes, which reads no files."""
+        """Return this data set, and a generated one of the same shapes, which reads no files."""
         name, summary = f"synthetic-{self.name}", f"generated, with the shapes of {self.name}"
         return self, replace(self, name=name, summary=summary, files=None, layouts="", load=generate)

@@ -1,8 +1,8 @@
 """FedScale's mappings: the owner and the class of each image.
 
-Lai et al. 2022 (arXiv 2105.11367). A mapping is a CSV file; in the authors' words its columns are
-``client_id,sample_path,label_name,label_id``. As their loader does, the first line is skipped, whatever the columns are
-called there; the first column is the client, the second the file, the last one the class.
+Lai et al. 2022 (arXiv 2105.11367). A mapping is a CSV file; its authors name the columns
+``client_id,sample_path,label_name,label_id``. As in their loader, the first line is skipped without reading its names;
+the first column is the client, the second the file, the last the class.
 """
 
 import csv
@@ -31,14 +31,14 @@ Row = tuple[str, str, int]
 
 
 def mapping(file: Path, classes: int = _MOST_CLASSES) -> Iterator[Row]:
-    """The rows of a mapping.
+    """Yield the rows of a mapping.
 
     Args:
         file: a CSV file with a line of headings.
-        classes: more than any label.
+        classes: larger than any label.
 
     Raises:
-        ExperimentError: a file that is absent, has no headings, too few columns, or a label that is no such number.
+        ExperimentError: a file that is absent, has no headings or too few columns, or an invalid label.
     """
     try:
         with file.open(newline="", encoding="utf-8") as text:
@@ -54,21 +54,21 @@ def mapping(file: Path, classes: int = _MOST_CLASSES) -> Iterator[Row]:
 
 
 class MappedImages:
-    """Images of the owners who are clients: labels in memory, an image when it is needed.
+    """Images of the owners that are clients: labels in memory, an image when it is used.
 
     Args:
         root: the folder with `MAPPINGS`.
-        folders: those from which the paths of the two mappings are, for training and held out.
-        opened: gives the pixels of a file.
+        folders: the folders to which the paths of the two mappings are relative, for training and held out.
+        opened: function from a file to its pixels.
         owner: word for an owner in errors.
-        population, seed: of the experiment; fewer clients than owners are a choice by the seed.
-        test_samples: held-out images that are needed; None: all.
-        classes: more than any label.
+        population, seed: of the experiment; the seed chooses the clients if there are more owners.
+        test_samples: number of held-out images to use; None: all.
+        classes: larger than any label.
 
     Attributes:
-        counts: the training samples of each client.
+        counts: number of training samples of each client.
         test_count: number of held-out images.
-        largest_label: of all owners' images and the held-out ones.
+        largest_label: largest label of all owners' images and the held-out ones.
 
     Raises:
         ExperimentError: as `mapping`, and for too few owners.
@@ -102,7 +102,7 @@ class MappedImages:
         self.counts, self.test_count = [len(images) for images in self._rows], len(self._test_rows)
 
     def check_there(self) -> None:
-        """Raise `ExperimentError` for images that are absent: folders are listed, and no image is opened."""
+        """Raise `ExperimentError` for missing images; folders are listed, but no image is opened."""
         listed: dict[Path, set[str]] = {}
         rows = [row for images in self._rows for row in images]
         for root, part, needed in ((self._train, "the clients'", rows), (self._test, "the held-out", self._test_rows)):
@@ -135,7 +135,7 @@ class MappedImages:
 
 
 def _columns(heading: list[str], file: Path) -> int:
-    """How many there are."""
+    """Check the headings and return their number."""
     if len(heading) < _LEAST_COLUMNS:
         raise ExperimentError(
             f"workload.path: {file} begins with {','.join(heading)!r}; columns like FedScale's are needed, {_COLUMNS}"
@@ -150,7 +150,7 @@ def _columns(heading: list[str], file: Path) -> int:
 
 def _row(row: list[str], columns: int, classes: int, where: str) -> Row:
     if len(row) != columns:
-        raise ExperimentError(f"workload.path: {where}: {len(row)} columns, and the headings are {columns}")
+        raise ExperimentError(f"workload.path: {where}: {len(row)} columns for {columns} headings")
     client, path, label = (cell.strip() for cell in (row[0], row[1], row[-1]))
     if not label.isdecimal() or len(label) > _LONGEST_LABEL or int(label) >= classes:
         shown = repr(label) if len(label) <= _LONGEST_LABEL else f"{label[:_LONGEST_LABEL]!r}..."

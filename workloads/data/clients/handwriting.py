@@ -1,12 +1,12 @@
-"""FEMNIST's files: handwriting of 62 classes, 28x28, by its writers, in the three layouts in which it is given away.
+"""FEMNIST's files: handwriting of 62 classes, 28x28, by its writers, in three published layouts.
 
 - LEAF's json (Caldas et al. 2018, arXiv 1812.01097; `workloads.data.clients.leaf`): an image is a list of 784 numbers
   from 0 (ink) to 1 (paper);
 - TensorFlow Federated's ``fed_emnist_train.h5`` and ``fed_emnist_test.h5``: ``examples/WRITER/pixels`` (n, 28, 28)
   float32 of the same range and ``examples/WRITER/label`` (n,). Only the clients' images are read;
-- FedScale's mappings (Lai et al. 2022, arXiv 2105.11367; `workloads.data.clients.fedscale`), whose paths are from the
+- FedScale's mappings (Lai et al. 2022, arXiv 2105.11367; `workloads.data.clients.fedscale`) with paths relative to the
   data set's folder, such as ``data/raw_data/by_write/...``: NIST's images, opened when a client first trains and made
-  grey and small as LEAF makes them (FedScale's loader makes 32x32 of them, in colour, and mirrors half of them).
+  grey and small as by LEAF (FedScale's loader makes 32x32 colour images of them, and mirrors half of them).
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,12 +34,12 @@ NEEDED = (
 def read(
     root: Path, population: int, seed: int, test_samples: int | None = None
 ) -> tuple[OwnerFiles[LabelledImages], str]:
-    """The writers of a folder, whatever its layout, and the name of the layout.
+    """Read the writers of a folder of any layout; return them and the name of the layout.
 
     Args:
         root: a folder.
-        population, seed: of the experiment; fewer clients than writers are a choice by the seed.
-        test_samples: of which images alone need be opened; None: of all.
+        population, seed: of the experiment; the seed chooses the clients if there are more writers.
+        test_samples: number of held-out images that need to be opened; None: all.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another shape, or too few writers.
@@ -47,35 +47,37 @@ def read(
     if (root / TRAIN).is_file():
         return _Hdf5(root, population, seed), "TensorFlow Federated HDF5"
     if (root / fedscale.MAPPINGS).is_dir():
-        mapped = fedscale.MappedImages(root, (root, root), _grey, "writer", population, seed, test_samples, CLASSES)
-        mapped.check_there()
-        return mapped, "FedScale's mapping"
-    found = LeafFolder.found(root)
-    if found is None:
+        mapped_images = fedscale.MappedImages(
+            root, (root, root), _grey, "writer", population, seed, test_samples, CLASSES
+        )
+        mapped_images.check_there()
+        return mapped_images, "FedScale's mapping"
+    leaf_folder = LeafFolder.find(root)
+    if leaf_folder is None:
         raise ExperimentError(
             f"workload.path: {root} has neither {TRAIN} nor json files, there or in train; "
             f"give {NEEDED} (nothing is downloaded)"
         )
-    return LeafUsers(found, labelled, population, seed, "writer"), "LEAF json"
+    return LeafUsers(leaf_folder, labelled, population, seed, "writer"), "LEAF json"
 
 
 def labelled(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:
-    """One writer's images as bytes.
+    """Return one writer's images as bytes.
 
     Args:
         pixels: (n, 784) or (n, 28, 28), from 0 to 1.
         labels: (n,) integers from 0 to 61.
 
     Raises:
-        ValueError: anything else; the message says the fault and the remedy.
+        ValueError: anything else; the message states fault and remedy.
     """
     try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and beyond 0 to 1
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite, and fail the check of the range
             values, classes = np.asarray(pixels, dtype=np.float32), np.asarray(labels)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("images of different lengths, or no numbers; 784 numbers an image are needed") from None
+        raise ValueError("images of different lengths, or not numbers; 784 numbers per image are needed") from None
     if values.ndim == 0:
-        raise ValueError("no list of images; 784 numbers an image are needed")
+        raise ValueError("not a list of images; 784 numbers per image are needed")
     if len(values) == 0:
         raise ValueError("no images; remove the writer from the data")
     if values.shape not in ((len(values), SIZE * SIZE), (len(values), SIZE, SIZE)):
@@ -140,7 +142,7 @@ def _examples(file: Any, path: Path) -> Any:
 
 
 def _read(examples: Any, writer: str, path: Path, only_labels: bool = False) -> LabelledImages:
-    """One writer's images; with `only_labels` the pixels stay in the file, and the images are black."""
+    """Return one writer's images; with `only_labels` the pixels are not read, and the images are black."""
     try:
         pixels, labels = examples[writer]["pixels"], examples[writer]["label"][()]
         return labelled(np.zeros(pixels.shape, dtype=np.uint8) if only_labels else pixels[()], labels)

@@ -1,4 +1,4 @@
-"""Images for classification: bytes with labels, their scaling, and one data set spread over the clients."""
+"""Images for classification: bytes with labels, their scaling, and data sets of images spread over the clients."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _SAMPLES_PER_TEST_OWNER = 20
 
 
 class Samples(Protocol):
-    """Labelled images that are there, or are made when they are taken."""
+    """Labelled images in memory, or made when they are used."""
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -31,17 +31,17 @@ class Samples(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image: height and width, and 3 if it is in colour."""
+        """Shape of one image: height and width, and 3 for colour images."""
 
     def __len__(self) -> int: ...
 
     def take(self, numbers: NDArray[np.int64]) -> "LabelledImages":
-        """The samples with the given numbers, int64."""
+        """Return the samples with the given numbers, int64."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledImages:
-    """Images as bytes, the form in which they take the least memory.
+    """Images as bytes, the form that takes the least memory.
 
     Attributes:
         images: (n, height, width) or (n, height, width, 3) uint8; (n, 3, height, width) for models that scale bytes.
@@ -53,57 +53,64 @@ class LabelledImages:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image: height and width, and 3 if it is in colour."""
+        """Shape of one image: height and width, and 3 for colour images."""
         return self.images.shape[1:]
 
     @property
     def nbytes(self) -> int:
-        """Of memory that they take."""
+        """Bytes of memory of the images and labels."""
         return self.images.nbytes + self.labels.nbytes
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, numbers: NDArray[np.int64]) -> "LabelledImages":
-        """The samples with the given numbers, int64."""
+        """Return the samples with the given numbers, int64."""
         return LabelledImages(self.images[numbers], self.labels[numbers])
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How bytes become the numbers that a model sees: (byte - mean) / deviation.
+    """Conversion of bytes to model input: (byte - mean) / deviation.
 
     Attributes:
-        mean, deviation: in bytes; of images in colour, of each of their channels.
+        mean, deviation: in bytes; for colour images, of each channel.
     """
 
     mean: float | tuple[float, ...]
     deviation: float | tuple[float, ...]
 
     def __call__(self, images: NDArray[np.uint8]) -> "Tensor":
-        """uint8 images as a float32 tensor of the same shape, in memory that torch has allocated (so that its
-        alignment, and with it the last bit of a sum, is the same in every process)."""
-        import torch  # here: data sets are described without it
+        """Return uint8 images as a float32 tensor of the same shape.
+
+        The memory is allocated by torch, so that its alignment, and with it the last bit of a sum, is the same in every
+        process.
+        """
+        import torch  # not needed to describe data sets
 
         mean, factor = torch.tensor(self.mean), 1.0 / torch.tensor(self.deviation, dtype=torch.float64)
         return torch.from_numpy(images).to(torch.float32).sub_(mean).mul_(factor.to(torch.float32))
 
 
 def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray[np.uint8]:
-    """(size, size, 3) uint8: an image in colour, or with `grey` (size, size), from a file, resized to a square.
+    """Open an image, resized to a square.
 
-    In colour it is resized by bilinear interpolation with the scale's filter; in grey with Lanczos', as LEAF resizes
-    handwriting.
+    Colour images are resized by bilinear interpolation with the scale's filter, grey ones with Lanczos' filter, as LEAF
+    resizes handwriting.
 
     Args:
-        file: jpg, png or whatever Pillow reads.
-        size: in pixels.
-        otherwise: the remedy for an image that cannot be read, beside adding it.
+        file: jpg, png or another format of Pillow.
+        size: height and width in pixels.
+        otherwise: alternative remedy for an unreadable image, besides adding it.
+        grey: convert to grey.
+
+    Returns:
+        (size, size, 3) uint8, or (size, size) with `grey`.
 
     Raises:
-        ExperimentError: it cannot be read as an image.
+        ExperimentError: the file cannot be read as an image.
     """
-    from PIL import Image  # here: other data sets need not pay for it
+    from PIL import Image  # not needed by other data sets
 
     way = Image.Resampling.LANCZOS if grey else Image.Resampling.BILINEAR
     try:
@@ -118,12 +125,19 @@ def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray
 
 
 def photograph(file: Path, size: int, otherwise: str) -> NDArray[np.uint8]:
-    """(3, size, size) uint8: an image in colour, as models take it that scale bytes; see `opened`."""
+    """Open a colour image for models that scale bytes; see `opened`.
+
+    Args:
+        file, size, otherwise: see `opened`.
+
+    Returns:
+        (3, size, size) uint8.
+    """
     return np.ascontiguousarray(opened(file, size, otherwise).transpose(2, 0, 1))
 
 
 def joined(parts: list[LabelledImages]) -> LabelledImages:
-    """All images of at least one part, in this order."""
+    """Return all images of at least one part, in this order."""
     return LabelledImages(
         np.concatenate([part.images for part in parts]), np.concatenate([part.labels for part in parts])
     )
@@ -132,27 +146,33 @@ def joined(parts: list[LabelledImages]) -> LabelledImages:
 def split_stratified(
     samples: LabelledImages, test_share: float, random: np.random.Generator
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Training and test parts of the same class frequencies (to the nearest sample), in random order."""
+    """Return training and test parts with the same class frequencies (to the nearest sample), in random order.
+
+    Args:
+        samples: all samples.
+        test_share: share of the test part, 0 to 1.
+        random: of the experiment's seed.
+    """
     train, test = partition.stratified(samples.labels, test_share, random)
     return samples.take(train), samples.take(test)
 
 
 class ScaledImages(ClientImages):
-    """Images that are bytes until a client trains, and are scaled here.
+    """Images that are kept as bytes until a client trains, and are scaled here.
 
     Attributes:
-        scaling: from bytes to model input; None: the model itself scales bytes.
+        scaling: conversion from bytes to model input; None: the model itself scales bytes.
     """
 
     scaling: Scaling | None
 
     @abstractmethod
     def samples(self, client: int) -> LabelledImages:
-        """One client's training samples."""
+        """Return one client's training samples."""
 
     @abstractmethod
     def held_out_samples(self) -> LabelledImages:
-        """The samples for evaluation."""
+        """Return the samples for evaluation."""
 
     def shard(self, client: int) -> Batch:
         return self._scaled(self.samples(client))
@@ -168,9 +188,11 @@ class ScaledImages(ClientImages):
 
 
 class OwnedImages(ScaledImages):
-    """Images that come with their owners; each owner is a client. Kept while memory allows.
+    """Images that come with their owners; each owner is a client. Images are kept while memory allows.
 
-    Args: see `OwnedSamples`; `in_memory`: the files keep the images themselves.
+    Args:
+        files, section, seed: see `OwnedSamples`.
+        in_memory: the files keep the images themselves.
     """
 
     def __init__(
@@ -184,7 +206,7 @@ class OwnedImages(ScaledImages):
         return self._of(client)
 
     def held_out_samples(self) -> LabelledImages:
-        """Of the test part, all or a seeded choice; its files are first read here."""
+        """Return the test part, all or a seeded choice; its files are first read here."""
         return self._owned.held_out()
 
     def label_counts(self) -> NDArray[np.int64]:
@@ -192,12 +214,12 @@ class OwnedImages(ScaledImages):
 
 
 class GeneratedOwners(ScaledImages):
-    """Generated images of owners, made when they are needed. An owner depends on the seed, not on the population.
+    """Generated images of owners, made when they are used. An owner depends on the seed, not on the population.
 
     Attributes:
-        shares: (classes,) float64 of the images, over all owners.
-        concentration: of an owner's class mix around these shares (Dirichlet).
-        purpose, test_purpose: of the random streams of clients, and of the owners of the held-out images.
+        shares: (classes,) float64 shares of the images, over all owners.
+        concentration: concentration of an owner's class mix around these shares (Dirichlet).
+        purpose, test_purpose: purposes of the random streams of clients, and of the owners of held-out images.
     """
 
     shares: NDArray[np.float64]
@@ -211,21 +233,21 @@ class GeneratedOwners(ScaledImages):
 
     @abstractmethod
     def draw(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
-        """One owner's images of the given classes; the owner's style is drawn from `random` first."""
+        """Return one owner's images of the given classes; the owner's style is drawn from `random` first."""
 
     def _class_counts(self, client: int) -> NDArray[np.int64]:
-        """(classes,) int64: training samples of each class at one client."""
+        """Return (classes,) int64: training samples of each class at one client."""
         return class_counts(self.concentration * self.shares, self.sample_counts[client], self._seed, client)
 
     def label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64; about 30 us and 8 bytes per class for each client, trained or not."""
+        """Return (population, classes) int64; about 30 us and 8 bytes per class for each client, trained or not."""
         counts = np.empty((len(self.sample_counts), self.classes), dtype=np.int64)  # not a list of 10**6 arrays
         for client in range(len(counts)):
             counts[client] = self._class_counts(client)
         return counts
 
     def generate(self, client: int) -> LabelledImages:
-        """One client's images as bytes, sorted by label."""
+        """Return one client's images as bytes, sorted by label."""
         labels = np.repeat(np.arange(self.classes), self._class_counts(client))
         return LabelledImages(self.draw(labels, stream(self._seed, self.purpose, client)), labels)
 
@@ -233,7 +255,7 @@ class GeneratedOwners(ScaledImages):
         return self._cache(client)
 
     def held_out_samples(self) -> LabelledImages:
-        """Images of other owners."""
+        """Return images of other owners."""
         parts = []
         for owner, count in in_groups(self._test_samples, _SAMPLES_PER_TEST_OWNER):
             random = stream(self._seed, self.test_purpose, owner)
@@ -248,7 +270,7 @@ class PartitionedDataset(ScaledImages):
     Args:
         train, test: the two parts.
         classes: number of labels.
-        scaling: from bytes to model input.
+        scaling: conversion from bytes to model input.
         description: one line for a person.
         section: partition, samples_per_client, test_samples.
         population, seed: of the experiment.
@@ -294,5 +316,5 @@ class PartitionedDataset(ScaledImages):
         return self._assignment.label_counts(self._train.labels, self.classes)
 
     def own_label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: the same without the samples that all clients share."""
+        """Return (population, classes) int64: label counts without the samples that all clients share."""
         return self._assignment.own_label_counts(self._train.labels, self.classes)

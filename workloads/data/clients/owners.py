@@ -1,8 +1,8 @@
 """Data that come with their owners (writers, photographers, users): one owner is one client.
 
-Where there are more owners than clients, a choice is made by the seed: those whose names have the smallest SHA-256
-together with the seed. It depends on no order, a larger population contains a smaller one, and data can be dropped
-while they are read. Data that are made, or opened, when they are first needed are kept while memory allows.
+If there are more owners than clients, the seed chooses: the owners with the smallest SHA-256 of name and seed are
+clients. The choice does not depend on an order, a larger population contains a smaller one, and data can be dropped
+while they are read. Data that are made or opened on first use are kept while memory allows.
 """
 
 import hashlib
@@ -25,16 +25,16 @@ Data = TypeVar("Data")
 
 
 class Owned(Protocol):
-    """Some samples with labels."""
+    """Samples with labels."""
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """(n,) int64."""
+        """Labels, (n,) int64."""
 
     def __len__(self) -> int: ...
 
     def take(self, numbers: NDArray[np.int64]) -> Self:
-        """The samples with the given numbers, int64."""
+        """Return the samples with the given numbers, int64."""
 
 
 Samples = TypeVar("Samples", bound=Owned)
@@ -45,7 +45,7 @@ class LabelledValues:
     """Samples that are rows of one array.
 
     Attributes:
-        values: (n, ...) whatever a sample is: numbers of words, the name of a file.
+        values: (n, ...) samples: for example word numbers, or file names.
         labels: (n,) int64.
     """
 
@@ -56,50 +56,50 @@ class LabelledValues:
         return len(self.labels)
 
     def take(self, numbers: NDArray[np.int64]) -> "LabelledValues":
-        """The samples with the given numbers, int64."""
+        """Return the samples with the given numbers, int64."""
         return LabelledValues(self.values[numbers], self.labels[numbers])
 
 
 def joined(parts: list[LabelledValues]) -> LabelledValues:
-    """All samples of at least one part, in this order."""
+    """Return all samples of at least one part, in this order."""
     return LabelledValues(
         np.concatenate([part.values for part in parts]), np.concatenate([part.labels for part in parts])
     )
 
 
-_Given = TypeVar("_Given", bound=Owned, covariant=True)
+_OwnerData = TypeVar("_Given", bound=Owned, covariant=True)
 
 
-class OwnerFiles(Protocol[_Given]):
-    """Files of which some owners are clients.
+class OwnerFiles(Protocol[_OwnerData]):
+    """Files of owners, some of which are clients.
 
     Attributes:
-        counts: the training samples of each client.
+        counts: number of training samples of each client.
     """
 
     counts: list[int]
 
     def labels(self, client: int) -> NDArray[np.int64]:
-        """(n,) of a client's training samples."""
+        """Return the (n,) labels of a client's training samples."""
 
-    def of(self, client: int, numbers: NDArray[np.int64]) -> _Given:
-        """A client's training samples with these numbers."""
+    def of(self, client: int, numbers: NDArray[np.int64]) -> _OwnerData:
+        """Return a client's training samples with these numbers."""
 
-    def test_parts(self) -> Iterator[_Given]:
-        """The held-out samples."""
+    def test_parts(self) -> Iterator[_OwnerData]:
+        """Yield the held-out samples."""
 
 
 class OwnedSamples(Generic[Samples]):
-    """Each client's samples of its owner's files, and the held-out samples.
+    """Each client's samples in its owner's files, and the held-out samples.
 
     Args:
-        files: with the owners who are clients.
-        joined: from at least one part to all their samples.
+        files: files with the owners that are clients.
+        joined: function that joins at least one part.
         section: samples_per_client, test_samples.
-        seed: of the experiment, which chooses where there are more.
+        seed: of the experiment; chooses samples if there are more than needed.
 
     Attributes:
-        counts: (population,) int64, the training samples of each client.
+        counts: (population,) int64, the number of training samples of each client.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class OwnedSamples(Generic[Samples]):
         self.counts = np.array([len(own) for own in self._own], dtype=np.int64)
 
     def of(self, client: int) -> Samples:
-        """One client's training samples."""
+        """Return one client's training samples."""
         return self._files.of(client, self._own[client])
 
     def held_out(self) -> Samples:
-        """Of the test part, all or a seeded choice; files for it alone are first read here.
+        """Return the test part, all or a seeded choice; its files are first read here.
 
         Raises:
             ExperimentError: files that are damaged, or without a sample.
@@ -133,13 +133,13 @@ class OwnedSamples(Generic[Samples]):
         return samples.take(test_subset(len(samples), self._test_samples, self._seed))
 
     def label_counts(self, classes: int) -> NDArray[np.int64]:
-        """(population, classes) int64."""
+        """Return (population, classes) int64 samples of each label at each client."""
         rows = [np.bincount(self._files.labels(client)[own], minlength=classes) for client, own in enumerate(self._own)]
         return np.stack(rows).astype(np.int64)
 
 
 class OwnerSelection(Generic[Data]):
-    """The clients among the owners that are offered, with their data; never more of these than `population`.
+    """The selection of clients among offered owners, with their data, never more than `population` of them.
 
     Args:
         population, seed: of the experiment.
@@ -152,12 +152,12 @@ class OwnerSelection(Generic[Data]):
         self._seed = seed
         self._owner = owner
         self._where = where
-        self._largest: list[tuple[int, str]] = []  # negative, so that the heap's first is the one to go
+        self._largest: list[tuple[int, str]] = []  # negative, so that the heap's first entry is the one to remove
         self._data: dict[str, Data] = {}
         self._offered = 0
 
     def offer(self, name: str, data: Data) -> None:
-        """Take an owner in, or leave it out; each name once."""
+        """Add an owner, or leave it out; each name once."""
         self._offered += 1
         digest = hashlib.sha256(f"testbed/owners/v1 {self._seed} {name}".encode()).digest()
         heapq.heappush(self._largest, (-int.from_bytes(digest), name))
@@ -166,7 +166,7 @@ class OwnerSelection(Generic[Data]):
             del self._data[heapq.heappop(self._largest)[1]]
 
     def clients(self) -> list[tuple[str, Data]]:
-        """(name, data) of each client, in the order of the names.
+        """Return (name, data) of each client, in the order of the names.
 
         Raises:
             ExperimentError: fewer owners than clients.
@@ -180,7 +180,12 @@ class OwnerSelection(Generic[Data]):
 
 
 def choose(names: Iterable[str], population: int, seed: int, owner: str, where: Path) -> list[str]:
-    """The names of the clients, sorted; see `OwnerSelection`."""
+    """Return the names of the clients, sorted; see `OwnerSelection`.
+
+    Args:
+        names: names of the owners.
+        population, seed, owner, where: see `OwnerSelection`.
+    """
     chosen: OwnerSelection[None] = OwnerSelection(population, seed, owner, where)
     for name in names:
         chosen.offer(name, None)
@@ -188,50 +193,97 @@ def choose(names: Iterable[str], population: int, seed: int, owner: str, where: 
 
 
 def own_samples(count: int, limit: int | None, seed: int, client: int) -> NDArray[np.int64]:
-    """Which of an owner's `count` samples its client holds, in their order: all, or `limit` of them by the seed."""
+    """Return the numbers of an owner's samples that its client holds, in their order.
+
+    Args:
+        count: number of the owner's samples.
+        limit: number of samples to choose by the seed; None: all.
+        seed: of the experiment.
+        client: number of the client.
+    """
     if limit is None or count <= limit:
         return np.arange(count)
     return np.sort(stream(seed, Purpose.OWN_SAMPLES, client).permutation(count)[:limit])
 
 
 def test_subset(count: int, limit: int | None, seed: int) -> NDArray[np.int64]:
-    """Which of `count` held-out samples are evaluated, in their order: all, or `limit` of them by the seed."""
+    """Return the numbers of the held-out samples that are evaluated, in their order.
+
+    Args:
+        count: number of held-out samples.
+        limit: number of samples to choose by the seed; None: all.
+        seed: of the experiment.
+    """
     if limit is None or count <= limit:
         return np.arange(count)
     return np.sort(stream(seed, Purpose.TEST_SUBSET).permutation(count)[:limit])
 
 
 def folder(path: Path | None, needed: str) -> Path:
-    """``workload.path`` as a folder that is there.
+    """Return ``workload.path`` as an existing folder.
+
+    Args:
+        path: the path; None: not set.
+        needed: the folder that is needed, for the message.
 
     Raises:
-        ExperimentError: it is not; the message names the `needed` folder.
+        ExperimentError: the folder does not exist.
     """
     root = (path or Path()).expanduser()
     if path is None or not root.is_dir():
-        raise ExperimentError(f"workload.path: {root} is not a folder that can be read; give {needed}")
+        raise ExperimentError(f"workload.path: {root} is not a readable folder; give {needed}")
     return root
 
 
 def sample_counts(
     population: int, each: int | None, seed: int, *, mean: float, deviation: float, minimum: int, maximum: int
 ) -> NDArray[np.int64]:
-    """(population,) int64: `each`, or lognormal with this mean and deviation, within `minimum` and `maximum`."""
+    """Return the number of samples of each client, fixed or lognormal.
+
+    Args:
+        population: number of clients.
+        each: number of samples of every client; None: lognormal.
+        seed: of the experiment.
+        mean, deviation: of the lognormal numbers.
+        minimum, maximum: bounds of the numbers.
+
+    Returns:
+        (population,) int64.
+    """
     if each is not None:
         return np.full(population, each, dtype=np.int64)
     spread = np.log1p((deviation / mean) ** 2)
-    drawn = stream(seed, Purpose.SAMPLE_COUNTS).lognormal(np.log(mean) - spread / 2, np.sqrt(spread), population)
-    return np.clip(np.rint(drawn), minimum, maximum).astype(np.int64)
+    counts = stream(seed, Purpose.SAMPLE_COUNTS).lognormal(np.log(mean) - spread / 2, np.sqrt(spread), population)
+    return np.clip(np.rint(counts), minimum, maximum).astype(np.int64)
 
 
 def class_counts(weights: NDArray[np.float64], samples: int, seed: int, client: int) -> NDArray[np.int64]:
-    """(classes,) int64: how many of a client's `samples` are of each class; its mix is drawn from Dir(weights)."""
+    """Return the number of a client's samples of each class; its mix is drawn from Dir(weights).
+
+    Args:
+        weights: (classes,) float64 parameters of the Dirichlet distribution.
+        samples: number of the client's samples.
+        seed: of the experiment.
+        client: number of the client.
+
+    Returns:
+        (classes,) int64.
+    """
     random = stream(seed, Purpose.CLASS_MIX, client)
     return random.multinomial(samples, random.dirichlet(weights))
 
 
 def in_groups(count: int, each: int) -> Iterator[tuple[int, int]]:
-    """(owner's number, its samples) for `count` samples of owners with `each`; the last one may have fewer."""
+    """Yield (owner's number, its number of samples) for `count` samples of owners with `each`; the last may have fewer.
+
+    Args:
+        count: number of samples.
+        each: samples per owner.
+
+    Example:
+        >>> list(in_groups(5, 2))
+        [(0, 2), (1, 2), (2, 1)]
+    """
     for owner, start in enumerate(range(0, count, each)):
         yield owner, min(each, count - start)
 
@@ -252,11 +304,11 @@ class ClientDataCache(Generic[_Data]):
     """A cache of `make`: each client's data, the last used ones from memory; safe to call from several threads.
 
     Args:
-        make: from a client to its data, always the same.
+        make: function from a client to its data, always the same.
         capacity: bytes to keep; larger data of a client are made each time.
 
     Attributes:
-        nbytes: of all data that are kept.
+        nbytes: bytes of all cached data.
     """
 
     def __init__(self, make: Callable[[int], _Data], capacity: int = CACHE_BYTES) -> None:
@@ -267,12 +319,12 @@ class ClientDataCache(Generic[_Data]):
         self.nbytes = 0
 
     def __call__(self, client: int) -> _Data:
-        """The client's data; not to be changed."""
+        """Return the client's data, which must not be changed."""
         with self._lock:
-            found = self._data.get(client)
-            if found is not None:
+            data = self._data.get(client)
+            if data is not None:
                 self._data.move_to_end(client)
-                return found
+                return data
         made = self._make(client)
         with self._lock:
             if client not in self._data:

@@ -1,7 +1,7 @@
-"""Partitioners: which client holds which samples of one data set.
+"""Partitioners: assignment of the samples of one data set to clients.
 
-Each gives every sample to exactly one client and is a function of its arguments and the generator alone; but for
-`overlapping`, where a sample may be with several clients. With the shared-data strategy some samples are set aside
+Each partitioner gives every sample to exactly one client and is a function of its arguments and the generator alone;
+except `overlapping`, where several clients may hold a sample. With the shared-data strategy some samples are set aside
 first and held by every client.
 """
 
@@ -19,13 +19,13 @@ from workloads.data.clients import partitioner
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which samples each client holds, as two arrays (a population of 10**6 makes no 10**6 objects).
+    """The samples of each client, as two arrays (10**6 clients need no 10**6 objects).
 
     Attributes:
         order: (samples,) int64, numbers of the samples that one client alone holds, those of client 0 first; with
-            `overlapping` other clients may hold them, too.
-        offsets: (population + 1,) int64; those of client i are ``order[offsets[i]:offsets[i + 1]]``.
-        shared: (s,) int64, numbers of the samples that every client holds besides; mostly none.
+            `overlapping`, other clients may hold them, too.
+        offsets: (population + 1,) int64; client i holds ``order[offsets[i]:offsets[i + 1]]``.
+        shared: (s,) int64, numbers of the samples that every client holds in addition; usually none.
     """
 
     order: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Assignment:
     shared: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def of(self, client: int) -> NDArray[np.int64]:
-        """The sample numbers of one client, int64: its own, then the shared ones."""
+        """Return the sample numbers of one client, int64: its own, then the shared ones."""
         own = self.order[self.offsets[client] : self.offsets[client + 1]]
         return np.concatenate([own, self.shared]) if len(self.shared) else own
 
@@ -48,18 +48,18 @@ class Assignment:
         return self.own_counts + len(self.shared)
 
     def own_label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-        """(population, classes) int64: samples of each label that each client alone holds."""
+        """Return (population, classes) int64: samples of each label that each client alone holds."""
         population = len(self.offsets) - 1
         holder = np.repeat(np.arange(population), self.own_counts)
         cells = np.bincount(holder * classes + labels[self.order], minlength=population * classes)
         return cells.reshape(population, classes).astype(np.int64)
 
     def label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-        """(population, classes) int64: samples of each label at each client, the shared ones included."""
+        """Return (population, classes) int64: samples of each label at each client, the shared ones included."""
         return self.own_label_counts(labels, classes) + np.bincount(labels[self.shared], minlength=classes)
 
     def limited(self, limit: int) -> "Assignment":
-        """The same assignment with at most `limit` samples for each client: the shared ones and its own first ones."""
+        """Return the assignment with at most `limit` samples per client: the shared ones and its own first ones."""
         own = max(0, limit - len(self.shared))
         position = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.own_counts)
         offsets = _offsets(np.minimum(self.own_counts, own))
@@ -71,22 +71,28 @@ def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _equal_sizes(samples: int, parts: int) -> NDArray[np.int64]:
-    """(parts,) int64: sizes that differ by at most one and add up to `samples`."""
+    """Return (parts,) int64 sizes that differ by at most one and add up to `samples`."""
     return np.full(parts, samples // parts, dtype=np.int64) + (np.arange(parts) < samples % parts)
 
 
 def unequal_sizes(samples: int, population: int, section: Partition, random: np.random.Generator) -> NDArray[np.int64]:
-    """(population,) int64: sizes that add up to `samples`, drawn as ``sizes`` says.
+    """Return client sizes that add up to `samples`, drawn by the scheme ``sizes``.
 
-    Each client holds ``minimum_samples``; of the rest it holds a random share, rounded to a whole sample. The shares
-    are log-normal, or from Dir(beta, ..., beta) as in NIID-Bench (Li et al. 2022, arXiv 2102.02079; its ``utils.py``
-    calls them ``iid-diff-quantity``, and draws again until each client has 10 samples).
+    Each client holds ``minimum_samples``, and a random share of the rest, rounded to a whole sample. The shares are
+    log-normal, or from Dir(beta, ..., beta) as in NIID-Bench (its ``utils.py`` names them ``iid-diff-quantity``, and
+    draws again until each client has 10 samples).
 
     Args:
         samples: at least ``population * minimum_samples``.
         population: number of clients.
         section: ``workload.partition``, with ``sizes`` other than equal.
         random: of the experiment's seed.
+
+    Returns:
+        (population,) int64.
+
+    Source:
+        Li et al. 2022, arXiv 2102.02079.
     """
     if section.sizes == "dirichlet":
         weights = random.dirichlet(np.full(population, section.size_beta))
@@ -102,23 +108,36 @@ def unequal_sizes(samples: int, population: int, section: Partition, random: np.
 def iid(
     samples: int, population: int, random: np.random.Generator, sizes: NDArray[np.int64] | None = None
 ) -> Assignment:
-    """A random share of `samples` samples for each client: equal (sizes differ by at most one), or of `sizes`."""
+    """Assign a random share of the samples to each client.
+
+    Args:
+        samples: number of samples.
+        population: number of clients.
+        random: of the experiment's seed.
+        sizes: (population,) int64, samples of each client; None: equal shares, which differ by at most one.
+    """
     sizes = _equal_sizes(samples, population) if sizes is None else sizes
     return Assignment(random.permutation(samples), _offsets(sizes))
 
 
 def overlapping(samples: int, population: int, size: int, random: np.random.Generator) -> Assignment:
-    """`size` different samples for each client, drawn anew from all: for populations that the data do not suffice for.
+    """Assign `size` different samples to each client, drawn anew from all, for populations larger than the data.
+
+    Args:
+        samples: number of samples.
+        population: number of clients.
+        size: samples of each client.
+        random: of the experiment's seed.
 
     Raises:
-        ExperimentError: there are not as many samples.
+        ExperimentError: there are fewer than `size` samples.
     """
     if size > samples:
         raise ExperimentError(
             f"workload.samples_per_client: {size} different ones of {samples} training samples (overlapping); lower it"
         )
-    drawn = [random.choice(samples, size, replace=False) for _ in range(population)]
-    return Assignment(np.concatenate(drawn), np.arange(population + 1, dtype=np.int64) * size)
+    choices = [random.choice(samples, size, replace=False) for _ in range(population)]
+    return Assignment(np.concatenate(choices), np.arange(population + 1, dtype=np.int64) * size)
 
 
 def dirichlet(
@@ -128,10 +147,10 @@ def dirichlet(
     random: np.random.Generator,
     sizes: NDArray[np.int64] | None = None,
 ) -> Assignment:
-    """Shares with a class mix that is drawn for each client from Dir(alpha * class frequencies).
+    """Assign shares with a class mix drawn for each client from Dir(alpha * class frequencies).
 
-    Hsu, Qi and Brown 2019 (arXiv 1909.06335), section 2. Samples are drawn without replacement: where a
-    client's mix asks for a class that is used up, the draw is repeated among the classes that are left.
+    Samples are drawn without replacement: if a client's mix asks for a class that is used up, the draw is repeated
+    among the remaining classes.
 
     Args:
         labels: (samples,) int64 >= 0.
@@ -139,6 +158,9 @@ def dirichlet(
         alpha: concentration; towards 0 each client has one class, towards infinity the clients are alike.
         random: of the experiment's seed.
         sizes: (population,) int64, samples of each client; None: equal shares.
+
+    Source:
+        Hsu, Qi and Brown 2019 (arXiv 1909.06335), section 2.
     """
     classes, class_sizes = np.unique(labels, return_counts=True)
     # The samples of class k are taken from the front of pools[k].
@@ -154,11 +176,11 @@ def dirichlet(
         while missing:
             left = class_sizes - taken
             weights = np.where(left > 0, mix, 0.0)
-            if weights.sum() <= 0.0:  # nothing is left of any class that this client wants
+            if weights.sum() <= 0.0:  # all classes of this client's mix are used up
                 weights = left.astype(np.float64)
-            drawn = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
-            taken += drawn
-            missing -= int(drawn.sum())
+            counts = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
+            taken += counts
+            missing -= int(counts.sum())
         parts.extend(pool[start:stop] for pool, start, stop in zip(pools, before, taken, strict=True) if stop > start)
     return Assignment(np.concatenate(parts), _offsets(sizes))
 
@@ -166,27 +188,42 @@ def dirichlet(
 def label_shards(
     labels: NDArray[np.int64], population: int, shards_per_client: int, random: np.random.Generator
 ) -> Assignment:
-    """Samples sorted by label, cut into equal shards, `shards_per_client` random shards for each client.
+    """Assign random shards of samples sorted by label, `shards_per_client` equal shards to each client.
 
-    McMahan et al. 2017 (arXiv 1602.05629), section 3 (there: 200 shards of 300 MNIST digits, 2 for each of
-    100 clients). Samples of one label are in random order, and shard sizes differ by at most one.
+    Samples of one label are in random order, and shard sizes differ by at most one.
+
+    Args:
+        labels: (samples,) int64.
+        population: number of clients.
+        shards_per_client: number of shards of each client.
+        random: of the experiment's seed.
+
+    Source:
+        McMahan et al. 2017 (arXiv 1602.05629), section 3 (200 shards of 300 MNIST digits, 2 for each of 100 clients).
     """
     shuffled = random.permutation(len(labels))
     by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
     sizes = _equal_sizes(len(labels), population * shards_per_client)
-    dealt = random.permutation(len(sizes))
-    dealt_sizes = sizes[dealt]
+    shard_order = random.permutation(len(sizes))
+    ordered_sizes = sizes[shard_order]
     # Position p of the result, in the dealt shard that begins at `begin`, is sample p - begin of that shard.
-    begin = _offsets(dealt_sizes)[:-1]
-    source = np.arange(len(labels)) + np.repeat(_offsets(sizes)[:-1][dealt] - begin, dealt_sizes)
-    return Assignment(by_label[source], _offsets(dealt_sizes.reshape(population, shards_per_client).sum(axis=1)))
+    begin = _offsets(ordered_sizes)[:-1]
+    source = np.arange(len(labels)) + np.repeat(_offsets(sizes)[:-1][shard_order] - begin, ordered_sizes)
+    return Assignment(by_label[source], _offsets(ordered_sizes.reshape(population, shards_per_client).sum(axis=1)))
 
 
 def stratified(
     labels: NDArray[np.int64], test_share: float, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers of the samples of a training and a test part with the same frequencies of labels (to the nearest
-    sample), int64, in random order.
+    """Split samples into a training and a test part with the same label frequencies (to the nearest sample).
+
+    Args:
+        labels: (samples,) int64.
+        test_share: share of the test part, 0 to 1.
+        random: of the experiment's seed.
+
+    Returns:
+        The sample numbers of the training and of the test part, int64, in random order.
     """
     test_parts, train_parts = [], []
     for label in np.unique(labels):
@@ -198,51 +235,62 @@ def stratified(
 
 
 def by_column(values: NDArray[Any], population: int, name: str, random: np.random.Generator) -> Assignment:
-    """One client for each value, in their order; of more values than clients, random ones are put together.
+    """Assign the samples of each value to one client; if there are more values than clients, random ones are joined.
 
     Args:
         values: (samples,) the owner of each sample.
         population: number of clients.
-        name: of the column, for the error.
+        name: name of the column, for errors.
+        random: of the experiment's seed.
 
     Raises:
-        ExperimentError: fewer values than clients, or samples that are nobody's.
+        ExperimentError: fewer values than clients, or samples without a value.
     """
     if empty := _empty(values):
         raise ExperimentError(
-            f"workload.partition.column: {name} does not say whose {empty} samples are (empty or NaN); fill it in, or "
-            "leave these samples out"
+            f"workload.partition.column: {name} has no value for {empty} samples (empty or NaN); fill it in, or leave "
+            "these samples out"
         )
     as_text = values.astype(str) if values.dtype.kind not in "biufSU" else values
-    found, number = np.unique(as_text, return_inverse=True)
-    if len(found) < population:
+    owner_values, number = np.unique(as_text, return_inverse=True)
+    if len(owner_values) < population:
         raise ExperimentError(
-            f"workload.partition.column: {name} has {len(found)} values among the training samples, for {population} "
-            f"clients; lower population to {len(found)}, or take another column"
+            f"workload.partition.column: {name} has {len(owner_values)} values among the training samples, for "
+            f"{population} clients; lower population to {len(owner_values)}, or take another column"
         )
     holder = np.arange(population)
-    if len(found) > population:
-        holder = random.permutation(len(found)) % population
-    whose = holder[number]
-    return Assignment(np.argsort(whose, kind="stable"), _offsets(np.bincount(whose, minlength=population)))
+    if len(owner_values) > population:
+        holder = random.permutation(len(owner_values)) % population
+    client_of = holder[number]
+    return Assignment(np.argsort(client_of, kind="stable"), _offsets(np.bincount(client_of, minlength=population)))
 
 
 def _empty(values: NDArray[Any]) -> int:
-    """How many values are none, as pandas and NumPy mark them."""
+    """Return the number of missing values, as pandas and NumPy mark them."""
     if values.dtype.kind == "O":
-        return sum(one is None or str(one) in ("nan", "<NA>", "NaT") for one in values)
+        return sum(value is None or str(value) in ("nan", "<NA>", "NaT") for value in values)
     return int(np.count_nonzero(values != values))
 
 
 def shared_samples(labels: NDArray[np.int64], count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """(count,) int64, sorted: samples that all clients hold, as many of each label as of any other.
+    """Return samples that all clients hold, as many of each label as of any other.
 
-    Zhao et al. 2018 (arXiv 1806.00582), section 4.1: the shared data are uniform over the classes. Which labels have
-    one sample more, where the number does not go into that of the labels, is random; of a label with too few samples
+    The labels with one sample more, if the numbers do not divide evenly, are random; of a label with too few samples
     all are taken.
 
+    Args:
+        labels: (samples,) int64.
+        count: number of shared samples.
+        random: of the experiment's seed.
+
+    Returns:
+        (count,) int64 sample numbers, sorted.
+
     Raises:
-        ExperimentError: not one sample would be left for the clients.
+        ExperimentError: no sample would be left for the clients.
+
+    Source:
+        Zhao et al. 2018 (arXiv 1806.00582), section 4.1: the shared data are uniform over the classes.
     """
     if count >= len(labels):
         raise ExperimentError(
@@ -266,34 +314,35 @@ def assign(
     random: np.random.Generator,
     columns: Mapping[str, NDArray[Any]] | None = None,
 ) -> Assignment:
-    """Spread labelled samples over the clients as the experiment says.
+    """Assign labelled samples to the clients by the experiment's partition.
 
     Args:
         labels: (samples,) int64.
         population: number of clients.
         section: ``workload.partition``.
         limit: ``workload.samples_per_client``, or None.
-        columns: further facts about the samples, (samples,) each by name, for partitioners that go by it.
+        random: of the experiment's seed.
+        columns: further facts about the samples, (samples,) each by name, for partitioners that use them.
 
     Raises:
         ExperimentError: clients would hold fewer samples than ``minimum_samples``, or there is no such column.
     """
     if section.scheme == "overlapping" and limit is None:
         raise ExperimentError(
-            "workload.partition.scheme: overlapping needs samples_per_client, how many each client draws"
+            "workload.partition.scheme: overlapping needs samples_per_client, the number that each client draws"
         )
     if limit is not None and limit <= section.shared_samples:
         raise ExperimentError(
             f"workload.samples_per_client: counts the {section.shared_samples} of partition.shared_samples, too: "
             f"{limit} leave a client none of its own; raise it"
         )
-    known = {"label": labels, **(columns or {})}
+    all_columns = {"label": labels, **(columns or {})}
     if not section.shared_samples:
-        assignment = _spread(labels, known, population, section, random, limit)
+        assignment = _spread(labels, all_columns, population, section, random, limit)
     else:
         shared = shared_samples(labels, section.shared_samples, random)
         private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
-        of_private = {name: values[private] for name, values in known.items()}
+        of_private = {name: values[private] for name, values in all_columns.items()}
         own_limit = None if limit is None else limit - len(shared)
         spread = _spread(labels[private], of_private, population, section, random, own_limit)
         assignment = Assignment(private[spread.order], spread.offsets, shared)

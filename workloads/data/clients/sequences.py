@@ -12,10 +12,10 @@ class OwnedSequences(ClientSequences):
     """The sequences of owners; each owner is a client.
 
     Args:
-        files: with the owners who are clients.
+        files: files with the owners that are clients.
         section: samples_per_client, test_samples.
         seed: of the experiment.
-        classes, vocabulary_size: of labels, and of tokens.
+        classes, vocabulary_size: numbers of labels, and of tokens.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class OwnedSequences(ClientSequences):
         return _batch(self._owned.of(client))
 
     def held_out(self) -> Batch:
-        """Of the test part, all or a seeded choice; its files are first read here."""
+        """Return the test part, all or a seeded choice; its files are first read here."""
         return _batch(self._owned.held_out())
 
     def label_counts(self) -> NDArray[np.int64]:

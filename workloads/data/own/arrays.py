@@ -21,24 +21,24 @@ _BY_LABEL = ("dirichlet", "label-shards")
 
 
 class ClientArrays(ClientData):
-    """Samples of any one shape, with a class, a value or several of either for each.
+    """Samples of any single shape, each with one or several classes or values.
 
     Args:
-        train, test: the two parts; None: a fifth of the first is held out, of each class alike.
+        train, test: the two parts; without a test part a fifth of the first is held out, stratified by class.
         section: loss, partition, samples_per_client, test_samples.
         population, seed: of the experiment.
         where: begins the lines of errors.
 
     Attributes:
-        shape: of one sample.
+        shape: shape of one sample.
         classes: number of classes; None: labels are values, or one for each position.
-        outputs: how many numbers a model gives for each sample.
-        notes: a line where no training sample is of class 0, as if classes were numbered from 1; one where the
-            features are unscaled.
-        facts: ``unscaled_feature``, see `workloads.data.own.scale.unscaled_feature`, where there is one.
+        outputs: number of outputs of a model per sample.
+        notes: a line if no training sample has class 0, as if classes were numbered from 1; a line if the features are
+            unscaled.
+        facts: ``unscaled_feature``, see `workloads.data.own.scale.unscaled_feature`, if there is one.
 
     Raises:
-        ExperimentError: labels that the loss does not take, or a client would hold too few samples.
+        ExperimentError: labels that the loss does not accept, or a client would hold too few samples.
     """
 
     def __init__(
@@ -52,25 +52,26 @@ class ClientArrays(ClientData):
     ) -> None:
         parts = [train] if test is None else [train, test]
         labels = [_labels(part.labels, section.loss, where) for part in parts]
-        kinds = [_classes(one, section.loss) for one in labels]
+        kinds = [_classes(part_labels, section.loss) for part_labels in labels]
         self.classes = max(kind for kind in kinds if kind is not None) if None not in kinds else None
-        classed = labels[0].astype(np.int64) if self.classes is not None else np.zeros(len(train), np.int64)
+        class_numbers = labels[0].astype(np.int64) if self.classes is not None else np.zeros(len(train), np.int64)
         if self.classes is None and (section.partition.scheme in _BY_LABEL or section.partition.shared_samples):
-            what = section.partition.scheme if section.partition.scheme in _BY_LABEL else "shared_samples"
+            key = section.partition.scheme if section.partition.scheme in _BY_LABEL else "shared_samples"
             raise ExperimentError(
-                f"workload.partition: {what} goes by classes, and labels are {_told(labels[0])}; take iid or by-column"
+                f"workload.partition: {key} needs classes, and labels are {_labels_text(labels[0])}; take iid or "
+                "by-column"
             )
         self._inputs, self._labels = _inputs(train.inputs), labels[0]
-        here = np.arange(len(train))
+        train_numbers = np.arange(len(train))
         if test is None:
             if len(train) < 2:
                 raise ExperimentError(f"{where} has one sample; one to train on and one held out are needed")
-            here, out = self._split(classed, stream(seed, Purpose.SPLIT))
-            self._held_out = self._inputs[out], self._labels[out]
+            train_numbers, test_numbers = self._split(class_numbers, stream(seed, Purpose.SPLIT))
+            self._held_out = self._inputs[test_numbers], self._labels[test_numbers]
         else:
             self._held_out = _inputs(test.inputs), labels[1]
-        self._numbers, self._classed = here, classed[here]
-        columns: Mapping[str, NDArray[Any]] = {name: values[here] for name, values in train.columns.items()}
+        self._numbers, self._classed = train_numbers, class_numbers[train_numbers]
+        columns: Mapping[str, NDArray[Any]] = {name: values[train_numbers] for name, values in train.columns.items()}
         self._assignment = partition.assign(
             self._classed,
             population,
@@ -88,10 +89,10 @@ class ClientArrays(ClientData):
         width = int(np.prod(self._labels.shape[1:]))
         self.outputs = self.classes if self.classes is not None and section.loss != "bce" else width
         notes: list[str] = []
-        if self.classes is not None and section.loss == "cross_entropy" and classed.min(initial=1) > 0:
+        if self.classes is not None and section.loss == "cross_entropy" and class_numbers.min(initial=1) > 0:
             notes.append(
-                f"{where}: labels are {int(classed.min())} to {int(classed.max())}, so class 0 has no sample and a "
-                f"model of {self.classes} classes; if they are numbered from 1, subtract 1 in the loader"
+                f"{where}: labels are {int(class_numbers.min())} to {int(class_numbers.max())}, so class 0 has no "
+                f"sample, and the model has {self.classes} classes; if labels start at 1, subtract 1 in the loader"
             )
         if feature := unscaled_feature(self._inputs[self._numbers], train.features):
             self.facts = {"unscaled_feature": feature}
@@ -101,20 +102,20 @@ class ClientArrays(ClientData):
                 "sklearn.preprocessing.StandardScaler"
             )
         self.notes = notes
-        kind = f"{self.classes} classes" if self.classes is not None else f"labels {_told(labels[0])}"
+        kind = f"{self.classes} classes" if self.classes is not None else f"labels {_labels_text(labels[0])}"
         self.description = (
-            f"{section.dataset}: samples of shape {self.shape} {self._inputs.dtype}, {kind}, {len(here)} for training, "
-            f"{len(self._held_out[1])} held out"
+            f"{section.dataset}: samples of shape {self.shape} {self._inputs.dtype}, {kind}, {len(train_numbers)} for "
+            f"training, {len(self._held_out[1])} held out"
         )
 
     def _split(
-        self, classed: NDArray[np.int64], random: np.random.Generator
+        self, class_numbers: NDArray[np.int64], random: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        train, test = partition.stratified(classed, _TEST_SHARE, random)
+        train, test = partition.stratified(class_numbers, _TEST_SHARE, random)
         return (train, test) if len(test) else (train[1:], train[:1])
 
     def _columns(self, others: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
-        """The columns that partitions go by: labels, as classes or as values, by their name, and the other columns."""
+        """Return the columns for partitions: labels, as classes or values, by their name, and the other columns."""
         if self.classes is not None:
             return {**others, name: self._classed}
         if self._labels.ndim > 1:
@@ -123,10 +124,10 @@ class ClientArrays(ClientData):
         return {"label": values, **others, name: values}
 
     def image_shape(self) -> tuple[int, int, int]:
-        """(height, width, channels) for the built-in models: a table's row is an image of one line.
+        """Return (height, width, channels) for the built-in models: a table's row is an image of one line.
 
         Raises:
-            ExperimentError: samples are no rows, grey images or images in colour.
+            ExperimentError: samples are not rows, grey images or colour images.
         """
         match self.shape:
             case (width,):
@@ -141,7 +142,7 @@ class ClientArrays(ClientData):
         )
 
     def as_floats(self) -> "ClientArrays":
-        """The same, with samples as floats."""
+        """Return the same data with samples as floats."""
         made = copy.copy(self)
         made._inputs = self._inputs.astype(np.float32, copy=False)
         made._held_out = self._held_out[0].astype(np.float32, copy=False), self._held_out[1]
@@ -168,59 +169,61 @@ class ClientArrays(ClientData):
 def _tensors(inputs: NDArray[Any], labels: NDArray[Any]) -> Batch:
     import torch  # here: data sets are described without it
 
-    return torch.tensor(inputs), torch.tensor(labels)  # copies, whose alignment is the same in every process
+    return torch.tensor(inputs), torch.tensor(labels)  # copies have the same alignment in every process
 
 
-def _inputs(given: NDArray[Any]) -> NDArray[Any]:
-    """Floats as 32-bit ones, bytes as they are, other whole numbers as int64, as layers and embeddings take them."""
-    if given.dtype.kind == "f":
-        return given.astype(np.float32, copy=False)
-    return given if given.dtype == np.uint8 else given.astype(np.int64, copy=False)
+def _inputs(inputs: NDArray[Any]) -> NDArray[Any]:
+    """Return floats as 32-bit ones, bytes unchanged, other whole numbers as int64 for layers and embeddings."""
+    if inputs.dtype.kind == "f":
+        return inputs.astype(np.float32, copy=False)
+    return inputs if inputs.dtype == np.uint8 else inputs.astype(np.int64, copy=False)
 
 
-def _labels(given: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
-    """As the loss takes them: int64, or float32."""
-    kind = given.dtype.kind
+def _labels(labels: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
+    """Return the labels in the type of the loss: int64, or float32."""
+    kind = labels.dtype.kind
     if kind == "O":  # a frame's column of whole numbers with gaps, or of several kinds
         try:
-            if any(isinstance(one, str) for one in given.flat):
+            if any(isinstance(label, str) for label in labels.flat):
                 raise TypeError
-            given, kind = given.astype(np.float64), "f"
+            labels, kind = labels.astype(np.float64), "f"
         except (TypeError, ValueError):
             kind = "U"
     if kind not in "biuf":
         raise ExperimentError(
-            f"{where}: labels are {label_kind(given)}; number them in the loader (pandas.factorize, "
+            f"{where}: labels are {label_kind(labels)}; number them in the loader (pandas.factorize, "
             "sklearn.preprocessing.LabelEncoder)"
         )
-    if kind == "f" and not np.isfinite(given).all():
+    if kind == "f" and not np.isfinite(labels).all():
         raise ExperimentError(f"{where}: some labels are NaN or infinite; leave these samples out")
     if loss == "cross_entropy":
         if kind == "f":
             raise ExperimentError(
-                f"{where}: labels are {given.dtype}, and cross_entropy takes whole numbers from 0; set workload.loss "
+                f"{where}: labels are {labels.dtype}, and cross_entropy takes whole numbers from 0; set workload.loss "
                 "to mse (or bce), or make classes of them in the loader"
             )
-        made = given.astype(np.int64)
-        if given.ndim == 1 and (made < 0).any():
-            raise ExperimentError(f"{where}: the label {int(made.min())}; classes are numbered from 0")
-        if made.max(initial=0) >= _MOST_CLASSES:
+        class_numbers = labels.astype(np.int64)
+        if labels.ndim == 1 and (class_numbers < 0).any():
+            raise ExperimentError(f"{where}: the label {int(class_numbers.min())}; classes are numbered from 0")
+        if class_numbers.max(initial=0) >= _MOST_CLASSES:
             raise ExperimentError(
-                f"{where}: the label {int(made.max())}; classes are numbered from 0 without gaps, do so in the loader "
-                "(pandas.factorize, sklearn.preprocessing.LabelEncoder)"
+                f"{where}: the label {int(class_numbers.max())}; classes are numbered from 0 without gaps: number them "
+                "so in the loader (pandas.factorize, sklearn.preprocessing.LabelEncoder)"
             )
-        if given.ndim > 1 and (made[made != IGNORED] < 0).any():
-            raise ExperimentError(f"{where}: a negative label; classes are from 0, and {IGNORED} is for none")
-        return made
-    if loss == "bce" and ((given < 0) | (given > 1)).any():
-        raise ExperimentError(f"{where}: labels from {given.min()} to {given.max()}; bce takes 0 and 1")
+        if labels.ndim > 1 and (class_numbers[class_numbers != IGNORED] < 0).any():
+            raise ExperimentError(
+                f"{where}: a negative label; classes are numbered from 0, and {IGNORED} means no label"
+            )
+        return class_numbers
+    if loss == "bce" and ((labels < 0) | (labels > 1)).any():
+        raise ExperimentError(f"{where}: labels from {labels.min()} to {labels.max()}; bce takes 0 and 1")
     if loss in ("bce", "mse", "l1") or kind == "f":
-        return given.astype(np.float32)
-    return given.astype(np.int64)
+        return labels.astype(np.float32)
+    return labels.astype(np.int64)
 
 
 def _classes(labels: NDArray[Any], loss: str) -> int | None:
-    """How many classes there are where each sample is of one; None: it is not."""
+    """Return the number of classes if each sample has one class, else None."""
     if labels.ndim > 1 or loss in ("mse", "l1"):
         return None
     if loss == "bce":
@@ -230,5 +233,5 @@ def _classes(labels: NDArray[Any], loss: str) -> int | None:
     return int(labels.max()) + 1
 
 
-def _told(labels: NDArray[Any]) -> str:
+def _labels_text(labels: NDArray[Any]) -> str:
     return f"values ({labels.dtype})" if labels.ndim == 1 else f"several for each sample {labels.shape[1:]}"

@@ -1,4 +1,4 @@
-"""The forms in which people have data, as arrays: ``(x, y)``, mappings, frames, torch's and Hugging Face's datasets.
+"""Common forms of users' data as arrays: ``(x, y)``, mappings, frames, torch's and Hugging Face's datasets.
 
 Objects of other libraries are recognised by their methods, so that none of these libraries is imported here.
 """
@@ -25,9 +25,9 @@ class ColumnChoice:
     """The columns of a table by their use.
 
     Attributes:
-        label: the one with the labels.
-        features: those that the model takes; empty: all others.
-        apart: columns that are no features unless they are named, such as that of a partition.
+        label: the column with the labels.
+        features: the columns that the model takes; empty: all others.
+        apart: columns that are not features unless they are named, such as that of a partition.
     """
 
     label: str = "label"
@@ -37,13 +37,13 @@ class ColumnChoice:
 
 @dataclass(frozen=True)
 class TabularData:
-    """Samples as arrays, as they were given.
+    """Samples as arrays, in the types of the source.
 
     Attributes:
-        inputs: (n, ...) of a model.
+        inputs: (n, ...) inputs of a model.
         labels: (n, ...).
         columns: further facts about the samples, (n,) each by name.
-        features: names of the columns that the inputs are, in their order; empty: they have none.
+        features: names of the columns of the inputs, in their order; empty: they have none.
     """
 
     inputs: NDArray[Any]
@@ -52,7 +52,7 @@ class TabularData:
     features: Sequence[str] = ()
 
     def take(self, numbers: NDArray[np.int64]) -> "TabularData":
-        """The samples with these numbers."""
+        """Return the samples with these numbers."""
         columns = {name: values[numbers] for name, values in self.columns.items()}
         return TabularData(self.inputs[numbers], self.labels[numbers], columns, self.features)
 
@@ -60,18 +60,18 @@ class TabularData:
         return len(self.labels)
 
 
-def tables(given: Any, columns: ColumnChoice, where: str) -> tuple[TabularData, TabularData | None]:
-    """A training part, and a test part where there is one.
+def tables(data: Any, columns: ColumnChoice, where: str) -> tuple[TabularData, TabularData | None]:
+    """Return a training part, and a test part if there is one.
 
     Args:
-        given: the result of a loader.
-        columns: for data with named columns.
+        data: the result of a loader.
+        columns: choice of columns for data with named columns.
         where: begins the lines of errors.
 
     Raises:
-        ExperimentError: it is none of the forms that are taken, or some samples are not like the others.
+        ExperimentError: an unknown form of data, or samples of different shapes.
     """
-    train, test = _pair(given, columns.label)
+    train, test = _pair(data, columns.label)
     first = _table(train, columns, where)
     second = None if test is None else _like(first, _table(test, columns, f"{where}: the test part"), where)
     if second is not None and second.inputs.shape[1:] != first.inputs.shape[1:]:
@@ -82,7 +82,7 @@ def tables(given: Any, columns: ColumnChoice, where: str) -> tuple[TabularData, 
 
 
 def _like(train: TabularData, test: TabularData, where: str) -> TabularData:
-    """A test part with the training part's columns, in their order; raises `ExperimentError` where it lacks one."""
+    """Return a test part with the training part's columns in their order; raise `ExperimentError` for missing ones."""
     if not train.features or not test.features or list(train.features) == list(test.features):
         return test
     lacking = [name for name in train.features if name not in test.features]
@@ -96,73 +96,73 @@ def _like(train: TabularData, test: TabularData, where: str) -> TabularData:
     return TabularData(test.inputs[:, places], test.labels, test.columns, train.features)
 
 
-def _pair(given: Any, label: str) -> tuple[Any, Any]:
-    if isinstance(given, Mapping) and _first(given, _TRAIN) is not None:
-        test = _first(given, _TEST)
-        return given[_TRAIN[0]], None if test is None else given[test]
-    if isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_whole, given)):
-        if all(map(_is_frame, given)) and _are_samples_and_labels(given[0], given[1], label):
-            return (given[0], given[1]), None
-        return given[0], given[1]
-    return given, None
+def _pair(data: Any, label: str) -> tuple[Any, Any]:
+    if isinstance(data, Mapping) and _first(data, _TRAIN) is not None:
+        test = _first(data, _TEST)
+        return data[_TRAIN[0]], None if test is None else data[test]
+    if isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_whole, data)):
+        if all(map(_is_frame, data)) and _are_samples_and_labels(data[0], data[1], label):
+            return (data[0], data[1]), None
+        return data[0], data[1]
+    return data, None
 
 
 def _are_samples_and_labels(first: Any, second: Any, label: str) -> bool:
-    """Whether two frames are no training and test part."""
+    """Return whether two frames are samples and labels, not a training and a test part."""
     names = list(first.columns), list(second.columns)
     return len(first) == len(second) and names[0] != names[1] and not any(label in part for part in names)
 
 
-def _first(given: Mapping[Any, Any], names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in given), None)
+def _first(data: Mapping[Any, Any], names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in data), None)
 
 
-def _is_whole(given: Any) -> bool:
-    """Whether it holds samples and their labels."""
-    if _is_frame(given) or _is_hugging_face(given) or isinstance(given, Mapping) or _is_dataset(given):
+def _is_whole(data: Any) -> bool:
+    """Return whether the data hold samples and their labels."""
+    if _is_frame(data) or _is_hugging_face(data) or isinstance(data, Mapping) or _is_dataset(data):
         return True
-    return isinstance(given, tuple) and len(given) == 2 and all(map(_is_array, given))
+    return isinstance(data, tuple) and len(data) == 2 and all(map(_is_array, data))
 
 
-def _is_frame(given: Any) -> bool:
-    return hasattr(given, "iloc") and hasattr(given, "columns")
+def _is_frame(data: Any) -> bool:
+    return hasattr(data, "iloc") and hasattr(data, "columns")
 
 
-def _is_hugging_face(given: Any) -> bool:
-    return hasattr(given, "with_format") and hasattr(given, "column_names")
+def _is_hugging_face(data: Any) -> bool:
+    return hasattr(data, "with_format") and hasattr(data, "column_names")
 
 
-def _is_array(given: Any) -> bool:
-    return hasattr(given, "__array__") or isinstance(given, list)
+def _is_array(data: Any) -> bool:
+    return hasattr(data, "__array__") or isinstance(data, list)
 
 
-def _is_dataset(given: Any) -> bool:
-    """Torch's, by its methods and not by its class: any sequence of samples."""
-    if _is_array(given) or isinstance(given, str | bytes | tuple | Mapping):
+def _is_dataset(data: Any) -> bool:
+    """Return whether the data are a sequence of samples, like torch's Dataset, judged by their methods."""
+    if _is_array(data) or isinstance(data, str | bytes | tuple | Mapping):
         return False
-    return hasattr(given, "__getitem__") and hasattr(given, "__len__")
+    return hasattr(data, "__getitem__") and hasattr(data, "__len__")
 
 
-def _table(given: Any, columns: ColumnChoice, where: str) -> TabularData:
-    if _is_hugging_face(given):
-        made = _of_columns(_hugging_face(given), columns, where)
-    elif _is_frame(given):
-        made = _of_columns({str(name): np.asarray(given[name]) for name in given.columns}, columns, where)
-    elif isinstance(given, Mapping):
-        made = _of_mapping(given, columns, where)
-    elif isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_array, given)):
+def _table(data: Any, columns: ColumnChoice, where: str) -> TabularData:
+    if _is_hugging_face(data):
+        made = _of_columns(_hugging_face(data), columns, where)
+    elif _is_frame(data):
+        made = _of_columns({str(name): np.asarray(data[name]) for name in data.columns}, columns, where)
+    elif isinstance(data, Mapping):
+        made = _of_mapping(data, columns, where)
+    elif isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_array, data)):
         _refuse_names(columns, where)
-        made = TabularData(_samples(given[0]), _array(given[1]))
-    elif _is_dataset(given):
+        made = TabularData(_samples(data[0]), _array(data[1]))
+    elif _is_dataset(data):
         _refuse_names(columns, where)
-        made = _of_dataset(given, where)
+        made = _of_dataset(data, where)
     else:
-        raise ExperimentError(f"{where} gave {_told(given)}; taken are {TAKEN}")
+        raise ExperimentError(f"{where} gave {_type_text(data)}; taken are {TAKEN}")
     return _checked(made, where)
 
 
 def _refuse_names(columns: ColumnChoice, where: str, label: bool = True) -> None:
-    """Raise `ExperimentError` where columns are named, and the data have none; `label`: that of the labels, too."""
+    """Raise `ExperimentError` if columns are named and the data have none; `label`: also the labels' column."""
     key = "features" if columns.features else "label" if label and columns.label != ColumnChoice.label else None
     if key is not None:
         raise ExperimentError(
@@ -171,65 +171,65 @@ def _refuse_names(columns: ColumnChoice, where: str, label: bool = True) -> None
         )
 
 
-def _told(given: Any) -> str:
-    kind = type(given)
+def _type_text(data: Any) -> str:
+    kind = type(data)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    if isinstance(given, tuple | list):
-        parts = ", ".join(type(part).__name__ for part in given[:4])
-        return f"a {name} of {len(given)} ({parts}{', ...' if len(given) > 4 else ''})"
-    if hasattr(given, "__array__"):
+    if isinstance(data, tuple | list):
+        parts = ", ".join(type(part).__name__ for part in data[:4])
+        return f"a {name} of {len(data)} ({parts}{', ...' if len(data) > 4 else ''})"
+    if hasattr(data, "__array__"):
         return f"one array without labels ({name})"
-    if hasattr(given, "__iter__") and not isinstance(given, str | Mapping):
+    if hasattr(data, "__iter__") and not isinstance(data, str | Mapping):
         return f"a {name}, which can only be gone through (a map-style Dataset has a length)"
-    return "nothing (None)" if given is None else f"a {name}"
+    return "nothing (None)" if data is None else f"a {name}"
 
 
-def _array(given: Any) -> NDArray[Any]:
-    """As numpy's; tensors on another device, or with a gradient, are copied."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        given = (given.float() if str(given.dtype) == "torch.bfloat16" else given).numpy()  # numpy has no bfloat16
-    if np.ma.is_masked(given):
-        given = given.astype(np.float64).filled(np.nan)  # masked values are reported as missing
-    if _is_frame(given):
-        given = given.to_numpy()
-        return np.asarray(given[:, 0] if given.shape[1] == 1 else given)
+def _array(data: Any) -> NDArray[Any]:
+    """Return a numpy array; tensors on another device, or with a gradient, are copied."""
+    if hasattr(data, "detach"):
+        data = data.detach().cpu()
+        data = (data.float() if str(data.dtype) == "torch.bfloat16" else data).numpy()  # numpy has no bfloat16
+    if np.ma.is_masked(data):
+        data = data.astype(np.float64).filled(np.nan)  # masked values are reported as missing
+    if _is_frame(data):
+        data = data.to_numpy()
+        return np.asarray(data[:, 0] if data.shape[1] == 1 else data)
     try:
-        return np.asarray(given)
+        return np.asarray(data)
     except ValueError:  # of lists that are not all as long
-        made = np.empty(len(given), object)
-        made[:] = given
+        made = np.empty(len(data), object)
+        made[:] = data
         return made
 
 
-def _samples(given: Any) -> NDArray[Any]:
-    """As `_array`; a frame of one column is a table, too."""
-    return _array(given.to_numpy() if _is_frame(given) else given)
+def _samples(data: Any) -> NDArray[Any]:
+    """Return an array as `_array`, but a frame of one column as a table."""
+    return _array(data.to_numpy() if _is_frame(data) else data)
 
 
-def _of_mapping(given: Mapping[Any, Any], columns: ColumnChoice, where: str) -> TabularData:
-    """Arrays by name; without one called x, all are columns."""
-    x, y = _first(given, _X), columns.label if columns.label in given else _first(given, _Y)
+def _of_mapping(data: Mapping[Any, Any], columns: ColumnChoice, where: str) -> TabularData:
+    """Return arrays by name; without an array named x, all are columns."""
+    x, y = _first(data, _X), columns.label if columns.label in data else _first(data, _Y)
     if x is not None:
-        _refuse_names(columns, where, label=columns.label not in given)
+        _refuse_names(columns, where, label=columns.label not in data)
     if x is None:
-        return _of_columns({str(name): _array(values) for name, values in given.items()}, columns, where)
+        return _of_columns({str(name): _array(values) for name, values in data.items()}, columns, where)
     if y is None:
         raise ExperimentError(
             f"{where} gave a mapping with {x} and no labels: name them {_Y[0]}, or give workload.label"
         )
-    inputs, labels = _samples(given[x]), _array(given[y])
+    inputs, labels = _samples(data[x]), _array(data[y])
     others = {
         str(name): _array(values)
-        for name, values in given.items()
+        for name, values in data.items()
         if name not in (x, y) and _is_array(values) and np.shape(labels)[:1] == _array(values).shape[:1]
     }
     return TabularData(inputs, labels, others)
 
 
-def _hugging_face(given: Any) -> dict[str, NDArray[Any]]:
-    values = given.with_format("numpy")[:]
-    return {name: _array(values[name]) for name in given.column_names}
+def _hugging_face(data: Any) -> dict[str, NDArray[Any]]:
+    values = data.with_format("numpy")[:]
+    return {name: _array(values[name]) for name in data.column_names}
 
 
 def _of_columns(values: Mapping[str, NDArray[Any]], columns: ColumnChoice, where: str) -> TabularData:
@@ -248,31 +248,31 @@ def _of_columns(values: Mapping[str, NDArray[Any]], columns: ColumnChoice, where
         raise ExperimentError(f"{where} has no column beside {', '.join(sorted(apart))}; a model needs one")
     if columns.label in names:
         raise ExperimentError(
-            f"workload.features: {columns.label!r} is the column of the labels, which the model would be shown; leave "
+            f"workload.features: {columns.label!r} is the column of the labels, which the model must not see; leave "
             "it out"
         )
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ExperimentError(f"workload.features: {twice[0]!r} is there twice; name each column once")
-    known = [name for name in values if name not in names or name in columns.apart]
-    others = {name: values[name] for name in known if values[name].ndim == 1}
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ExperimentError(f"workload.features: {repeated[0]!r} occurs twice; name each column once")
+    other_names = [name for name in values if name not in names or name in columns.apart]
+    others = {name: values[name] for name in other_names if values[name].ndim == 1}
     if len(names) == 1 and values[names[0]].ndim > 1:
         return TabularData(values[names[0]], values[columns.label], others, names)
     for name in names:
         if values[name].ndim != 1 or values[name].dtype.kind not in "biuf":
             raise ExperimentError(
-                f"{where}: column {name!r} is no column of numbers; name those in workload.features, or let the loader "
-                "turn it into numbers"
+                f"{where}: column {name!r} does not hold numbers; name the columns of numbers in workload.features, or "
+                "convert it in the loader"
             )
     table = np.stack([values[name].astype(np.float32) for name in names], axis=1)
     return TabularData(table, values[columns.label], others, names)
 
 
-def _of_dataset(given: Any, where: str) -> TabularData:
-    """Every sample, once: a random transform is drawn once, too."""
+def _of_dataset(data: Any, where: str) -> TabularData:
+    """Return every sample, read once: a random transform is also drawn once."""
     try:
-        samples = [given[number] for number in range(len(given))]
+        samples = [data[number] for number in range(len(data))]
     except TypeError as error:
-        raise ExperimentError(f"{where} gave a {type(given).__name__} that cannot be read: {error}") from None
+        raise ExperimentError(f"{where} gave a {type(data).__name__} that cannot be read: {error}") from None
     if not samples:
         raise ExperimentError(f"{where} gave no samples")
     if not all(isinstance(sample, tuple | list) and len(sample) == 2 for sample in samples):
@@ -330,5 +330,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def label_kind(array: NDArray[Any]) -> str:
-    """The kind of labels, for an error."""
+    """Return the kind of labels, for errors."""
     return _kind(array)

@@ -1,4 +1,4 @@
-"""Data of the user's own: the function that an experiment names is called, and its samples are spread."""
+"""The user's own data: the function that an experiment names is called, and its samples are spread over clients."""
 
 import inspect
 from collections.abc import Mapping
@@ -14,57 +14,65 @@ from workloads.determinism import Purpose, seeded_globals, stream
 _WORKLOAD = ("section", "population", "seed")
 
 
-def is_loader(found: Any) -> bool:
-    """Whether the object that ``workload.dataset`` names gives data when it is called, and is no workload.
+def is_loader(named: Any) -> bool:
+    """Return whether the object in ``workload.dataset`` returns data when it is called, and is not a workload.
 
-    A class is a workload, unless it is a sequence of samples, as a torch Dataset is. A function gives data, unless it
-    is called as a workload is: with a section, a population and a seed.
+    A class is a workload, unless it is a sequence of samples, like a torch Dataset. A function returns data, unless it
+    has the signature of a workload: a section, a population and a seed.
     """
-    if inspect.isclass(found):
-        return hasattr(found, "__getitem__") and hasattr(found, "__len__") and not hasattr(found, "train")
+    if inspect.isclass(named):
+        return hasattr(named, "__getitem__") and hasattr(named, "__len__") and not hasattr(named, "train")
     try:
-        names = tuple(inspect.signature(found).parameters)
+        names = tuple(inspect.signature(named).parameters)
     except (TypeError, ValueError):
         return True
     return names[:3] != _WORKLOAD
 
 
 def check(load: Any, section: WorkloadSection) -> Mapping[str, Any]:
-    """The arguments of the call; raises `ExperimentError` for options that the loader does not take."""
+    """Return the arguments of the call.
+
+    Args:
+        load: the loader.
+        section: the experiment's ``workload``.
+
+    Raises:
+        ExperimentError: options that the loader does not accept.
+    """
     name = section.dataset
     for key in ("path", "image_size", "sequence_length", "vocabulary_size"):
         if getattr(section, key) is not None:
             raise ExperimentError(
-                f"workload.{key}: is for built-in data sets; what {name} takes is said in workload.options"
+                f"workload.{key}: is for built-in data sets; set the options of {name} in workload.options"
             )
-    given = options.as_keywords(load, name, "workload.options", section.options, 0, "Options")
-    options.bind(load, name, "workload.dataset", (), given)
-    return given
+    keywords = options.as_keywords(load, name, "workload.options", section.options, 0, "Options")
+    options.bind(load, name, "workload.dataset", (), keywords)
+    return keywords
 
 
 def client_arrays(load: Any, section: WorkloadSection, population: int, seed: int) -> ClientArrays:
-    """The data of `load`, spread over the clients.
+    """Return the data of `load`, spread over the clients.
 
     Args:
         load: called with the experiment's options; its draws from global generators are the same in every process.
-        section: names it, and says how its data are spread.
+        section: names the loader, and the partition of its data.
         population, seed: of the experiment.
 
     Raises:
-        ExperimentError: it needs a package that is not installed, gives something else than data, or a client would
-            hold too few samples. Its own errors are passed on unchanged.
+        ExperimentError: a needed package is not installed, the loader does not return data, or a client would hold too
+            few samples. The loader's own errors pass through unchanged.
     """
     where = f"workload.dataset: {section.dataset}"
-    given = check(load, section)
+    keywords = check(load, section)
     with seeded_globals(stream(seed, Purpose.OWN_DATA)):
-        found = load(**given)
+        data = load(**keywords)
         apart = [] if section.partition.column is None else [section.partition.column]
         try:
-            train, test = tables(found, ColumnChoice(section.label, section.features, apart), where)
+            train, test = tables(data, ColumnChoice(section.label, section.features, apart), where)
         except ValueError as error:
             if "allow_pickle" not in str(error):
                 raise
-            raise ExperimentError(  # numpy's, of an archive whose arrays are read only now
+            raise ExperimentError(  # numpy's, because arrays of an archive are read only here
                 f"{where} gave an .npz with arrays of Python objects, which are not loaded; save arrays of numbers "
                 "(numpy.savez of astype(numpy.float32))"
             ) from None

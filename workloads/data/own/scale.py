@@ -1,4 +1,4 @@
-"""Whether the features of tabular data are scaled alike, as local training at one learning rate assumes."""
+"""Check that the features of tabular data have similar scales, as local training at one learning rate assumes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,26 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST_RATIO = 10.0
-"""Of the largest feature to the median one, by root mean square: below it, gradient descent gets along."""
+"""Ratio of the largest feature to the median one, by root mean square, below which gradient descent still works."""
 LEAST_SIZE = 10.0
-"""Root mean square of the largest feature: below it, the small features are rare ones (one-hot codes), not unscaled."""
+"""Root mean square of the largest feature below which small features are rare (one-hot codes), not unscaled."""
 
 _MOST_ROWS = 20_000
 
 
 def unscaled_feature(samples: NDArray[Any], names: Sequence[str] = ()) -> dict[str, Any] | None:
-    """The feature that is far larger than the others; None: there is none, or the samples are no rows of a table.
+    """Return the feature that is far larger than the others; None if there is none, or the samples are not a table.
 
     The gradient of a feature's weight grows with the root mean square of the feature: a feature that is a hundred times
     as large as the median one needs a learning rate that is ten thousand times as small.
 
     Args:
-        samples: `(n, features)` numbers; of more than 20,000 rows so many are looked at, evenly spread. Other shapes,
-            such as images, have no features of their own scales.
-        names: of the features; empty: they have none.
+        samples: `(n, features)` numbers; of more than 20,000 rows, 20,000 evenly spaced ones are used. Other shapes,
+            such as images, have no features with scales of their own.
+        names: names of the features; empty: they have none.
 
     Returns:
-        ``name`` and ``ratio``, the largest root mean square over the median one (features that are always 0 aside).
+        ``name`` and ``ratio``, the largest root mean square over the median one (without features that are always 0).
 
     Example:
         >>> unscaled_feature(np.array([[1.0, 500.0, 2.0], [2.0, 700.0, 1.0]]), ["ash", "proline", "hue"])

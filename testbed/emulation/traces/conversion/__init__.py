@@ -1,1 +1,1 @@
-"""Availability traces from other people's formats: one module per format, or per source of several."""
+"""Converters of traces from published formats: one module per format, or per source of several formats."""

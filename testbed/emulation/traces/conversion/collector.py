@@ -1,14 +1,14 @@
-"""The common part of converters: intervals of named devices become one validated trace, everything dropped is counted.
+"""Common part of converters: named devices' intervals become one validated trace; everything dropped is counted.
 
-A recording rarely covers the whole time span of its data set: of the phones of FLASH, most were observed for one to
-seven days out of thirteen. Outside its own recording a device is either
+A recording rarely covers the whole time span of its data set: most phones of FLASH were observed for one to seven days
+out of thirteen. Outside its own recording a device is either
 
-- ``repeat``: as the recording repeated end to end. This is what FLASH's timer does (its `Timer.ready` takes the time
-  modulo the length of the device's own recording), and FedScale's (modulo the device's `finish_time`);
+- ``repeat``: in the state of the recording repeated end to end. FLASH's timer does this (its `Timer.ready` takes the
+  time modulo the length of the device's own recording), and FedScale (modulo the device's `finish_time`);
 - ``offline``: offline, which understates availability by as much as recordings are shorter than the horizon.
 
-Repeated recordings are either written out over the horizon, which is what the phones' converters do, or kept as they
-are beside the time at which each was made, for the run to repeat for ever (`trace(keep_recordings=True)`).
+Repeated recordings are either written out over the horizon (the phones' converters do this), or stored with the time of
+each recording, for the run to repeat for ever (`trace(keep_recordings=True)`).
 """
 
 from array import array
@@ -31,14 +31,14 @@ _LARGEST_ID = 2**62
 
 
 class Collected:
-    """Devices and their online intervals as a source has them: unsorted, overlapping, empty, reversed.
+    """Devices and their online intervals in the form of a source: unsorted, overlapping, empty, reversed.
 
     Args:
         where: the source, for messages.
-        by_place: clients have the numbers of their places, even if all names are numbers.
+        by_place: number clients by their positions, even if all names are numbers.
 
     Attributes:
-        counts: numbers of devices and intervals seen, kept and dropped; converters add their own lines.
+        counts: numbers of devices and intervals in the source, kept and dropped; converters add their own lines.
     """
 
     def __init__(self, where: str, *, by_place: bool = False) -> None:
@@ -50,14 +50,14 @@ class Collected:
         self._device, self._from, self._until = array("q"), array("d"), array("d")
 
     def unusable(self, reason: str) -> None:
-        """Count a device that cannot be used, and why: `reason` becomes part of a count's name."""
+        """Count a device that cannot be used; `reason` becomes part of a count's name."""
         self.counts["devices"] += 1
         self.counts["devices_unusable"] += 1
         key = f"devices_unusable_{reason}"
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def device(self, name: Name, begin_s: float = -np.inf, end_s: float = np.inf) -> int:
-        """A device, recorded from `begin_s` to `end_s` (s, the source's clock); returns its place."""
+        """Add a device, recorded from `begin_s` to `end_s` (seconds of the source's clock); return its position."""
         self.counts["devices"] += 1
         self.names.append(name)
         self._begin.append(begin_s)
@@ -65,17 +65,17 @@ class Collected:
         return len(self.names) - 1
 
     def record(self, device: int, begin_s: float, end_s: float) -> None:
-        """When the device at this place was recorded, if that is known only after it was entered."""
+        """Set the recording of the device at this position, if it becomes known only after the device was added."""
         self._begin[device], self._end[device] = begin_s, end_s
 
     def online(self, device: int, from_s: float, until_s: float) -> None:
-        """One interval (s, the source's clock) of the device at this place."""
+        """Add an interval (seconds of the source's clock) of the device at this position."""
         self._device.append(device)
         self._from.append(from_s)
         self._until.append(until_s)
 
     def whole_days(self) -> tuple[float, float]:
-        """(origin, length) in s: from midnight before the first recording begins, to midnight after the last ends.
+        """Return (origin, length) in s: from the midnight before the first recording to the midnight after the last.
 
         Time 0 of the source's clock must be a midnight. A horizon of whole days keeps the time of day when it repeats.
         """
@@ -92,20 +92,20 @@ class Collected:
         *,
         keep_recordings: bool = False,
     ) -> tuple[AvailabilityTrace, Counts]:
-        """The trace, and the counts.
+        """Return the trace and the counts.
 
         Args:
             outside: the state of a device outside its own recording.
             origin_s: the source's time that becomes 0.
-            horizon_s: the trace's horizon is [0, horizon_s); None: from the first interval to the last, or recording.
-            keep_recordings: keep repeated recordings as they are, with the time of each device's recording.
+            horizon_s: the trace's horizon is [0, horizon_s); None: from the first interval or recording to the last.
+            keep_recordings: store repeated recordings once, with the time of each device's recording.
 
         Raises:
-            TraceError: a time is not a number, no device is ever online, or repeating makes too many intervals.
+            TraceError: a time is not a number, no device is ever online, or the repetition makes too many intervals.
         """
         device, from_s, until_s = self._cleaned()
         if not len(device):
-            raise TraceError(f"{self.where}: no device is ever online; {_told(self.counts)}")
+            raise TraceError(f"{self.where}: no device is ever online; {_counts_text(self.counts)}")
         recorded = np.array(self._begin) - origin_s, np.array(self._end) - origin_s
         keep = keep_recordings and outside == "repeat"
         if horizon_s is not None and outside == "repeat" and not keep:
@@ -139,7 +139,7 @@ class Collected:
         return trace, of_devices | self.counts
 
     def _cleaned(self) -> tuple[Ids, Floats, Floats]:
-        """Sorted, disjoint intervals of positive length within the recordings; everything else is counted."""
+        """Return sorted, disjoint intervals of positive length within the recordings; count all others."""
         device = np.array(self._device, np.int64)
         from_s, until_s = np.array(self._from, np.float64), np.array(self._until, np.float64)
         self.counts["intervals"] = len(device)
@@ -152,8 +152,8 @@ class Collected:
                 f"{self.where}: device {name}: interval {place}: a time is not a finite number; correct it"
             )
         order = np.argsort(device, kind="stable")  # each device's intervals in the order of the source
-        again = np.diff(device[order]) == 0
-        self.counts["intervals_unsorted"] = int((again & (np.diff(from_s[order]) < 0)).sum())
+        same_device = np.diff(device[order]) == 0
+        self.counts["intervals_unsorted"] = int((same_device & (np.diff(from_s[order]) < 0)).sum())
         self.counts["intervals_zero_length"] = int((from_s == until_s).sum())
         self.counts["intervals_reversed"] = int((until_s < from_s).sum())
         begin, end = np.array(self._begin)[device], np.array(self._end)[device]
@@ -167,7 +167,7 @@ class Collected:
         return rows
 
     def _numbers(self) -> Ids:
-        """A client number for each device: its own name if all are whole numbers, else in order of appearance."""
+        """Return a client number for each device: its name if all names are whole numbers, else its position."""
         if self._by_place:
             return np.arange(len(self.names))
         own = [whole_number(name) for name in self.names]
@@ -180,13 +180,17 @@ class Collected:
 
 
 def disjoint(device: Ids, from_s: Floats, until_s: Floats) -> tuple[Ids, Floats, Floats]:
-    """The same times as sorted intervals that do not overlap; touching ones are joined.
+    """Return the same times as sorted intervals that do not overlap; touching intervals are joined.
 
     Args:
         device, from_s, until_s: `(m,)`, in any order; from_s < until_s.
 
     Returns:
         `(k,)` each, k <= m, sorted by (device, from_s).
+
+    Example:
+        >>> [column.tolist() for column in disjoint(np.array([0, 0]), np.array([2.0, 0.0]), np.array([3.0, 2.0]))]
+        [[0], [0.0], [3.0]]
     """
     order = np.lexsort((from_s, device))
     device, from_s, until_s = device[order], from_s[order], until_s[order]
@@ -203,7 +207,7 @@ def disjoint(device: Ids, from_s: Floats, until_s: Floats) -> tuple[Ids, Floats,
 
 
 def whole_number(name: Name) -> int | None:
-    """The client number that a device's name is, if it is one as a person writes it (``"17"``, not ``"017"``)."""
+    """Return the client number in a device's name; None unless the name is canonical (``"17"``, not ``"017"``)."""
     if isinstance(name, str):
         if not (name.isascii() and name.isdigit() and len(name) < 19 and (name == "0" or name[0] != "0")):
             return None
@@ -212,7 +216,7 @@ def whole_number(name: Name) -> int | None:
 
 
 def seconds(value: Any) -> float:
-    """A number of a source as float, not a number (NaN) when it is none."""
+    """Return a value of a source as float; NaN if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return float("nan")
     try:
@@ -221,5 +225,5 @@ def seconds(value: Any) -> float:
         return float("inf")
 
 
-def _told(counts: Counts) -> str:
+def _counts_text(counts: Counts) -> str:
     return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in counts.items() if value) or "it is empty"

@@ -1,9 +1,10 @@
-"""Online intervals in any table of text; arguments say which columns hold client, begin and end, and in which unit.
+"""Online intervals in any table of text; arguments name the columns of client, begin and end, and the unit.
 
-Clients may be named by numbers, which are kept, or by anything else: then all are numbered in order of appearance, and
-their names are kept beside. Rows may be in any order; overlapping ones are merged, empty and reversed ones dropped; all
-of that is counted. Times are numbers of a unit, or dates (`timestamps`), which count from the midnight (UTC) before the
-first. A table without a line of names, as Google's and Alibaba's, has its columns by number, from 1 (`text_tables`).
+Clients are named by numbers, which are kept, or by anything else: then all clients are numbered in order of appearance,
+and the trace stores their names. Rows may be in any order. Overlapping rows are merged, empty and reversed rows
+dropped, and all of these are counted. Times are numbers of a unit, or dates (`timestamps`), which count from the
+midnight (UTC) before the first. Columns of a table without a line of names, such as Google's and Alibaba's, are given
+by number, from 1 (`text_tables`).
 """
 
 import math
@@ -35,24 +36,25 @@ def convert(
     form: TableForm | None = None,
     skip_incomplete: bool = False,
 ) -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a table of text; also `.gz`.
+    """Return the trace in a table of text; also `.gz`.
 
     Args:
         path: the file.
         client_column, from_column, until_column: the columns, by name or by number from 1.
-        unit: of times that are numbers; None: seconds, as nobody has said.
-        recorded_columns: those that say from when until when the row's client was watched, likewise.
+        unit: unit of times that are numbers; None: not stated, taken as seconds.
+        recorded_columns: columns with begin and end of the client's recording, likewise.
         outside: the state of a client outside its own recording, which without `recorded_columns` goes from its first
-            interval to its last. None: as recorded again if there are such columns, else offline.
-        form: facts about the table that the user gives.
+            interval to its last. None: the recording is repeated if there are such columns, else the client is offline.
+        form: facts about the table from the user.
         skip_incomplete: leave out rows without a client or a time, and count them; else they are refused.
 
     Returns:
-        the trace, times in s (numbers as in the file), and the counts of devices and intervals seen, dropped and kept.
+        The trace, times in s (numbers as in the file), and the counts of devices and intervals in the file, dropped and
+        kept.
 
     Raises:
         TraceError: one line with file and row: not such a file, a column is missing, a first row that can be names or
-            data, a time that is none or seems to be of another unit, or nobody is ever online.
+            data, a time that is invalid or seems to have another unit, or no client is ever online.
     """
     collected = Collected(str(path))
     moments = Timestamps(unit, "--unit")
@@ -61,21 +63,21 @@ def convert(
         table = table_of(str(path), lines, times, (client_column,), form)
         places = table.places((client_column, from_column, until_column))
         places += [table.place(column) for column in recorded_columns or ()]
-        seen, recorded = _collect(collected, table, places, moments, skip_incomplete)
+        spans, recorded = _collect(collected, table, places, moments, skip_incomplete)
     try:
         moments.check()
     except ValueError as why:
         raise TraceError(f"{path}: {why}") from None
-    for device, span in (recorded if recorded_columns else seen).items():
+    for device, span in (recorded if recorded_columns else spans).items():
         collected.record(device, *span)
-    first = min((begin for begin, _ in (*seen.values(), *recorded.values())), default=0.0)
+    first = min((begin for begin, _ in (*spans.values(), *recorded.values())), default=0.0)
     origin_s = float(np.floor(first / DAY_S) * DAY_S) if moments.are_dates else 0.0
     outside = outside or ("repeat" if recorded_columns else "offline")
     if outside == "offline" and not recorded_columns:
-        last = max((end for _, end in seen.values()), default=0.0)
-        short = sum(end - begin < (last - first) / 2 for begin, end in seen.values())
+        last = max((end for _, end in spans.values()), default=0.0)
+        short = sum(end - begin < (last - first) / 2 for begin, end in spans.values())
         collected.counts["devices_seen_for_less_than_half_the_horizon"] = short
-        for device in seen:
+        for device in spans:
             collected.record(device, -math.inf, math.inf)
     return collected.trace(outside, origin_s, keep_recordings=True)
 
@@ -83,9 +85,9 @@ def convert(
 def _collect(
     collected: Collected, table: TextTable, places: list[int], moments: Timestamps, skip_incomplete: bool
 ) -> tuple[dict[int, Ends], dict[int, Ends]]:
-    """Enter all rows; by device, from when until when its intervals go, and its recordings, as far as there are any."""
+    """Add all rows; return, by device, the span of its intervals, and its recording, if there are recordings."""
     devices: dict[str, int] = {}
-    seen: dict[int, Ends] = {}
+    spans: dict[int, Ends] = {}
     recorded: dict[int, Ends] = {}
     if skip_incomplete:
         collected.counts["rows_incomplete"] = 0
@@ -93,8 +95,8 @@ def _collect(
         name = cells[places[0]]
         if (missing := _missing(cells, places)) is not None:
             if not skip_incomplete:
-                what = "no client" if missing == places[0] else f"no time in column {_called(table, missing)}"
-                raise row_error(table.where, row, f"{what}; --skip-incomplete leaves such rows out")
+                problem = "no client" if missing == places[0] else f"no time in column {_column_text(table, missing)}"
+                raise row_error(table.where, row, f"{problem}; --skip-incomplete leaves such rows out")
             collected.counts["rows_incomplete"] += 1
             continue
         device = devices.get(name)
@@ -103,20 +105,20 @@ def _collect(
         times = [_time(table, row, cells, place, moments) for place in places[1:]]
         collected.online(device, times[0], times[1])
         if times[1] > times[0]:
-            _widen(seen, device, times[0], times[1])
+            _widen(spans, device, times[0], times[1])
         if len(times) > 2:
             _widen(recorded, device, times[2], times[3])
-    return seen, recorded
+    return spans, recorded
 
 
 def _missing(cells: list[str], places: list[int]) -> int | None:
-    """The place of a client or time that a row lacks; clients may be called ``-`` or ``none``."""
+    """Return the position of a client or time that a row lacks; clients may be named ``-`` or ``none``."""
     if not cells[places[0]]:
         return places[0]
     return next((place for place in places[1:] if cells[place].lower() in MISSING), None)
 
 
-def _called(table: TextTable, place: int) -> str:
+def _column_text(table: TextTable, place: int) -> str:
     return shown(table.names[place]) if table.names else str(place + 1)
 
 

@@ -1,12 +1,12 @@
-"""Bandwidth, latency or loss in a column of any text table: which columns, and in which units, is said by arguments.
+"""Bandwidth, latency or loss in a column of any text table; arguments name the columns and the units.
 
-Whatever separates the cells is found out; a table without a line of names has its columns by number, from 1
-(`text_tables`). Times are numbers of a unit, or dates (`timestamps`). So the logs of the 5G data set of University
-College Cork are read (Raca et al., MMSys 2020; columns `Timestamp`, `DL_bitrate` and `UL_bitrate` in kbit/s, `PINGAVG`
-in ms there and back): some seconds have two rows there, many cells are ``-``.
+The separator of the cells is detected. Columns of a table without a line of names are given by number, from 1
+(`text_tables`). Times are numbers of a unit, or dates (`timestamps`). This reads the logs of the 5G data set of
+University College Cork (Raca et al., MMSys 2020; columns `Timestamp`, `DL_bitrate` and `UL_bitrate` in kbit/s,
+`PINGAVG` in ms there and back), in which some seconds have two rows and many cells are ``-``.
 
-A table that holds several runs or clients is no trace: their rows would be averaged. `split_column` makes a trace of
-each; without it a table in which many rows have the time of the row before is refused.
+A table that holds several runs or clients is not one trace: their rows would be averaged. `split_column` makes a trace
+of each; without it, a table in which many rows have the time of the row before is refused.
 """
 
 from array import array
@@ -40,28 +40,28 @@ UNITS = {
 """Factors from each unit to the unit of the kind; k, M and G are powers of 1000."""
 
 MOST_REPEATED, FEW_REPEATED = 0.2, 2
-"""The largest share of rows with the time of the row before that is averaged without being asked, or their number.
+"""Limits up to which rows with the time of the row before are averaged by default: their share, and their number.
 
-Loggers of phones write two rows in some seconds (9 % of Cork's); of two runs in one table it is half of the rows.
+Loggers of phones write two rows in some seconds (9 % of Cork's); with two runs in one table it is half of the rows.
 """
 
 MOST_TRACES = 10_000
-_NO_TIMES = 0.25  # share of rows that go back in time, from which on a column is none of times
+_NO_TIMES = 0.25  # share of rows that go back in time above which a column does not hold times
 
 
 @dataclass(frozen=True)
 class SeriesColumns:
-    """Where in a table a trace is.
+    """The columns of a table that hold a trace, and their meaning.
 
     Attributes:
         time, value: the columns' names, or numbers from 1.
-        unit: of the values, one of `UNITS`.
-        time_unit: of times that are numbers; None: seconds, as nobody has said.
+        unit: unit of the values, one of `UNITS`.
+        time_unit: unit of times that are numbers; None: not stated, taken as seconds.
         rows: the meaning of a row.
         round_trip: latencies are there and back; half of them is one way.
-        split: the column whose values tell runs or clients apart; None: there is one.
-        average_repeated: take the mean of rows with one time, however many they are.
-        form: facts about the table that the user gives.
+        split: the column whose values tell runs or clients apart; None: there is one run.
+        average_repeated: average rows with equal times, however many there are.
+        form: facts about the table from the user.
     """
 
     time: str
@@ -81,9 +81,9 @@ class _Readings:
 
     Attributes:
         times, values: in seconds and in the kind's unit.
-        descents: number of rows whose time is before that of the row above.
+        descents: number of rows with a time before that of the row above.
         first_descent: row and cell of the first of them.
-        restarts: whether it goes back to the trace's first time, or before it.
+        restarts: whether that time is at or before the trace's first time.
     """
 
     times: "array[float]" = field(default_factory=lambda: array("d"))
@@ -102,17 +102,23 @@ class _Readings:
 
 
 def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, Steps], Counts]:
-    """The traces in two columns of a text table; also `.gz`.
+    """Return the traces in two columns of a text table; also `.gz`.
 
-    A row without a value is left out: the value before it goes on. Rows with one time become one with their mean.
+    A row without a value is left out, so that the value before it continues. Rows with equal times become one row with
+    their mean.
+
+    Args:
+        path: the file.
+        kind: kind of the traces.
+        columns: the columns and their meaning.
 
     Returns:
-        The steps in the kind's unit, by the value of the column that tells traces apart (without one: by ""), and the
-        counts: rows, those without a value, repeated times, steps.
+        The steps in the kind's unit, by the value of the column that tells traces apart ("" without such a column), and
+        the counts: rows, rows without a value, repeated times, steps.
 
     Raises:
-        TraceError: one line with file and row: no such column, a first row that can be names or data, what is no
-            number or time, a time that is earlier than the one before, more repeated times than `MOST_REPEATED`, no
+        TraceError: one line with file and row: no such column, a first row that can be names or data, a cell that is
+            not a number or time, a time before that of the row above, more repeated times than `MOST_REPEATED`, or no
             row with a value.
     """
     moments = Timestamps(columns.time_unit)
@@ -125,13 +131,13 @@ def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, S
     except ValueError as why:
         raise TraceError(f"{path}: {why}") from None
     traces: dict[str, Steps] = {}
-    for name, one in readings.items():
+    for name, trace_readings in readings.items():
         where = str(path) if columns.split is None else f"{path}: {columns.split} {shown(name)}"
-        _check_order(where, one, columns)
-        times = np.array(one.times)
+        _check_order(where, trace_readings, columns)
+        times = np.array(trace_readings.times)
         if not columns.average_repeated:
             _check_repeated(where, times, columns, moments)
-        steps = shaped(where, times, np.array(one.values), columns.rows)
+        steps = shaped(where, times, np.array(trace_readings.values), columns.rows)
         counts["rows_with_repeated_times"] += steps.repeated
         counts["steps"] += len(steps.time_s)
         traces[name] = Steps(steps.time_s, steps.value, steps.period_s)
@@ -141,7 +147,7 @@ def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, S
 def _read(
     table: TextTable, kind: Kind, columns: SeriesColumns, moments: Timestamps
 ) -> tuple[dict[str, _Readings], Counts]:
-    """All rows with a value, by trace."""
+    """Return all rows with a value, by trace, and the counts."""
     factor = UNITS[kind.name][columns.unit] * (0.5 if columns.round_trip else 1.0)
     at, of = table.places((columns.time, columns.value))
     by = None if columns.split is None else table.place(columns.split)
@@ -176,19 +182,19 @@ def _read(
     return readings, counts
 
 
-def _check_order(where: str, one: _Readings, columns: SeriesColumns) -> None:
+def _check_order(where: str, readings: _Readings, columns: SeriesColumns) -> None:
     """Raise `TraceError` for times that go back, with a guess at the content of the table."""
-    if not one.descents:
+    if not readings.descents:
         return
     several = "--split-column NAME makes a trace of each"
-    if one.descents > 2 and one.descents > _NO_TIMES * len(one.times):
+    if readings.descents > 2 and readings.descents > _NO_TIMES * len(readings.times):
         raise TraceError(
-            f"{where}: column {shown(columns.time)} goes back in {one.descents} of {len(one.times)} rows, so it holds "
-            "no times, which a trace needs: name the column that does, or add one; or it holds those of several runs "
-            f"or clients, and {several}"
+            f"{where}: column {shown(columns.time)} goes back in {readings.descents} of {len(readings.times)} rows: it "
+            "does not hold times, or it holds those of several runs or clients; name the column with the times, or add "
+            f"one; for several runs, {several}"
         )
-    row, cell = one.first_descent
-    if one.restarts:
+    row, cell = readings.first_descent
+    if readings.restarts:
         advice = f"the times begin again there: if it is another run or client, {several}; if not, sort the rows"
     else:
         advice = f"sort the rows; if they are of several runs or clients, {several}"
@@ -196,7 +202,7 @@ def _check_order(where: str, one: _Readings, columns: SeriesColumns) -> None:
 
 
 def _check_repeated(where: str, times: Floats, columns: SeriesColumns, moments: Timestamps) -> None:
-    """Raise `TraceError` where so many rows share their times that they are hardly of one recording."""
+    """Raise `TraceError` if too many rows share their times to belong to one recording."""
     repeated = int((np.diff(times) == 0).sum())
     if repeated <= max(FEW_REPEATED, MOST_REPEATED * len(times)):
         return

@@ -1,16 +1,17 @@
-"""The Failure Trace Archive's `event_trace.tab`: when the nodes of clusters, grids and desktops were available.
+"""The Failure Trace Archive's `event_trace.tab`: availability of the nodes of clusters, grids and desktops.
 
 A row is an event of a component of a node: `event_id, component_id, node_id, platform_id, node_name, event_type,
 event_start_time, event_stop_time, event_end_reason`, tab-separated, with a first line of names that may begin with
-``#``. Type 0 is unavailability, 1 availability; other types (user present, CPU busy) are not availability here, and
-counted. Times are Unix seconds. As events of both types are written down, a node's recording goes from its first event
-to its last.
+``#``. Type 0 is unavailability, 1 availability; other types (user present, CPU busy) do not affect availability here,
+and are counted. Times are Unix seconds. Events of both types are recorded, so a node's recording goes from its first
+event to its last.
 
-Copies of the archive have rows with two tabs between cells. Without its empty cells such a row must have as many as
-the first, so that each stands in its column; it is counted.
+Copies of the archive have rows with two tabs between cells. Without its empty cells such a row must have as many cells
+as the first row; it is counted.
 
-Kondo et al., The Failure Trace Archive: Enabling Comparative Analysis of Failures in Diverse Distributed Systems
-(CCGrid 2010), and the archive's page "FTAFormat" (event_end_time there).
+Source:
+    Kondo et al., The Failure Trace Archive: Enabling Comparative Analysis of Failures in Diverse Distributed Systems
+    (CCGrid 2010), and the archive's page "FTAFormat" (event_end_time there).
 """
 
 import math
@@ -42,21 +43,21 @@ Key = tuple[str, str]
 
 
 def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
-    """The trace in an `event_trace.tab`, or in the folder that holds one.
+    """Return the trace in an `event_trace.tab`, or in the folder that holds one.
 
-    A device is a component of a node, called by `node_id`; with `:component_id` where a node has several.
+    A device is a component of a node, named by `node_id`; with `:component_id` if a node has several.
 
     Args:
         path: the file, also `.gz`, or its folder.
         outside: the state of a node outside its own recording.
 
     Returns:
-        The trace, its time 0 the midnight (UTC) before the first event, and the counts: events, those of other types,
-        those without an end and those with doubled tabs, devices and intervals.
+        The trace, with time 0 at the midnight (UTC) before the first event, and the counts: events, those of other
+            types, those without an end and those with doubled tabs, devices and intervals.
 
     Raises:
-        TraceError: one line with file and row: not such a file, a row of another width than the first, a time that is
-            none, or nobody is ever available.
+        TraceError: one line with file and row: not such a file, a row of another width than the first, an invalid time,
+            or no node is ever available.
     """
     file = path / "event_trace.tab" if path.is_dir() else path
     spans: dict[Key, tuple[float, float]] = {}
@@ -74,7 +75,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
                 width = len(places)
                 if not cells[places["event_type"]].isdigit():
                     continue
-                width = len(cells)  # without a line of names: the archive's columns, and what it adds to them
+                width = len(cells)  # without a line of names: the archive's columns, and additional ones
             elif line.startswith("#"):
                 continue
             row += 1
@@ -101,7 +102,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
 
 def _places(where: str, first: list[str]) -> dict[str, int]:
-    """Where the columns are: by the line of names, or as the archive orders them."""
+    """Return the positions of the columns: by the line of names, or in the order of the archive."""
     names = [_OTHER_NAMES.get(cell.lstrip("# ").lower(), cell.lstrip("# ").lower()) for cell in first]
     if "#" in first:  # "# event_id ..." split at white space
         names = [name for name in names if name]
@@ -115,10 +116,10 @@ def _places(where: str, first: list[str]) -> dict[str, int]:
 
 
 def _in_columns(where: str, row: int, cells: list[str], width: int) -> list[str]:
-    """The cells of a row that is wider or narrower than the first, each in its column.
+    """Return the cells of a row that is wider or narrower than the first row, each in its column.
 
-    A row may lack its last cell, the reason of the end. A wider one has doubled tabs, if as many cells as there are
-    columns are left without the empty ones.
+    A row may lack its last cell, the reason of the end. A wider row has doubled tabs if, without empty cells, it has as
+    many cells as there are columns.
     """
     if len(cells) == width - 1 and all(cells):
         return cells

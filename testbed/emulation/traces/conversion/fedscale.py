@@ -5,9 +5,9 @@
     {3834: {'duration': 211625, 'active': [12788, 100044, ...], 'inactive': [65881, 133574, ...],
             'finish_time': 518400, 'model': 'CPH1801'}, ...}
 
-The client is active from each of `active` to the one of `inactive` at the same place, and again after every
-`finish_time`: FedScale (`fedscale/cloud/internal/client_metadata.py`, `is_active`) takes the time modulo
-`finish_time`. All in seconds; where the day begins is not known.
+The client is active from each time in `active` to the time at the same position in `inactive`, and again after every
+`finish_time`: FedScale (`fedscale/cloud/internal/client_metadata.py`, `is_active`) takes the time modulo `finish_time`.
+All times are in seconds; the time of day is unknown.
 
 `client_device_capacity`, by client:
 
@@ -16,8 +16,9 @@ The client is active from each of `active` to the one of `inactive` at the same 
 `computation` is the latency of inference in ms per sample; `communication` is one rate for both directions in kbit/s
 (FedScale divides the model's size in kbit by it).
 
-Lai et al., FedScale: Benchmarking Model and System Performance of Federated Learning at Scale (ICML 2022);
-github.com/SymbioticLab/FedScale, `benchmark/dataset/data/device_info`.
+Source:
+    Lai et al., FedScale: Benchmarking Model and System Performance of Federated Learning at Scale (ICML 2022);
+    github.com/SymbioticLab/FedScale, `benchmark/dataset/data/device_info`.
 """
 
 import math
@@ -42,10 +43,10 @@ _KBIT_PER_MBIT = 1000.0
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """The clients in one of FedScale's pickles, by their numbers or names as text; nothing is executed.
+    """Read the clients in one of FedScale's pickles, by their numbers or names as text; nothing is executed.
 
     Raises:
-        TraceError: not a pickle of plain data, or not one that maps clients to dicts.
+        TraceError: not a pickle of plain data, or not a mapping of clients to dicts.
     """
     clients = read_plain_pickle(path)
     if not isinstance(clients, dict) or not clients:
@@ -59,26 +60,26 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def is_capacity(clients: dict[str, dict[str, Any]]) -> bool:
-    """Whether this is the pickle with capacities, going by its first client."""
+    """Return whether this is the pickle of capacities, judged by its first client."""
     return "computation" in next(iter(clients.values()))
 
 
 def behaviour(
     clients: dict[str, dict[str, Any]], where: str, outside: Outside = "repeat"
 ) -> tuple[AvailabilityTrace, Counts]:
-    """The trace of `client_behave_trace`, as `read` has read it; its horizon is the longest `finish_time`.
+    """Return the trace of a `client_behave_trace` read by `read`; its horizon is the longest `finish_time`.
 
     Args:
-        clients: by number or name.
+        clients: entries by number or name.
         where: the file, for messages.
-        outside: the state of a client with a shorter `finish_time` after it.
+        outside: the state of a client after its own, shorter `finish_time`.
 
     Returns:
-        the trace, its clients numbered as in the file, and the counts: devices seen, unusable and why, never online,
-        kept; intervals seen, dropped and why, kept.
+        The trace, its clients numbered as in the file, and the counts: devices in the file, unusable by reason, never
+            online, kept; intervals in the file, dropped by reason, kept.
 
     Raises:
-        TraceError: not such a file, or nothing in it is usable.
+        TraceError: not such a file, or no usable client.
     """
     collected = Collected(where)
     longest = 0.0
@@ -101,14 +102,18 @@ def behaviour(
 
 
 def capacity(clients: dict[str, dict[str, Any]], where: str) -> tuple[pd.DataFrame, Counts]:
-    """The capacities of `client_device_capacity`, as `read` has read it.
+    """Return the capacities of a `client_device_capacity` read by `read`.
+
+    Args:
+        clients: entries by number or name.
+        where: the file, for messages.
 
     Returns:
-        a table with the columns client (int64, as in the file, or in order of appearance), computation_ms (per sample),
+        A table with the columns client (int64, as in the file, or in order of appearance), computation_ms (per sample),
         down_mbit_s and up_mbit_s (the same rate), sorted by client; and the counts.
 
     Raises:
-        TraceError: not such a file, or nothing in it is usable.
+        TraceError: not such a file, or no usable client.
     """
     counts = {"devices": len(clients), "devices_unusable": 0, "devices_kept": 0}
     names, rows = [], []

@@ -1,14 +1,16 @@
-"""Phones as FLASH has them: cached ready times (`cached_timers.json`), and event logs (`state_traces.json`).
+"""Phones of FLASH: cached ready times (`cached_timers.json`), and event logs (`state_traces.json`).
 
 A phone is ready, or available, while locked, on wifi and charging.
 
 - Times are the phone's local time, so the time of day is known; all phones share one clock.
 - Time 0 of the trace is the midnight before the first recording begins; the horizon is whole days. Time of day is
   therefore `time % 86400`.
-- Few recordings last as long as the data set; see `collector` for what happens outside. FLASH repeats each recording,
-  which keeps the time of day; that is the default here.
+- Few recordings last as long as the data set; see `collector` for the time outside. FLASH repeats each recording, which
+  keeps the time of day; that is the default here.
 
-Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data (WWW 2021).
+Source:
+    Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data (WWW
+    2021).
 """
 
 import math
@@ -43,25 +45,26 @@ Event = tuple[float, str]
 
 
 def convert_timers(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a `cached_timers.json`, also in the data of FLHetBench.
+    """Return the trace in a `cached_timers.json`, also in the data of FLHetBench.
 
         {"681": {"isSuccess": true, "trace_start": 2410196.0, "trace_end": 2928596.0,
                  "ready_time": [[2413687.0, 2413697.0], ...]}, ...}
 
-    Times are seconds since 2020-01-02 00:00:00 (FLASH, `models/timer.py`, `refer_time`). Phones whose log FLASH could
-    not use have `isSuccess` false. A recording is a whole number of days. FLASH calls a phone ready at both ends of an
-    interval; the trace's intervals are half-open, and those of length zero are dropped and counted.
+    Times are seconds since 2020-01-02 00:00:00 (FLASH, `models/timer.py`, `refer_time`). Phones with a log that FLASH
+    could not use have `isSuccess` false. A recording is a whole number of days. FLASH considers a phone ready at both
+    ends of an interval; the trace's intervals are half-open, and those of length zero are dropped and counted.
 
     Args:
         path: the file.
         outside: the state of a phone outside its own recording.
 
     Returns:
-        the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
-        the counts: devices seen, unusable and why, never online, kept; intervals seen, dropped and why, kept.
+        The trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and the
+            counts: devices in the file, unusable by reason, never online, kept; intervals in the file, dropped by
+            reason, kept.
 
     Raises:
-        TraceError: not such a file, or nothing in it is usable.
+        TraceError: not such a file, or no usable phone.
     """
     collected = Collected(str(path))
     for name, timer in read_timers(path).items():
@@ -78,9 +81,9 @@ class Timer(NamedTuple):
     """A phone of a `cached_timers.json`.
 
     Attributes:
-        unusable: why it cannot be used; empty if it can.
-        recorded: from when until when, in seconds since 2020-01-02.
-        online: when it was ready, likewise, as the file has it.
+        unusable: the reason if the phone cannot be used; else empty.
+        recorded: begin and end of the recording, in seconds since 2020-01-02.
+        online: intervals in which the phone was ready, likewise, as in the file.
     """
 
     unusable: str
@@ -89,7 +92,7 @@ class Timer(NamedTuple):
 
 
 def read_timers(path: Path) -> dict[str, Timer]:
-    """The phones in a `cached_timers.json`, by name; raises `TraceError` when it is not such a file."""
+    """Read the phones in a `cached_timers.json`, by name; raise `TraceError` if it is not such a file."""
     timers = {}
     for name, entry in read_object(path, _TIMERS).items():
         where = f"{path}: device {shown(name)}"
@@ -120,34 +123,34 @@ def _ends(interval: Any, where: str) -> tuple[float, float]:
 
 
 def convert_events(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a `state_traces.json`.
+    r"""Return the trace in a `state_traces.json`.
 
         {"681": {"guid": ..., "model": "CPH1801", "messages": "2020-01-29 21:29:56\\tscreen_off\\n..."}, ...}
 
-    `messages` has one event per line, time and event separated by a tab. What the events mean is in FLASH's own parser
-    (`models/timer.py`, github.com/PKU-Chengxu/FLASH):
+    `messages` has one event per line, time and event separated by a tab. FLASH's own parser (`models/timer.py`,
+    github.com/PKU-Chengxu/FLASH) defines the events:
 
     - `battery_charged_on`, `battery_charged_off`: charging or not;
     - `wifi`; `2G`, `3G`, `4G`, `5G`, `Unknown`: on wifi or not;
-    - `screen_lock`, `screen_unlock`: locked or not, which is what FLASH calls idle;
+    - `screen_lock`, `screen_unlock`: locked or not; FLASH calls locked idle;
     - `screen_on`, `screen_off`, and battery levels (`87.0%`): no effect on availability.
 
-    Nothing holds before its first event. As in that parser, a line that does not parse makes the phone unusable. It
-    differs in three things, each counted: an unknown event ends the interval and resets the phone's state (there the
-    same, and then the program ends); events out of order are sorted; a phone that is available at its last event was
-    available up to then (there this last interval is lost).
+    Nothing holds before the first event. As in that parser, a line that does not parse makes the phone unusable. Three
+    differences, each counted: an unknown event ends the interval and resets the phone's state (there, too, but then the
+    program ends); events out of order are sorted; a phone that is available at its last event was available up to then
+    (there this last interval is lost).
 
     Args:
         path: the file.
-        outside: the state of a phone outside its own recording, which goes from its first event to its last; it is
-            repeated after a whole number of days.
+        outside: the state of a phone outside its own recording, which goes from its first event to its last; the
+            recording is repeated after a whole number of days.
 
     Returns:
-        the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
-        the counts: those of `convert_timers`, and events seen, unknown and out of order.
+        The trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and the
+            counts: those of `convert_timers`, and events in the file, unknown and out of order.
 
     Raises:
-        TraceError: not such a file, or nothing in it is usable.
+        TraceError: not such a file, or no usable phone.
     """
     collected = Collected(str(path))
     counts = collected.counts
@@ -166,7 +169,7 @@ def convert_events(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
             collected.unusable("no_recording")
             continue
         begin_s, end_s = events[0][0], events[-1][0]
-        if outside == "repeat":  # after whole days, so that the time of day stays what it was
+        if outside == "repeat":  # after whole days, so that repetition keeps the time of day
             end_s = begin_s + math.ceil((end_s - begin_s) / DAY_S) * DAY_S
         _replay(collected, collected.device(name, begin_s, end_s), events)
     if counts["events"] and counts["events_unknown"] == counts["events"]:
@@ -175,7 +178,7 @@ def convert_events(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
 
 
 def _replay(collected: Collected, device: int, events: list[Event]) -> None:
-    """Follow the phone's state from event to event."""
+    """Follow the phone's state from event to event, and add its intervals."""
     state, since = 0, None
     for time_s, event in events:
         if event in _SETS:
@@ -196,7 +199,7 @@ def _replay(collected: Collected, device: int, events: list[Event]) -> None:
 
 
 def _events(messages: str) -> list[Event] | None:
-    """(seconds since the reference, event in lower case) per line; None when a line does not parse."""
+    """Return (seconds since the reference, event in lower case) per line; None if a line does not parse."""
     events = []
     try:
         for line in messages.split("\n"):

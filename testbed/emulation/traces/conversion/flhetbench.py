@@ -1,12 +1,14 @@
-"""FLHetBench's state cases: a list that says which of FLASH's phones each client behaves like.
+"""FLHetBench's state cases: a list that assigns a phone of FLASH to each client.
 
     ["37", "37", "576", ...]
 
-Client i follows the phone that stands at place i, of those in a `cached_timers.json` (`flash`); several may follow one.
-There, a phone's recording is repeated for ever (`bench/timer.py`), and a client whose phone has none is never online.
+Client i follows the phone at position i of the list, out of those in a `cached_timers.json` (`flash`); several clients
+may follow one phone. FLHetBench repeats a phone's recording for ever (`bench/timer.py`), and a client of a phone
+without a recording is never online.
 
-Zhang, Zeng et al., FLHetBench: Benchmarking Device and State Heterogeneity in Federated Learning (CVPR 2024);
-github.com/Carkham/FLHetBench, `bench/cached_sample_data/state`.
+Source:
+    Zhang, Zeng et al., FLHetBench: Benchmarking Device and State Heterogeneity in Federated Learning (CVPR 2024);
+    github.com/Carkham/FLHetBench, `bench/cached_sample_data/state`.
 """
 
 from pathlib import Path
@@ -22,7 +24,7 @@ _WHAT = 'a state case is a list of phones, ["37", "576", ...]'
 
 
 def convert(path: Path, timers: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
-    """The trace of a state case: client i of it is client i of the case, and called like its phone.
+    """Return the trace of a state case: client i is client i of the case, with the name of its phone.
 
     Args:
         path: the case.
@@ -30,7 +32,7 @@ def convert(path: Path, timers: Path, outside: Outside = "repeat") -> tuple[Avai
         outside: the state of a phone outside its own recording.
 
     Returns:
-        The trace, time 0 being the midnight before the first recording begins, and the counts.
+        The trace, with time 0 at the midnight before the first recording begins, and the counts.
 
     Raises:
         TraceError: not such files, or a phone that is not among the timers.
@@ -46,7 +48,7 @@ def convert(path: Path, timers: Path, outside: Outside = "repeat") -> tuple[Avai
     usable = {name: phones[name] for name in names if not phones[name].unusable}
     if not usable:
         raise TraceError(f"{path}: not one of its phones has a recording in {timers}")
-    somewhere = next(iter(usable.values())).recorded  # one that has none is never online, whatever was watched
+    somewhere = next(iter(usable.values())).recorded  # any recording: a phone without one is never online
     collected = Collected(str(path), by_place=True)
     for name in names:
         device = collected.device(name, *(usable[name].recorded if name in usable else somewhere))

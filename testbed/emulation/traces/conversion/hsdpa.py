@@ -2,10 +2,11 @@
 
     1289406399 549692 59.851754 10.781778 248069 1008
 
-Unix time (s), a clock of one's own (ms), latitude, longitude, bytes received since the previous line, and milliseconds
-since then, which is the difference in column 2. So a row covers the interval *before* it (``interval-before``).
+Unix time (s), a clock of the logger (ms), latitude, longitude, bytes received since the previous line, and milliseconds
+since then, which is the difference in column 2. A row thus covers the interval *before* it (``interval-before``).
 
-Riiser et al., Commute Path Bandwidth Traces from 3G Networks: Analysis and Applications (MMSys 2013), "Log format".
+Source:
+    Riiser et al., Commute Path Bandwidth Traces from 3G Networks: Analysis and Applications (MMSys 2013), "Log format".
 """
 
 from pathlib import Path
@@ -22,10 +23,10 @@ _WHAT = "a 3G log has six numbers in each line: Unix time, ms, latitude, longitu
 
 
 def convert(path: Path) -> tuple[Steps, Counts]:
-    """The rate over time of a six-column log.
+    """Return the rate over time of a six-column log.
 
-    A row's rate is its bytes over the time that its clock says has passed since the row before; for the first, that is
-    its last column. Rows whose clock stands still add their bytes to the next row's.
+    A row's rate is its bytes divided by the clock's time since the row before; for the first row, by its last column.
+    Rows with an unchanged clock add their bytes to the next row.
 
     Args:
         path: the file; also `.gz`.

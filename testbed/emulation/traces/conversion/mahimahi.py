@@ -1,12 +1,13 @@
-"""Mahimahi's packet-delivery traces: a line a millisecond stamp, each the opportunity to deliver one packet.
+"""Mahimahi's packet-delivery traces: each line is a time stamp in ms, the opportunity to deliver one packet.
 
 A line holds the whole number of milliseconds since the beginning at which one packet can cross the link; several
-packets within a millisecond are as many equal lines. Each is worth 1504 bytes (`PACKET_SIZE` of `link_queue.hh`,
-"default max TUN payload size"; the manual of `mm-link` says 1500), so the rate is that of IP packets. At its last stamp
-the trace begins again: that is its period (`LinkQueue::use_a_delivery_opportunity`).
+packets within a millisecond are equal lines. Each packet has 1504 bytes (`PACKET_SIZE` of `link_queue.hh`, "default max
+TUN payload size"; the manual of `mm-link` says 1500), so the rate is that of IP packets. At its last stamp the trace
+begins again: that is its period (`LinkQueue::use_a_delivery_opportunity`).
 
-Netravali et al., Mahimahi: Accurate Record-and-Replay for HTTP (USENIX ATC 2015); recorded with the Saturator of
-Winstein et al., Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks (NSDI 2013).
+Source:
+    Netravali et al., Mahimahi: Accurate Record-and-Replay for HTTP (USENIX ATC 2015); recorded with the Saturator of
+    Winstein et al., Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks (NSDI 2013).
 """
 
 import math
@@ -28,20 +29,20 @@ _MBIT_S_PER_BYTE_MS = 8e-3
 
 
 def convert(path: Path, bin_s: float = 0.1) -> tuple[Steps, Counts]:
-    """The rate over time of a packet-delivery trace.
+    """Return the rate over time of a packet-delivery trace.
 
-    Opportunities are counted in bins of equal length (the last one may be shorter), so that no byte is lost; one at the
-    very end counts in the last bin. Within a bin the rate is constant.
+    Opportunities are counted in bins of equal length (the last bin may be shorter), so that no byte is lost; an
+    opportunity at the very end counts in the last bin. Within a bin the rate is constant.
 
     Args:
         path: the file; also `.gz`.
         bin_s: length of a bin in seconds, a whole number of milliseconds.
 
     Returns:
-        The steps in Mbit/s, neighbours of one rate joined, and the counts: opportunities, bins, steps.
+        The steps in Mbit/s, neighbours of equal rate joined, and the counts: opportunities, bins, steps.
 
     Raises:
-        TraceError: a line that is no such number, or smaller than the one before; a trace without length.
+        TraceError: a line that is not such a number, or smaller than the line before; a trace without length.
     """
     width_ms = round(bin_s * 1000)
     if width_ms < 1 or abs(width_ms - bin_s * 1000) > 1e-6:

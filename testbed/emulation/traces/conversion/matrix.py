@@ -1,13 +1,13 @@
-"""A matrix of rounds x clients: 1 where a client was there in a round, else 0.
+"""A matrix of rounds x clients: 1 if a client was online in a round, else 0.
 
 `.csv` (one line per round, with or without a line of column names), `.npy` (a two-dimensional array of numbers or
-booleans) or `.parquet` (one column per client). Client numbers are the columns' places, from 0; what the columns are
-called is kept. Round r (from 0) lasts from r * S to (r + 1) * S for rounds of S seconds; rounds in a row become one
-interval.
+booleans) or `.parquet` (one column per client). Client numbers are the columns' positions, from 0; the names of the
+columns are kept. Round r (from 0) lasts from r * S to (r + 1) * S for rounds of S seconds; consecutive rounds become
+one interval.
 
-The first column may number the rounds or say when they were, as tables written with an index do: it is no client then,
-and counted. It is an index if it is called so (nothing at all, `index`, `round`, `time`...) and holds something other
-than 0 and 1, or the numbers of the rows; or if, whatever it is called, its values ascend from row to row beyond 1.
+The first column may hold the numbers or times of the rounds, as in tables written with an index: then it is not a
+client, and is counted. It is an index if it has the name of an index (empty, `index`, `round`, `time`...) and holds
+values other than 0 and 1, or the numbers of the rows; or, with any name, if its values ascend from row to row beyond 1.
 """
 
 import csv
@@ -37,17 +37,17 @@ _PANDAS_INDEX = "__index_level_"
 
 
 def convert(path: Path, round_seconds: float) -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a matrix of rounds x clients.
+    """Return the trace in a matrix of rounds x clients.
 
     Args:
         path: a .csv, .npy or .parquet file.
-        round_seconds: how long a round lasts in s, positive.
+        round_seconds: length of a round in s, positive.
 
     Returns:
-        the trace, its horizon [0, rounds * round_seconds), and the counts.
+        The trace, its horizon [0, rounds * round_seconds), and the counts.
 
     Raises:
-        TraceError: not such a file, a value other than 0 and 1, or nobody is ever there.
+        TraceError: not such a file, a value other than 0 and 1, or no client is ever online.
     """
     if not 0 < round_seconds < math.inf:
         raise TraceError(f"{path}: rounds of {round_seconds:g} s; give a positive length (--round-seconds)")
@@ -99,17 +99,17 @@ Read = tuple[list[str], Cells, Presence]  # the columns' names (none: empty), th
 
 
 def _without_index(path: Path, names: list[str], first: Cells, rest: Presence) -> tuple[list[str], str, Presence]:
-    """The names of the clients, the name of the index ("" if there is none), and the matrix."""
-    called = names[0] if names else "1"
-    if len(first) and _is_index(called if names else None, first):
-        return names[1:], repr(called or "1"), rest
+    """Return the names of the clients, the name of the index ("" if there is none), and the matrix."""
+    index_name = names[0] if names else "1"
+    if len(first) and _is_index(index_name if names else None, first):
+        return names[1:], repr(index_name or "1"), rest
     values = np.array([_VALUES.get(str(cell), -1) for cell in first], np.int8)
     if (values < 0).any():
         row = int((values < 0).argmax())
         cell = first[row]
-        told = shown(cell) if isinstance(cell, str) else f"{cell:g}"
-        at = "" if isinstance(cell, str) else "column 1: "
-        raise TraceError(f"{path}: row {row + 1}: {at}{told} is not 0 or 1; {_WHAT}")
+        cell_text = shown(cell) if isinstance(cell, str) else f"{cell:g}"
+        where = "" if isinstance(cell, str) else "column 1: "
+        raise TraceError(f"{path}: row {row + 1}: {where}{cell_text} is not 0 or 1; {_WHAT}")
     return names, "", np.concatenate([values[:, None] == 1, rest], axis=1)
 
 
@@ -154,7 +154,7 @@ def _csv_rows(path: Path) -> Read:
 
 
 def _are_names(words: list[str]) -> bool:
-    """Whether the first line names the columns: words only (or nothing, above an index), or different numbers."""
+    """Return whether the first line names the columns: words only (or empty, above an index), or distinct numbers."""
     numbers = [word for word in words if word.replace(".", "", 1).isdigit()]
     if not numbers:
         return True
@@ -201,7 +201,9 @@ def _parquet_rows(path: Path) -> Read:
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
             first.append(_plain(columns[0]))
             if columns[1:]:
-                parts.append(_checked(path, np.stack([one.astype(np.float64) for one in columns[1:]], axis=1), start))
+                parts.append(
+                    _checked(path, np.stack([column.astype(np.float64) for column in columns[1:]], axis=1), start)
+                )
             else:
                 parts.append(np.zeros((batch.num_rows, 0), np.bool_))
             start += batch.num_rows
@@ -214,7 +216,7 @@ def _index_name(name: str) -> str:
 
 
 def _plain(column: Cells) -> Cells:
-    """Numbers as float64; other cells as they are."""
+    """Return numbers as float64, other cells as text."""
     return column.astype(np.float64) if column.dtype.kind in "buif" else column.astype(str).astype(object)
 
 

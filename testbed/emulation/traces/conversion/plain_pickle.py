@@ -1,16 +1,15 @@
-"""Reads pickles of plain data, and executes nothing.
+"""A reader of pickles of plain data that executes nothing.
 
-`pickle.load` runs whatever the author of a file wants. `PlainUnpickler` is the standard library's unpickler with two
-allow-lists: the opcodes of dicts, lists, tuples, strings, bytes, numbers, booleans and None, and the names that a
+`pickle.load` runs any code that the author of a file chose. `PlainUnpickler` is the standard library's unpickler with
+two allow-lists: the opcodes of dicts, lists, tuples, strings, bytes, numbers, booleans and None, and the names that a
 pickle may import (`allowed`; by default none). Anything else ends the reading with a message that names it. numpy's
 scalars are refused, too: a pickle writes them as an import and a call.
 
-The unpickler is the one that is written in Python (`pickle._Unpickler`), because the one in C cannot be narrowed: it
-reserves memory for whatever place of the memo a file names, and it hashes the keys of dicts unseen. Python's hash of a
-number is no secret: enough numbers of 64 bits can be chosen that each walks past all before it, so that n keys take
-n**2 steps. Hashes of text are keyed with a random number of the process (unless PYTHONHASHSEED says otherwise).
-Therefore a number that is a key becomes text, its digits; other keys are strings, bytes and None. (A tuple that holds
-another one twice, and so on 100 times, would take 2**100 steps to hash.)
+The unpickler is the one written in Python (`pickle._Unpickler`), because the one in C cannot be restricted: it reserves
+memory for any memo position that a file names, and it hashes the keys of dicts unchecked. Python's hash of a number is
+not secret: numbers of 64 bits can be chosen such that n keys take n**2 steps. Hashes of text are keyed with a random
+number of the process (unless PYTHONHASHSEED is set). Number keys therefore become text, their digits; other keys are
+strings, bytes and None. (A tuple that holds another tuple twice, 100 levels deep, would take 2**100 steps to hash.)
 
 Values may share parts, or contain themselves: callers must follow them to a fixed depth only.
 """
@@ -29,7 +28,7 @@ from testbed.files import limits
 
 _MOST_CONTAINERS = 5_000_000
 _MOST_MEMORISED = 5_000_000
-_DEEPEST = 1000  # marks within one another; pickles of people's data have about ten
+_DEEPEST = 1000  # nested marks; pickles of real data have about ten
 _SHOWN = 80
 LIBRARY: Mapping[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
 _KEYS = (str, bytes, int, type(None))
@@ -65,17 +64,17 @@ _DAMAGE = (
 
 
 class UnreadablePickle(Exception):
-    """Why a pickle cannot be read, as the end of a message."""
+    """The reason for an unreadable pickle, as the end of a message."""
 
 
 def read_plain_pickle(path: Path) -> Any:
     """Read the plain data in a pickle of protocol 0 to 5; nothing in the file is executed.
 
-    Keys of dicts that are whole numbers are text, their digits.
+    Whole numbers as keys of dicts become text, their digits.
 
     Raises:
-        TraceError: the file cannot be read, is too large, is no pickle or truncated, or holds anything but plain
-            data; then the message names it.
+        TraceError: the file cannot be read, is too large, is not a pickle or truncated, or holds anything but plain
+            data, which the message names.
     """
     with reading(path, "a pickle was expected"):
         data = limits.whole(path, limits.PICKLE_BYTES)
@@ -88,17 +87,17 @@ def read_plain_pickle(path: Path) -> Any:
 
 
 class Opcodes(dict[int, Callable[[Any], None]]):
-    """The functions of the opcodes that are read; all others are refused."""
+    """The functions of the allowed opcodes; all others are refused."""
 
     def __missing__(self, code: int) -> Callable[[Any], None]:
-        known = pickletools.code2op.get(chr(code))  # type: ignore[attr-defined]  # not in the stubs
-        if known is None:
+        opcode = pickletools.code2op.get(chr(code))  # type: ignore[attr-defined]  # not in the stubs
+        if opcode is None:
             raise UnreadablePickle("not a pickle, or damaged")
-        raise _refusal(f"{_REFUSED.get(known.name, 'a call')} ({known.name})")
+        raise _refusal(f"{_REFUSED.get(opcode.name, 'a call')} ({opcode.name})")
 
 
 class _Memo(dict[int, Any]):
-    """The memorised values, by places that are bounded: a file may name any place."""
+    """The memorised values by position; positions are bounded, because a file may name any."""
 
     def __setitem__(self, place: int, value: Any) -> None:
         if not 0 <= place < _MOST_MEMORISED:
@@ -119,7 +118,7 @@ class PlainUnpickler(pickle._Unpickler):
 
     Args:
         data: the pickle.
-        allowed: ``module.name`` of imports that a pickle may ask for, and the stand-in that it gets for each.
+        allowed: ``module.name`` of imports that a pickle may ask for, with the stand-in for each.
     """
 
     stack: list[Any]  # this and the next three are not in the stubs
@@ -136,7 +135,7 @@ class PlainUnpickler(pickle._Unpickler):
         self._containers = 0
 
     def load(self) -> Any:
-        """Return the value of the pickle; raises `UnreadablePickle`."""
+        """Return the value of the pickle; raise `UnreadablePickle` if there is none."""
         try:
             value = super().load()
         except _DAMAGE:
@@ -146,11 +145,11 @@ class PlainUnpickler(pickle._Unpickler):
         return value
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the stand-in for an import; raises `UnreadablePickle` unless it is allowed."""
-        wanted = f"{module}.{name}"
-        if wanted not in self._allowed:
-            raise _refusal("".join(sign if sign.isprintable() else "?" for sign in wanted[:_SHOWN]))
-        return self._allowed[wanted]
+        """Return the stand-in for an import; raise `UnreadablePickle` unless it is allowed."""
+        import_name = f"{module}.{name}"
+        if import_name not in self._allowed:
+            raise _refusal("".join(sign if sign.isprintable() else "?" for sign in import_name[:_SHOWN]))
+        return self._allowed[import_name]
 
     def count_container(self) -> None:
         """Count one more dict, list or tuple; a byte of the file may be one."""
@@ -199,8 +198,8 @@ class PlainUnpickler(pickle._Unpickler):
             raise UnreadablePickle("a damaged pickle: items without a dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if type(key) not in _KEYS:
-                what = f"a {type(key).__name__} as the key of a dict"
-                raise UnreadablePickle(f"{what}; keys are strings, bytes and whole numbers")
+                problem = f"a {type(key).__name__} as the key of a dict"
+                raise UnreadablePickle(f"{problem}; keys are strings, bytes and whole numbers")
             if type(key) is int and not -(2**63) <= key < 2**64:
                 raise UnreadablePickle("a number of more than 64 bits as the key of a dict")
             name = str(key) if type(key) is int else key
@@ -209,8 +208,8 @@ class PlainUnpickler(pickle._Unpickler):
             target[name] = value
 
 
-def _refusal(wanted: str) -> UnreadablePickle:
+def _refusal(request: str) -> UnreadablePickle:
     return UnreadablePickle(
-        f"the pickle asks for {wanted}; only dicts, lists, tuples, strings, bytes and numbers are read, and nothing is "
-        "executed; save it again with plain values"
+        f"the pickle asks for {request}; only dicts, lists, tuples, strings, bytes and numbers are read, and nothing "
+        "is executed; save it again with plain values"
     )

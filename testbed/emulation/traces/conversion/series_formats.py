@@ -1,4 +1,4 @@
-"""Formats of bandwidth, latency and loss: which are read, how one is found out, files and folders converted."""
+"""Formats of bandwidth, latency and loss: detection, and conversion of files and folders."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from testbed.errors import TraceError
 
 SeriesFormat = Literal["mahimahi", "3g-log", "csv"]
 FORMATS: tuple[SeriesFormat, ...] = get_args(SeriesFormat)
-Traces = Mapping[str, Steps]  # by the value that tells them apart; one alone is called ""
+Traces = Mapping[str, Steps]  # by the value that tells them apart; "" for a single trace
 Convert = Callable[[Path], tuple[Traces, Counts]]
 
 _TEXT = (".csv", ".txt", ".log", ".tsv", ".dat")
@@ -31,7 +31,15 @@ _KEYS = {"bandwidth": "down_mbit_s", "latency": "latency_ms", "loss": "loss"}  #
 
 
 def detected(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
-    """The format of a file, or of the first of a folder, by its first row: a whole number, six numbers, or a table."""
+    """Return the format of a file, or of the first file of a folder, by its first row.
+
+    A whole number is Mahimahi's, six numbers are a 3G log's, anything else is a table.
+
+    Args:
+        source: a file or a folder.
+        match: pattern of the files to use in a folder; None: all.
+        kind: kind of the traces.
+    """
     cells = _first_row(_files(source, match)[0]).replace(",", " ").split()
     if kind is BANDWIDTH and len(cells) == 1 and cells[0].isdigit():
         return "mahimahi"
@@ -45,10 +53,10 @@ def refuse_traces(source: Path, match: str | None, kind: Kind, *, has_columns: b
 
     Args:
         source: a file or a folder.
-        match: of a folder, only the files that this pattern fits.
-        kind: of the traces.
-        has_columns: whether somebody has said which columns hold times and values; then two numbers in each row are
-            a table like any other.
+        match: pattern of the files to use in a folder; None: all.
+        kind: kind of the traces.
+        has_columns: whether the user has named the columns of times and values; then two numbers in each row are a
+            table like any other.
     """
     first = _files(source, match)[0]
     if declared := declared_kind(first):
@@ -56,13 +64,13 @@ def refuse_traces(source: Path, match: str | None, kind: Kind, *, has_columns: b
     if not has_columns and is_trace_row(_first_row(first)):
         raise TraceError(
             f"{first}: two numbers in each line, which is the format of traces already: if they are seconds and "
-            f"{kind.unit}, {_as_it_is(source, kind.name)} (`rows` says what a row means); if not, name columns and "
-            "unit (--from csv --no-header --time-column 1 --value-column 2 --unit ...)"
+            f"{kind.unit}, {_as_it_is(source, kind.name)} (`rows` states the meaning of a row); if not, name columns "
+            "and unit (--from csv --no-header --time-column 1 --value-column 2 --unit ...)"
         )
 
 
 def refuse_series(source: Path) -> None:
-    """Raise `TraceError` for a trace of links where one of availability is to be converted."""
+    """Raise `TraceError` for a trace of links if an availability trace is to be converted."""
     try:
         first = _files(source, None)[0]
         declared, is_row = declared_kind(first), is_trace_row(_first_row(first))
@@ -86,7 +94,14 @@ def _as_it_is(source: Path, kind: str) -> str:
 def converter(
     kind: Kind, format: SeriesFormat, columns: csv_series.SeriesColumns | None = None, bin_s: float | None = None
 ) -> Convert:
-    """Return the converter of one file of a format; `columns` are for ``csv``, `bin_s` is for ``mahimahi``."""
+    """Return the converter of one file.
+
+    Args:
+        kind: kind of the traces.
+        format: format of the file.
+        columns: the columns of a ``csv`` file.
+        bin_s: length of a bin in seconds for ``mahimahi``; None: the default.
+    """
     if format == "mahimahi":
         return lambda path: _alone(mahimahi.convert(path) if bin_s is None else mahimahi.convert(path, bin_s))
     if format == "3g-log":
@@ -104,23 +119,23 @@ def convert_all(
 ) -> tuple[int, Counts]:
     """Convert a file to `out`, or the files below a folder into the folder `out`.
 
-    In a folder, traces are called like the files that they come from: ``drive.txt`` of ``drive.csv``,
-    ``Netflix-drive.txt`` of one in a folder ``Netflix``, ``drive-A.txt`` of one in which a column tells ``A`` and
-    others apart; of a single file, ``A.txt``.
+    In a folder, traces are named after their files: ``drive.txt`` for ``drive.csv``, ``Netflix-drive.txt`` for one in a
+    folder ``Netflix``, ``drive-A.txt`` for one in which a column tells ``A`` and others apart; of a single file,
+    ``A.txt``.
 
     Args:
         source: the file or folder.
-        match: of a folder, only the files that this pattern fits, e.g. ``*.down``; None: all.
+        match: pattern of the files to use in a folder, e.g. ``*.down``; None: all.
         out: the file or folder to write.
-        kind: of the traces.
-        convert: one file.
+        kind: kind of the traces.
+        convert: converter of one file.
         into_folder: `out` is a folder even if `source` is a file.
 
     Returns:
         The number of traces written, and the counts of all files together, with `files` first if there are several.
 
     Raises:
-        TraceError: a file cannot be converted (nothing is written then), or written, or two have one name.
+        TraceError: a file cannot be converted (nothing is written then), or written, or two traces have the same name.
     """
     if not source.is_dir() and not into_folder:
         traces, counts = convert(source)
@@ -145,7 +160,7 @@ def convert_all(
 
 
 def _files(source: Path, match: str | None) -> list[Path]:
-    """The source, or the files below it, in the order of their paths."""
+    """Return the source, or the files below it, in the order of their paths."""
     if not source.is_dir():
         return [source]
     try:
@@ -157,7 +172,7 @@ def _files(source: Path, match: str | None) -> list[Path]:
         raise TraceError(f"{source}: no files below this folder")
     matching = sorted(file for file in files if match is None or file.match(match))
     if not matching:
-        raise TraceError(f"{source}: none of the {len(files)} files below it is called like {match}")
+        raise TraceError(f"{source}: none of the {len(files)} files below it matches {match}")
     return matching
 
 
@@ -169,7 +184,7 @@ def _first_row(file: Path) -> str:
 def _name(file: Path, source: Path, value: str) -> str:
     of_value = _UNSAFE.sub("_", value)[:_LONGEST_NAME].lstrip(".")
     if value and not of_value:
-        raise TraceError(f"{file}: {shown(value)} can be no file's name; split by another column")
+        raise TraceError(f"{file}: {shown(value)} cannot be a file name; split by another column")
     if not source.is_dir():
         return f"{of_value}.txt"
     *folders, name = file.relative_to(source).parts

@@ -1,14 +1,15 @@
-"""Availability of spot instances, as SkyPilot's authors recorded it: a JSON file a zone.
+"""Availability of spot instances, as recorded by SkyPilot's authors: one JSON file per zone.
 
     {"metadata": {"gap_seconds": 600, ...}, "data": [1, 0, 0, 1, ...]}
 
-`data` is the number of instances available at each tick, `gap_seconds` apart; here what was counted at a tick holds
-until the next. Instance j of a zone is a device: it is there while more than j were counted, so a zone of one instance
-is one device, called like its file, and of a zone of several each is called `FILE#j`. When a file was recorded stands
-nowhere in it, so each begins at time 0; they last from two days to two months, and each is repeated for itself.
+`data` is the number of instances available at each tick, `gap_seconds` apart; here the number at a tick holds until the
+next tick. Instance j of a zone is a device, online while the number is more than j. A zone of one instance is one
+device, named after its file; in a zone of several instances each device is named `FILE#j`. Files do not state the time
+of their recording, so each begins at time 0; they last from two days to two months, and each is repeated by itself.
 
-Wu et al., Can't Be Late: Optimizing Spot Instance Savings under Deadlines (NSDI 2024);
-github.com/skypilot-org/spot-traces.
+Source:
+    Wu et al., Can't Be Late: Optimizing Spot Instance Savings under Deadlines (NSDI 2024);
+    github.com/skypilot-org/spot-traces.
 """
 
 import math
@@ -28,17 +29,17 @@ _MOST_INSTANCES = 10_000
 
 
 def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a JSON file, or in all of those below a folder.
+    """Return the trace in a JSON file, or in all JSON files below a folder.
 
     Args:
-        path: the file or folder; devices are called by the files' paths in it, without the suffix.
+        path: the file or folder; devices are named by the files' paths in it, without the suffix.
         outside: the state of a device outside its own recording.
 
     Returns:
         The trace, its horizon from 0 to the end of the longest recording, and the counts.
 
     Raises:
-        TraceError: not such a file, or no instance is ever there.
+        TraceError: not such a file, or no instance is ever available.
     """
     files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
     if not files:
@@ -52,12 +53,12 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
 def _collect(collected: Collected, file: Path, name: str) -> None:
     gap_s, data = _contents(file, read_json(file, _WHAT))
-    there = np.array(data, np.int64)
-    instances = max(1, int(there.max()))
+    available = np.array(data, np.int64)
+    instances = max(1, int(available.max()))
     for instance in range(instances):
-        called = name if instances == 1 else f"{name}#{instance}"
-        device = collected.device(called, 0.0, len(there) * gap_s)
-        edges = np.diff(np.concatenate([[0], there > instance, [0]]).astype(np.int8))
+        device_name = name if instances == 1 else f"{name}#{instance}"
+        device = collected.device(device_name, 0.0, len(available) * gap_s)
+        edges = np.diff(np.concatenate([[0], available > instance, [0]]).astype(np.int8))
         for begin, end in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True):
             collected.online(device, float(begin * gap_s), float(end * gap_s))
 
