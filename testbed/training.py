@@ -19,15 +19,15 @@ from testbed.records.vocabulary import DIVERGED
 from testbed.workload.client_algorithm import LocalTask
 from testbed.workload.contract import BatchedWorkload, LocalUpdate, PartlyFrozenWorkload, Workload
 
-# -- client side: what clients are asked to train, and the role that does ----------------------------------------------
+# -- client side: questions about training, and the role that answers them ---------------------------------------------
 
 
 class TrainingReport(Message, frozen=True):
-    """Training is done; the update itself waits for the aggregation protocol.
+    """The report of a client that has trained; the update itself waits for the aggregation protocol.
 
-    What it says is the client's word: a server that chooses by it can be lied to. A loss that is not a number says
-    nothing, and neither does a missing number of samples: beside noise that is to protect a client both would be
-    releases of their own (`Environment.reports_training`).
+    The report is not verified: a malicious client can lie to a server that selects by it. A loss of NaN and a missing
+    number of samples mean that the client reports nothing: next to noise that protects a client, both would be releases
+    of their own (`Environment.reports_training`).
     """
 
     samples: Count | None
@@ -46,13 +46,16 @@ class Train(Message, frozen=True):
 
 
 class StateReference(Message, frozen=True):
-    """To one client alone: the last round whose sum had its update, 0: none had. What it made there is what it has."""
+    """The private part for one client: the last round with its update in the sum, or 0.
+
+    The client continues from the state that it stored in that round.
+    """
 
     round: RoundNumber
 
 
 class TrainWithState(Train, frozen=True):
-    """The same, where clients keep something from round to round (`workload.drift_correction`, `local_layers`)."""
+    """As `Train`, for clients that keep a state from round to round (`workload.drift_correction`, `local_layers`)."""
 
     Private: ClassVar[type[Message] | None] = StateReference
 
@@ -63,7 +66,7 @@ class RoundUpdate(LocalUpdate):
 
     Attributes:
         round: the round that it was trained in.
-        question: what the server asked, the model in it.
+        question: the server's question, with the model.
     """
 
     round: int
@@ -71,12 +74,12 @@ class RoundUpdate(LocalUpdate):
 
 
 class TrainedTogether:
-    """What the clients of one host learn from one question, trained together when the first of them needs it.
+    """Updates of the clients of one host for one question, trained as a batch when the first of them is needed.
 
     Args:
-        workload: what trains them.
-        clients: those that are asked.
-        question: what the server asks.
+        workload: the batched workload.
+        clients: the clients that are asked.
+        question: the server's question.
     """
 
     def __init__(self, workload: BatchedWorkload, clients: Sequence[int], question: Train) -> None:
@@ -86,7 +89,10 @@ class TrainedTogether:
         self._updates: dict[int, LocalUpdate] = {}
 
     def update(self, client: int) -> LocalUpdate:
-        """One client's. Where training all of them fails, each is trained alone: it fails only for its own cause."""
+        """Return one client's update.
+
+        If training the batch fails, each client is trained alone, so that a client fails only for its own cause.
+        """
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             with contextlib.suppress(Exception):
@@ -99,22 +105,22 @@ class TrainedTogether:
 
 
 class Trainer(Role):
-    """Client side: local training, real or (without a workload) none.
+    """The client side: local training, real or (without a workload) none.
 
     Attributes:
-        own_round: the round of what it has kept, as the server says; None: it was not told.
+        own_round: the round of its stored state, as the server says; None: the server did not say.
     """
 
     own_round: int | None = None
 
     @classmethod
     def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
-        """With `workload.clients_at_once`: those of a host are trained together."""
+        """Train the members clients of a host as one batch if `workload.clients_at_once` allows it."""
         workload = environment.workload
         if isinstance(question, Train) and isinstance(workload, BatchedWorkload) and workload.clients_at_once > 1:
-            asked = list(clients)
-            together = TrainedTogether(workload, [client.number for client in asked], question)
-            for client in asked:
+            members = list(clients)
+            together = TrainedTogether(workload, [client.number for client in members], question)
+            for client in members:
                 client.prepared = together
 
     @handles(Train)
@@ -144,14 +150,14 @@ class Trainer(Role):
 
     @handles(TrainWithState)
     def on_train_with_state(self, message: TrainWithState, private: StateReference) -> TrainingReport:
-        """As `on_train`, from what this client has kept of a round; refuses to begin with a later one's."""
+        """Train as `on_train` does, from the client's stored state; refuse the state of a later round."""
         if private.round >= message.round:
             raise Refusal("train.later-state", f"the state of round {private.round} in round {message.round}")
         self.own_round = private.round
         return self.on_train(message)
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """What this client makes of the model, and of what it has kept; what it then has is kept beside that."""
+        """Return this client's update from the model and its stored state; store the new state."""
         algorithm, states = self.environment.client_algorithm, self.environment.client_states
         number, prepared = self.client.number, self.client.prepared
         if isinstance(prepared, TrainedTogether) and prepared.question is message and not algorithm.keeps_state:
@@ -165,24 +171,26 @@ class Trainer(Role):
         return update
 
     def charged_examples(self, update: LocalUpdate) -> int:
-        """How many examples modelled compute is charged for."""
+        """Return the number of examples that modelled compute charges for."""
         return update.examples_processed
 
     def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """What is handed on instead of an update that is not finite: nothing, the client refuses."""
+        """Return a replacement for an update that is not finite; by default the client refuses instead."""
         raise Refusal(DIVERGED, "the update is not finite; lower the learning rate")
 
     def told(self, update: LocalUpdate) -> TrainingReport:
-        """What the server hears of it before it asks for the update."""
+        """Return the report to the server that precedes the update."""
         if not self.environment.reports_training:
             return TrainingReport(None, float("nan"))
         squared_loss = update.squared_loss
         return TrainingReport(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
 
     def _check_round(self, number: int) -> None:
-        """A round number serves once: keys and masks of a seeded run come from it, and two updates under one mask are
-        not hidden. Where participants are agreed on, or decide for themselves, that has used the number; elsewhere
-        training does.
+        """Check that the round number has not been used before.
+
+        Keys and masks of a seeded run are derived from the number, and two updates under one mask are not hidden. A
+        number is used up by the agreement on participants or by the client's decision to take part; in protocols
+        without either, by training.
         """
         client, environment = self.client, self.environment
         if number > environment.rounds:
@@ -207,43 +215,55 @@ def _charged_parameters(workload: Workload) -> int:
 
 
 def training_digest(question: Train, *, anew: bool) -> bytes:
-    """32 bytes that only those have in common who were asked to train the same: the round, the model, and all else that
-    `question` says. SHA-256, charged by the byte.
+    """Return a digest of the training question: the round, the model and all other fields.
+
+    Only clients that were asked to train the same have equal digests. SHA-256, charged by the byte.
 
     Args:
         question: as it was sent, or as it arrived.
-        anew: hash the model though somebody in this process has. Results are the same; it takes the time that it takes
-            on a device of its own, for measured compute. With modelled compute the charge is that time.
+        anew: hash the model even if this process has its digest already. The result is the same, but it takes as long
+            as on a separate device, for measured compute. Modelled compute charges that time in any case.
+
+    Returns:
+        32 bytes.
     """
     meter("sha256.byte", question.model.packed_bytes)
     return content_digest(question, anew=anew)
 
 
 def trained_update(role: Role, round_number: int) -> RoundUpdate:
-    """The update that this client has trained in this round; refuses when it has none."""
+    """Return the update that this client has trained in this round.
+
+    Args:
+        role: the aggregation role of the client.
+        round_number: the round.
+
+    Raises:
+        Refusal: the client has not trained in this round.
+    """
     update = role.client.local_update
     if not isinstance(update, RoundUpdate) or update.round != round_number:
         raise Refusal("aggregation.nothing-trained", f"asked for an update of round {round_number} before its training")
     return update
 
 
-# -- server side: who is asked to train what ---------------------------------------------------------------------------
+# -- server side: the questions to each group of clients ---------------------------------------------------------------
 
 
 Asked = list[tuple[Ids, Train]]
-"""Who is asked to train what; the groups are asked one after the other."""
+"""Groups of clients, each with its question; the groups are asked one after the other."""
 
 
 @dataclass(frozen=True)
 class TrainingRound:
-    """What the server knows when training begins.
+    """The server's state when training begins.
 
     Attributes:
         number: the round.
-        network: how to reach the clients.
+        network: connection to the clients.
         trainers: sorted numbers of the clients that are to train.
         randomness: for the server's own coins.
-        workload: what it knows of what is learned, the architecture among it; None: nothing.
+        workload: the server's knowledge of the training task, such as the architecture; None: no training.
     """
 
     number: int
@@ -254,8 +274,8 @@ class TrainingRound:
 
 
 class Broadcast:
-    """The honest server: everybody is sent the same model. A malicious one overrides `questions_for`."""
+    """The honest server's broadcast: all clients get the same model. A malicious server overrides `questions_for`."""
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
-        """Who is asked what; aggregation goes by what the first group is asked."""
+        """Return the groups of clients with their questions; aggregation is bound to the first group's question."""
         return [(round_.trainers, question)]
