@@ -43,7 +43,7 @@ def keys(protocol: str = "plain", **other: Any) -> dict[str, Any]:
 
 
 class Averaging(Pulling):
-    """What is learned depends on client and model alone, and every client has as many samples."""
+    """A workload that depends on client and model alone, with equal numbers of samples."""
 
     def __init__(self, population: int) -> None:
         super().__init__(population)
@@ -129,7 +129,7 @@ def test_an_aggregation_holds_nobody_up_who_trains(run: Callable) -> None:
         seconds = 0.01 * one.workload.dimension * 2 * samples[row["client"]] * speed[row["client"]]
         assert row["ready_s"] - row["sent_s"] == pytest.approx(seconds + download_s, rel=1e-4)
     waiting = {row["staleness"] for row in one.rows("staleness")}
-    assert max(waiting) <= 8  # who waits has a place: 30 of them, 4 at a time
+    assert max(waiting) <= 8  # waiting clients keep their places: 30 of them, 4 at a time
 
 
 def test_an_update_waits_for_its_client_to_be_back(run: Callable) -> None:
@@ -280,7 +280,7 @@ def test_a_server_optimizer_takes_the_step(run: Callable) -> None:
 
 
 class Failing(Averaging):
-    """Client 3's code crashes, and what client 5 learns is not finite."""
+    """A workload in which client 3's code crashes, and client 5's update is not finite."""
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> LocalUpdate:
         if client == 3:

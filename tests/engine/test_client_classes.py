@@ -1,4 +1,4 @@
-"""Runs whose clients are of classes: what they are like is recorded, and rounds take what it says."""
+"""Runs with classes of clients: the clients' properties are recorded, and rounds use the recorded values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -97,4 +97,4 @@ def test_runs_that_differ_in_their_classes_have_unrelated_secrets() -> None:
 
     a, b = {"share": 0.5}, {"share": 0.5, "latency_ms": 7}
     assert len({context(), context(a=a, b=a), context(a=a, b=b), context(a=b, b=a)}) == 4
-    assert context(a=a, b=b) == context(b=b, a=a)  # the same run: who is in which class does not depend on the order
+    assert context(a=a, b=b) == context(b=b, a=a)  # the same run: membership in classes does not depend on the order

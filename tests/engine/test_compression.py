@@ -1,4 +1,4 @@
-"""Federations whose clients send compressed updates."""
+"""Federations of clients that send compressed updates."""
 
 from collections.abc import Callable
 from pathlib import Path

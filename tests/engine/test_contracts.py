@@ -1,4 +1,4 @@
-"""The contracts of protocols: what a user-defined class inherits, and what is refused before a run."""
+"""The contracts of protocols: inherited methods of user-defined classes, and checks before a run."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ class OtherParameters(Plain):
 
 
 class SumsNoise(AggregationProtocol):
-    """Sums what `Plain` sums, noise too, and says of no cost: its privacy ledger would be missing."""
+    """Sums like `Plain`, with noise, but states no privacy cost: its privacy ledger would be missing."""
 
     Parameters = PlainParameters
 
@@ -83,7 +83,7 @@ class SumsNoise(AggregationProtocol):
 
 
 class SumsNoiseAtACost(NoisyProtocol, SumsNoise):
-    """The same, with what the section costs."""
+    """The same class with the privacy cost of the noise section."""
 
 
 def plan(kind: type, section: str = "selection") -> RunPlan:

@@ -1,4 +1,4 @@
-"""Runs whose server adds correlated noise: planned, refused where it cannot be, resumed, and accounted."""
+"""Runs of a server that adds correlated noise: planned, refused if impossible, resumed, and accounted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +12,7 @@ from testbed.experiment.schema import validated
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 from tests.privacy.matrix import oracles
 
 SELECTION = {"protocol": "min-separation", "participants": 6, "separation": 3}
@@ -82,7 +83,7 @@ def test_rows_of_the_ledger_are_what_the_rounds_of_each_client_cost(strategy: st
 
 
 def test_without_a_seed_noise_differs_and_attempts_are_charged(run: Callable[..., Any]) -> None:
-    """Begun again after round 4, whose successor had begun its last stage: all that were in a round have a row more."""
+    """The run restarts after round 4 when round 5 was in its last stage: all clients of a round have one more row."""
     keys = noisy() | {"seed": None}
     models = [run(keys, name).rounds().federation.state.model for name in ("one", "two")]
     assert np.abs(models[0] - models[1]).max() > 0.01
@@ -144,7 +145,7 @@ def test_a_budget_ends_the_run(run: Callable[..., Any]) -> None:
     assert 1 <= done.federation.state.round_number < 9
     assert done.federation.privacy.spent.startswith("privacy budget: client ")
     assert max(row["epsilon"] for row in done.rows("privacy")) <= 1.05 * costs[-1]
-    with pytest.raises(ExperimentError, match="is less than one round may cost"):
+    with pytest.raises(ExperimentError, match=naming("privacy.budget", 0.01)):
         run(noisy() | {"privacy": {"budget": 0.01}}, "none")
 
 

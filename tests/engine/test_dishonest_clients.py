@@ -1,4 +1,4 @@
-"""Who is dishonest, what dishonest clients do, and that nothing else changes."""
+"""The choice of dishonest clients, their misbehaviours, and the absence of other changes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +10,7 @@ from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3.0, "min_population": 20}
 PLAIN = {"aggregation": {"protocol": "plain"}}
@@ -68,7 +69,7 @@ def test_the_same_on_more_hosts_and_after_a_resume(server: list[str], protocol: 
 
 @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
 def test_dishonest_clients_that_do_nothing_change_nothing(aggregation: str, run: Callable) -> None:
-    """But that it is on record who they are."""
+    """Only the record of the dishonest clients' numbers differs."""
     keys = {"selection": LOTTO, "aggregation": {"protocol": aggregation}}
     honest = run(keys, "honest").rounds()
     with_them = run(keys | {"adversary": {"dishonest": 0.5}}, "with").rounds()
@@ -151,7 +152,7 @@ OWN = '''
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, SelectionMisbehaviour
 from testbed.parties.client import handles
 from testbed.selection.random_selection import RandomSelection
-from testbed.training import Train, Trained, Trainer
+from testbed.training import Train, TrainingReport, Trainer
 
 
 class FirstOnly(SelectionMisbehaviour, RandomSelection):
@@ -176,7 +177,7 @@ class Boast(ClientMisbehaviour, Trainer):
 
     @handles(Train)
     def on_train(self, message):
-        return Trained(10**6, super().on_train(message).loss)
+        return TrainingReport(10**6, super().on_train(message).loss)
 
 
 class AgainstOptions(MisbehaviourOptions):
@@ -201,7 +202,7 @@ class Astray(FirstOnly):
 
 
 class Unsaid(SelectionMisbehaviour, RandomSelection):
-    """Says neither its name nor what it applies to."""
+    """States neither its name nor the protocols that it applies to."""
 
 
 class AWord(FirstOnly):
@@ -211,7 +212,7 @@ class AWord(FirstOnly):
 
 
 class Nobody(ClientMisbehaviour):
-    """Says not whose role it extends."""
+    """Does not state the role that it extends."""
 
     name = "nobody"
 
@@ -246,7 +247,7 @@ def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
     ):
         with pytest.raises(ExperimentError, match=says):
             plan_of(wrong, selection={"participants": 3})
-    with pytest.raises(ExperimentError, match="my_attacks:FirstOnly applies to none of this run's protocols"):
+    with pytest.raises(ExperimentError, match=naming("adversary.server", "my_attacks:FirstOnly")):
         plan_of({"server": ["my_attacks:FirstOnly"]})
 
 
@@ -263,5 +264,5 @@ def test_a_protocol_of_ones_own_is_open_to_the_attacks_on_what_it_derives_from(
     selection = {"protocol": "my_lotto:Mine", "participants": 4}
     plan = plan_of({"server": ["keep-dishonest-candidates"]}, selection=selection)
     assert type(plan.selection).__name__ == "MaliciousMine"
-    with pytest.raises(ExperimentError, match="prefer-dishonest applies to none"):
+    with pytest.raises(ExperimentError, match=naming("adversary.server", "prefer-dishonest")):
         plan_of({"server": ["prefer-dishonest"]}, selection=selection)

@@ -1,4 +1,4 @@
-"""DP-SGD with random participation, whole: Algorithm 1 against itself written out, its noise, and who may see what."""
+"""DP-SGD with random participation: Algorithm 1 against a written-out version, its noise, and the server's view."""
 
 import math
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from testbed.experiment.schema import validated
 from testbed.privacy.gaussian import coins
 from testbed.records.schemas import SCHEMAS
 from testbed.workload.contract import Evaluation, LocalUpdate
+from tests.messages_named import naming
 
 SUSPICIOUS = 1e-4
 P, Q, CLIP, ETA = 0.3, 0.4, 0.5, 0.1
@@ -311,7 +312,7 @@ def test_another_selection_is_refused_with_what_goes_with_it() -> None:
 
 
 def test_a_workload_without_gradients_is_refused(run: Callable) -> None:
-    with pytest.raises(ExperimentError, match="this workload has no gradient_sum"):
+    with pytest.raises(ExperimentError, match=naming("gradient_sum")):
         run(keys())
 
 

@@ -1,4 +1,4 @@
-"""What `testbed validate` warns of, and `testbed run` before it starts: valid experiments that cannot go well."""
+"""Warnings of `testbed validate`, and of `testbed run` before it starts: valid experiments that cannot go well."""
 
 from pathlib import Path
 from typing import Any

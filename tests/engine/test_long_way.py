@@ -1,6 +1,6 @@
-"""What nobody sees is left out without a trace: keys derived without registering, one answer for many clients.
+"""Shortcuts leave no trace: keys derived without registration, and one answer for many clients.
 
-Beside each run the long way: every client registers with the PKI and answers every announcement itself.
+Each run is compared with the full procedure: every client registers with the PKI and answers every announcement itself.
 """
 
 from collections.abc import Callable

@@ -16,6 +16,7 @@ from testbed.engine.plan import RunPlan
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
+from tests.messages_named import naming
 
 CHECK = "secagg.other-keys-or-training"
 STEP = 2 / 65535
@@ -55,7 +56,7 @@ def one_round(selection: str, aggregation: dict[str, Any], **keys: Any) -> tuple
 
 
 def refused(federation: Any) -> dict[int, str]:
-    """Who refused, by which check."""
+    """Return the clients that refused, with the code of the refusal."""
     events = [event for event in federation.network.events if event.kind == "refusal"]
     return {int(event.party.removeprefix("client:")): event.detail.partition(":")[0] for event in events}
 
@@ -183,7 +184,7 @@ def test_a_workload_of_ones_own_of_which_nothing_is_known_is_refused_before_the_
         dimension, sample_counts = 5, np.ones(100, np.int64)
 
     plan = RunPlan(validated({"adversary": {"server": "send-crafted-model"}}, "test"), 1)
-    with pytest.raises(ExperimentError, match=r"needs a workload with parameter_shapes\(\)"):
+    with pytest.raises(ExperimentError, match=naming("parameter_shapes()")):
         plan.check_sums(Opaque())
 
 

@@ -22,7 +22,7 @@ def public_seed(name: str, seed: int | None) -> bytes:
 
 
 def test_it_follows_from_the_seed_and_not_from_the_name() -> None:
-    """The name is known before clients register: who knew the graph could register at the places that suit it."""
+    """The name is known before clients register: an adversary could otherwise register at favourable places."""
     assert public_seed("one", 7) == public_seed("other", 7)
     assert public_seed("one", 7) != public_seed("one", 8)
     assert len(public_seed("one", 7)) == 32

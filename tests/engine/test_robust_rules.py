@@ -1,4 +1,4 @@
-"""Federations whose server combines updates by a rule."""
+"""Federations with a server that combines updates by a robust rule."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +15,7 @@ from testbed.experiment.schema import Experiment, validated
 from testbed.messages import Vector
 from testbed.parties.client import handles
 from tests.engine.test_server_optimizers import PROTOCOLS
+from tests.messages_named import naming
 
 RULES: list[dict[str, Any]] = [
     {"rule": "median"},
@@ -115,7 +116,7 @@ def test_an_update_that_is_not_finite_is_left_out(run: Callable) -> None:
     seen = [event for event in one.rows("events") if event["kind"] == "misbehaviour"]
     assert [event["party"] for event in seen] == ["client:1", "client:2", "client:3"]
     bare = run(keys | {"aggregation": {"protocol": "plain"}}, "bare").rounds()
-    assert bare.outcomes[0].state == "aborted"  # what a mean makes of it
+    assert bare.outcomes[0].state == "aborted"  # the result of a mean
     keys["adversary"] = adversary | {"dishonest": 30}
     none = run(keys | plain({"rule": "median"}), "none").rounds()
     assert none.rows("rounds")[0]["reason"] == "too-few-updates: no update that is finite arrived"
@@ -169,7 +170,7 @@ def test_what_no_rule_goes_with(keys: dict[str, Any], said: str) -> None:
 
 def test_batches_and_drift_correction_are_refused() -> None:
     batches = {"selection": {"protocol": "batch-partition", "participants": 10, "privacy": 5}, "population": 30}
-    with pytest.raises(ExperimentError, match=r"aggregation\.batches: whole: robust weighs single clients' updates"):
+    with pytest.raises(ExperimentError, match=naming("aggregation.batches: whole", "robust")):
         validated(plain({"rule": "median"}) | batches, "mine.yaml")
     validated(plain({"rule": "median"}, batches="ignored") | batches, "mine.yaml")
     corrected = {"workload": {"momentum": 0, "drift_correction": {"name": "scaffold"}}}

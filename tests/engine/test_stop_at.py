@@ -1,4 +1,4 @@
-"""A run that ends at a target: when, what is recorded of it, and when it is resumed."""
+"""A run that ends at a target: the time of the end, its records, and resumption."""
 
 from collections.abc import Callable
 from pathlib import Path

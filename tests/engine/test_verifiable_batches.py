@@ -47,7 +47,7 @@ def attacked(run: Any, name: str) -> set[int]:
 
 
 def matrix(run: Any, selected: bool = False) -> np.ndarray:
-    """Who is in the sum of which round, or (`selected`) was to be in it, of a round that was completed."""
+    """Return the clients in the sum of each completed round, or (`selected`) the clients selected for it."""
     found = np.zeros((len(run.outcomes), POPULATION), np.bool_)
     for row, outcome in enumerate(run.outcomes):
         found[row, outcome.participants if selected and outcome.state == "completed" else outcome.survivors] = True
@@ -85,7 +85,7 @@ def test_over_thirty_rounds_only_sums_of_whole_batches_can_be_had(population: in
 
 
 def test_without_the_check_a_split_batch_gives_its_members_away(run: Callable) -> None:
-    """All clients are accomplices, who check nothing: then T falls below the batch size."""
+    """All clients are accomplices, which check nothing: then T falls below the batch size."""
     done = run(keys("split-batch", dishonest=0, rounds=12), "checked").rounds()
     assert not matrix(done).any()
     unchecked = keys("split-batch", dishonest=35, rounds=12)
