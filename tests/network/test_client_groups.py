@@ -84,7 +84,7 @@ def run(made: tuple[dict[str, Any], list[Any]]) -> tuple[list[Any], bool]:
 
 
 def told(replies: Replies) -> list[Any]:
-    """What the server gets of a stage."""
+    """Return the server's view of a stage."""
     missing = {field.name: getattr(replies.missing, field.name) for field in fields(replies.missing)}
     lists = [list(value) if isinstance(value, tuple) else value.tolist() for value in missing.values()]
     return [replies.ids.tolist(), replies.latency_s.tolist(), replies.waited_s, lists]

@@ -1,4 +1,4 @@
-"""Connections on the virtual clock: who connects when, what that costs, and what both ends remember."""
+"""Connections on the virtual clock: handshakes, their cost, and the state at both ends."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_policies(policy: str, waits: list[int]) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_what_has_not_begun_has_carried_nothing() -> None:
-    """Who leaves before a stage begins has been connected for less than no time, whether or not it had to connect."""
+    """A client that leaves before a stage begins has been connected for a negative time."""
     delay_s = np.array([0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 2.0, np.inf])
     elapsed_s = np.array([-1.0, 0.0, 1.0, -1.0, 0.0, 1.0, 2.0, 1.0])
     down, up = Opening(delay_s, np.full(8, 101), np.full(8, 10)).carried(elapsed_s)
@@ -113,7 +113,7 @@ def test_a_resumed_run_goes_on_connecting() -> None:
     part, resumed = (Connections(world(2, transport=transport(connection="persistent")).network.links) for _ in "12")
     begun = part.open(np.array([0]), 0.0, 0)
     assert begun is not None
-    part.opened(np.array([0]), begun, ROUND_TRIP_S)
+    part.record_handshakes(np.array([0]), begun, ROUND_TRIP_S)
     resumed.restore(part.to_checkpoint())
     for one in (part, resumed):
         opening = one.open(np.array([0, 1]), ROUND_TRIP_S, 4)
@@ -194,7 +194,7 @@ def test_what_is_lost_costs_time_and_bytes_and_is_the_same_again() -> None:
 
 
 def test_to_stop_early_changes_nobody_else() -> None:
-    """A quorum ends the stage: those who were in time have the times that they have without."""
+    """A quorum ends the stage: clients in time have the same times as without it."""
     big = question_of_size(100 * 1448)
     speeds = MB * np.array([1.0, 2.0, 4.0, 0.1])
     every = emulated.World(4, down=speeds, transport=transport())

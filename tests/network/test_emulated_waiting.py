@@ -1,4 +1,4 @@
-"""What a server waits for: deadlines, silence, a quorum, refusals, clients that are away or leave."""
+"""The end of a stage: deadlines, silence, a quorum, refusals, clients that are away or leave."""
 
 import inspect
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 
 from testbed.emulation.availability import Presence
 from testbed.errors import CodeCrashed
+from tests.messages_named import naming
 from tests.network import emulated
 
 MB = 1e6  # bytes per second
@@ -156,14 +157,14 @@ def test_a_crash_of_a_handler_for_all_is_one_of_each_client(hosts: int) -> None:
         world.round(emulated.Greeting())
         assert [crash.client for _, crash in world.network.crashes] == [0, 1, 2]
         assert world.outcomes() == ["silent"] * 3
-        with pytest.raises(CodeCrashed, match="client 0 crashed in round 1 at greeting: KeyError: 'missing'"):
+        with pytest.raises(CodeCrashed, match=naming("client 0", "round 1", "greeting", "KeyError: 'missing'")):
             emulated.World(3, hosts=hosts, on_crash="stop").round(emulated.Greeting())
 
 
 def test_an_answer_that_cannot_be_encoded_is_a_crash_of_its_client() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(emulated.Answering, "on_question", lambda self, message: object())
-        with pytest.raises(CodeCrashed, match="client 0 crashed in round 1 at question: TypeError"):
+        with pytest.raises(CodeCrashed, match=naming("client 0", "round 1", "question", "TypeError")):
             emulated.World(1, on_crash="stop").round(emulated.Question())
 
 

@@ -1,4 +1,4 @@
-"""Queues that hold little: slow start overflows them, what acknowledgements clock does not."""
+"""Short queues: slow start overflows them, and a sender clocked by acknowledgements does not."""
 
 from typing import Any
 

@@ -33,7 +33,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def outputs(folder: Path, *cells: str) -> list[list[Any]]:
-    """What the cells show."""
+    """Return the output of the cells."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=200, allow_errors=True, resources={"metadata": {"path": str(folder)}}).execute()
     return [cell.outputs for cell in notebook.cells]

@@ -1,4 +1,4 @@
-"""Workers of plain threads: who takes what, what comes back where, and how everything ends when something ends it.
+"""Workers on plain threads: assignment of items, collection of results, and the end of all workers after a failure.
 
 The threads meet at barriers and events, never at times: `WAIT_S` only turns a deadlock into a failure.
 """
@@ -19,11 +19,11 @@ WAIT_S = 30
 
 
 class Closed(Exception):
-    """What a worker raises that was closed while it worked."""
+    """The exception of a worker that was closed while it worked."""
 
 
 class Working:
-    """A worker whose work is a function; `hold` blocks until the worker is closed."""
+    """A worker that runs a function; `hold` blocks until the worker is closed."""
 
     def __init__(self, work: Callable[["Working", int], int]) -> None:
         self.work = work

@@ -1,4 +1,4 @@
-"""What `testbed run` refuses before its first round, `testbed validate` refuses too, where it takes no data to tell."""
+"""`testbed validate` refuses everything that `testbed run` refuses before its first round without data."""
 
 from pathlib import Path
 from typing import Any

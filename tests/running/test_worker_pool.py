@@ -31,7 +31,7 @@ WAIT_S = 120  # turns a deadlock into a failure
 
 
 class Watching(Observer):
-    """Keeps what it hears, and what goes on at the same time."""
+    """An observer that stores events, and the runs in progress at the same time."""
 
     def __init__(self) -> None:
         self.going: set[str] = set()
@@ -50,7 +50,7 @@ class Watching(Observer):
         if progress.outcome:
             self.heard.append((f"round {progress.round_number}", run.label))
         if progress.outcome and progress.round_number == progress.rounds:
-            self.going.discard(run.label)  # what is left is to summarise it, in the main thread
+            self.going.discard(run.label)  # only the summary remains, in the main thread
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         self.heard.append(("ended", run.label))
@@ -204,7 +204,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_workers_change_no_result(ray_here: None, reference: Path, tmp_path: Path) -> None:
     watching = Watching()
     paths = run_all(small_sweep(workload=LIGHT, cluster=TWO_WORKERS), tmp_path / "out", where="test", observer=watching)
-    assert [path.name for path in paths] == list(POINTS)  # in the order of the sweep, whatever ended first
+    assert [path.name for path in paths] == list(POINTS)  # in the order of the sweep, not of the ends
     for name in POINTS:
         assert fingerprint(tmp_path / "out" / name) == fingerprint(reference / name)
         mine, theirs = (json.loads((out / name / "summary.json").read_text()) for out in (tmp_path / "out", reference))

@@ -1,4 +1,4 @@
-"""The training stage: what a client trains, once, and hands on."""
+"""The training stage: a client trains once, and hands on its update."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ D = 4
 
 
 class Workload:
-    """Learns what it is told to learn."""
+    """A workload that returns prescribed updates."""
 
     dimension = D
     sample_counts = np.array([3])

@@ -17,7 +17,7 @@ moves = st.lists(st.tuples(starts, st.integers(1, 50), st.integers(1, 9), st.int
 
 
 def one_by_one(columns: Any, capacity: float, interrupted: bool) -> dict[int, EndedTransfer]:
-    """What becomes of them; each is known when it begins, and what has ended is taken off then."""
+    """Return the results of transfers that are added when they begin; ended transfers are taken off then."""
     start, size, rate, stop = columns
     link = OpenTransfers(Rates.constant(rate), capacity)
     found: dict[int, EndedTransfer] = {}

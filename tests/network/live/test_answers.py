@@ -1,4 +1,4 @@
-"""The live network says what the emulated one says: outcomes, answers, bytes, sums, events."""
+"""The live network gives the results of the emulated network: outcomes, answers, bytes, sums, events."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from testbed.messages import Vector
 from testbed.network.live.stage import summed
 from testbed.network.sums import float_total, merged
 from testbed.parties.host import Host
+from tests.messages_named import naming
 from tests.network import emulated
 from tests.network.live.clients import LiveWorld
 
@@ -132,7 +133,7 @@ def test_vectors_of_different_shapes_abort_the_round() -> None:
 
 
 def test_a_message_without_a_stage_is_not_asked() -> None:
-    with pytest.raises(ProtocolError, match="Lost names no stage"):
+    with pytest.raises(ProtocolError, match=naming("Lost", "stage")):
         LiveWorld(emulated.World(1, **QUICK)).round(emulated.Lost())
 
 
@@ -150,7 +151,7 @@ def test_a_host_that_cannot_go_on_ends_the_run(monkeypatch: pytest.MonkeyPatch) 
         raise MemoryError("no more of it")
 
     monkeypatch.setattr(Host, "deliver", fails)
-    with pytest.raises(RunError, match="no more of it"):
+    with pytest.raises(RunError, match=naming("no more of it")):
         LiveWorld(emulated.World(2, **QUICK)).round(emulated.Question())
 
 

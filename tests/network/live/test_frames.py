@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from testbed.network.live import wire
 from testbed.network.live.wire import Address, AnswerHeader, FramingError, QuestionHeader
+from tests.messages_named import naming
 
 SECONDS = st.floats(0, 1e9)
 SIZES = st.integers(0, wire.LARGEST_PART)
@@ -72,7 +73,7 @@ def test_who_knows_the_token_is_let_in_under_its_own_number(client: int, token: 
 
 
 def test_a_client_greets_nothing_but_a_live_network() -> None:
-    with pytest.raises(FramingError, match="not a live network"):
+    with pytest.raises(FramingError, match=naming("live network")):
         wire.greeting(bytes(32), b"HTTP" + bytes(16), 0)
     with pytest.raises(FramingError):
         wire.greeting(bytes(32), b"short", 0)

@@ -1,4 +1,4 @@
-"""What a live server waits for, and what becomes of clients that are late, leave, or are lost."""
+"""The end of a stage on a live network, and the outcomes of clients that are late, leave, or drop out."""
 
 import asyncio
 from typing import Any
@@ -117,7 +117,7 @@ def test_who_leaves_while_it_downloads_has_got_a_part_and_answers_nothing() -> N
     stage = world.exchanges()
     assert world.outcomes() == ["dropped", "answered"]
     assert stage.bytes_down[1] == HALF_MB
-    assert 0 < stage.bytes_down[0] <= 0.4 * 2e5  # what is on its way when it leaves does not reach it
+    assert 0 < stage.bytes_down[0] <= 0.4 * 2e5  # bytes in transit when it leaves do not reach it
     assert (stage.bytes_up[0], stage.compute_s[0]) == (0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Token buckets against the fluid model, on an event loop whose time passes only by waiting."""
+"""Token buckets against the fluid model, on an event loop on which time passes only by waiting."""
 
 import asyncio
 import math
@@ -66,7 +66,7 @@ def test_concurrent_transfers_share_the_servers_link_as_the_fluid_model_says(
     start, size, rate = (list(column) for column in zip(*transfers, strict=True))
     finish = np.array(run(all_of(start, size, rate, capacity)))
     expected = transfer(start, size, Rates.constant(rate), capacity).finish_s
-    # A piece of everybody, a piece of its own, and what buckets may make up for.
+    # A piece of every transfer, one of its own, and the buckets' depth.
     slack_s = 2 * len(size) * max(SMALLEST_PIECE, 0.01 * capacity) / capacity + 2 * DEPTH_S
     assert (np.abs(finish - expected) <= slack_s + 0.03 * (expected - start)).all(), (finish, expected)
     assert finish.max() >= sum(size) / capacity * (1 - 1e-9)

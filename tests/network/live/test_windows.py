@@ -102,7 +102,7 @@ def test_messages_share_the_servers_link_as_in_the_fluid_model(
     expected = in_fluid(messages, start, rate, capacity)
     alone = np.array([in_fluid([m], [s], [min(r, capacity)], math.inf)[0] for m, s, r in given])
     assert (finish >= alone * (1 - 1e-9)).all()
-    # In each flight, a piece of everybody and one of its own; pieces are measured without what goes again.
+    # In each flight, a piece of everybody and one of its own; pieces are measured without retransmissions.
     pieces = 4 * len(given) * np.array([len(message) for message in messages])
     slack_s = pieces * max(SMALLEST_PIECE, PIECE_S * capacity) / capacity + 2 * DEPTH_S
     assert (np.abs(finish - expected) <= slack_s + 0.05 * (expected - start)).all(), (finish, expected)
@@ -161,7 +161,7 @@ def test_who_is_cut_off_has_stopped_then() -> None:
     assert ended == pytest.approx([2.0])
 
 
-# -- what a stage's messages are planned to be -----------------------------------------------------------------
+# -- the plan of a stage's messages ----------------------------------------------------------------------------
 
 
 def connections(count: int = 2, transport: Transport = TCP, **keys: Any) -> Connections:

@@ -1,4 +1,4 @@
-"""What observers write elsewhere, read back by the libraries that it is for; each skips where its extra is missing."""
+"""Exports of observers, read back by their libraries; each test skips if its extra is missing."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ SMALL: dict[str, Any] = {
 }
 NOISE = {"aggregation": {"protocol": "plain", "weights": "equal", "noise": {"noise_multiplier": 2.0}}}
 Points = list[dict[str, float]]
-"""Of each round, in the order in which they were written: `round` and what else there is."""
+"""Of each round, in the order in which they were written: `round` and the other columns."""
 
 
 def read_csv(directory: Path) -> Points:
@@ -92,9 +92,9 @@ def wandb_files(directory: Path) -> list[Path]:
 
 
 def read_wandb(directory: Path) -> Points:
-    """As `wandb sync` reads it: the library's messages in LevelDB's log format, every file of the run in order.
+    """Read the file like `wandb sync`: the library's messages in LevelDB's log format, all files of the run in order.
 
-    What is cut short ends a file, as for every reader of that format: the library's service may still write the tail
+    An incomplete record ends a file, as for every reader of that format: the library's service may still write the tail
     of an interrupted run.
     """
     messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
@@ -166,7 +166,7 @@ def _tables_of_mlflow_made_once(tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def check(name: str, directory: Path) -> Points:
-    """Each recorded round once, with what the records say."""
+    """Check that each recorded round is exported once, with the recorded values."""
     rows, rounds = READERS[name](directory), RunRecords(directory).rounds
     assert [row["round"] for row in rows] == rounds["round"].tolist()
     expected = rounds.assign(round_s=rounds["ended_s"] - rounds["started_s"], time_s=rounds["ended_s"])
@@ -241,7 +241,7 @@ def test_a_half_written_end_is_no_round(name: str, experiment: Callable[..., Pat
     for one in directory.glob(files[name]):
         os.truncate(one, one.stat().st_size - cut)
     run(file, directory, resume=True)
-    if name == "wandb":  # its reader passes over what it cannot read
+    if name == "wandb":  # its reader skips unreadable records
         from testbed.running.observers.wandb_runs import steps
 
         assert [step for one in wandb_files(directory) for step in steps(one)] == [1, 2, 3, 4]
