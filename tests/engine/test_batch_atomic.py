@@ -115,7 +115,7 @@ def test_with_the_check_attacked_rounds_end_in_refusals_and_t_stays(run: Callabl
     assert np.abs(solved(matrix, sums)[VICTIM] - batch.mean(0)).max() < 1e-3  # the best that the server can do
 
 
-def test_among_neighbours_a_server_that_tells_everybody_the_same_is_refused_too(run: Callable) -> None:
+def test_among_neighbours_a_server_with_one_list_for_all_is_refused_too(run: Callable) -> None:
     done = under_attack(run, "whole", "secagg-plus", dishonest=0, security=1, correctness=1, dropouts=0.2)
     attacked = {event["round"] for event in done.rows("events") if event["kind"] == "attack"}
     assert attacked == {n for n, outcome in enumerate(done.outcomes, 1) if outcome.state == "aborted"}
@@ -155,7 +155,7 @@ def test_drop_outs_at_each_stage_leave_t_as_it_is(run: Callable, stage: str) -> 
     assert (strong_privacy(broken) < T) == (stage in BEFORE_THE_SUM)
 
 
-def test_who_is_in_the_sum_is_what_the_records_say(run: Callable) -> None:
+def test_the_recorded_survivors_are_those_in_the_sum(run: Callable) -> None:
     aggregation = {"threshold": 0.55, "smallest_sum": T}
     availability = {"dropout": {"rate": 0.1, "stage": "secagg/masked-input"}}
     done = run(experiment(24, 12, 6, aggregation=aggregation, availability=availability), "recorded").rounds()

@@ -67,7 +67,7 @@ def test_it_is_recorded_and_changes_no_secret() -> None:
     assert secrets_context(batched) == secrets_context(plain)  # the same selection, so that the two can be compared
 
 
-def test_a_client_whose_data_cannot_be_read_is_lost_alone(run: Callable[..., Run]) -> None:
+def test_a_client_with_unreadable_data_drops_out_alone(run: Callable[..., Run]) -> None:
     def made(section: Any, population: int) -> Any:
         workload: Any = build(section, population, 3)
         shard = workload.data.shard
@@ -87,7 +87,7 @@ def test_a_client_whose_data_cannot_be_read_is_lost_alone(run: Callable[..., Run
     assert outcome.survivors.tolist() == [client for client in range(30) if client != 11]
 
 
-def test_what_trains_one_client_at_a_time_is_refused() -> None:
+def test_workloads_that_train_one_client_at_a_time_are_refused() -> None:
     for keys, match in (
         ({"time": {"compute": "measured"}}, "workload.clients_at_once: 4 excludes time.compute: measured"),
         ({"time": {"clock": "wall"}}, "workload.clients_at_once: 4 excludes time.clock: wall"),

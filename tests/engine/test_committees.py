@@ -40,7 +40,7 @@ def test_hosts_and_resuming_change_no_bit(run: Callable, protocol: str, variant:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_weights_are_what_clients_have_announced(run: Callable, protocol: str, variant: str) -> None:
+def test_weights_are_the_announced_ones(run: Callable, protocol: str, variant: str) -> None:
     made = run(keys(protocol, variant, weights="samples"), "weighted").rounds(2)
     directory = made.federation.directory
     assert directory.samples.tolist() == made.federation.workload.sample_counts.tolist()

@@ -97,7 +97,7 @@ def test_the_defaults_are_those_of_a_protocol_that_needs_nothing() -> None:
     assert (made.beacon_latency_s, made.uses_reported_losses) == (None, False)
 
 
-def test_who_learns_chooses_by_losses_unless_it_says_otherwise() -> None:
+def test_a_selection_that_learns_counts_as_using_losses_unless_it_declares_otherwise() -> None:
     found = [kind.uses_reported_losses for kind in (Smallest, Listens, ListensToLosses, RandomSelection, OortSelection)]
     assert found == [False, False, True, False, True]
 
@@ -117,7 +117,7 @@ def test_who_learns_chooses_by_losses_unless_it_says_otherwise() -> None:
         ),
     ],
 )
-def test_what_does_not_keep_the_contract_is_refused(kind: type, section: str, line: str) -> None:
+def test_a_class_that_breaks_the_contract_is_refused(kind: type, section: str, line: str) -> None:
     with pytest.raises(ExperimentError, match=rf"^{section}\.protocol: \S+:{kind.__name__}: .*{line}"):
         plan(kind, section)
 

@@ -57,7 +57,7 @@ def test_the_same_on_more_hosts_and_after_a_resume(protocol: str, run: Callable[
 
 
 @pytest.mark.parametrize("strategy", ["blt", "band", "identity", "prefix-sum"])
-def test_rows_of_the_ledger_are_what_the_rounds_of_each_client_cost(strategy: str, run: Callable[..., Any]) -> None:
+def test_rows_of_the_ledger_are_the_costs_of_each_clients_rounds(strategy: str, run: Callable[..., Any]) -> None:
     """With drop-outs, skipped and aborted rounds; against the participation that was recorded."""
     keys = noisy("secagg", strategy=strategy, aggregation={"threshold": 6})
     keys["availability"] = {"model": "always", "dropout": {"rate": 0.04, "stage": "train"}}
@@ -98,7 +98,7 @@ def test_without_a_seed_noise_differs_and_attempts_are_charged(run: Callable[...
     assert {client: once_more.of(client) for client in last} == pytest.approx(last)
 
 
-def test_what_selection_promises_is_written_down() -> None:
+def test_the_guarantees_of_selection_are_recorded() -> None:
     noise = planned(noisy())
     assert (noise.rounds, noise.participants, noise.min_separation, noise.max_participations) == (9, 6, 3, 3)
     experiment = validated({"population": 30} | noisy(), "test")
@@ -130,7 +130,7 @@ def test_what_selection_promises_is_written_down() -> None:
         (noisy() | {"adversary": {"dishonest": 0.2, "clients": ["skip-noise"]}}, "skip-noise applies to none"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_planned_is_refused(keys: dict[str, Any], expected: str) -> None:
+def test_noise_that_cannot_be_planned_is_refused(keys: dict[str, Any], expected: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         RunPlan(validated({"population": 30} | keys, "test"), 0)
     assert expected in str(refused.value)

@@ -37,7 +37,7 @@ def test_a_number_or_a_share_is_drawn_by_the_seed(dishonest: Any, count: int) ->
         assert any(plan_of({"dishonest": dishonest}, seed=seed).dishonest != drawn for seed in (4, 5, 6))
 
 
-def test_a_list_is_taken_as_it_is_and_without_an_adversary_nobody_is_dishonest() -> None:
+def test_a_list_is_used_unchanged_and_without_an_adversary_all_clients_are_honest() -> None:
     assert plan_of({"dishonest": [4, 0, 29]}).dishonest == {0, 4, 29}
     assert plan_of(None).dishonest == frozenset()
 
@@ -83,7 +83,7 @@ def test_dishonest_clients_that_do_nothing_change_nothing(aggregation: str, run:
     assert with_them.experiment.plain()["adversary"]["dishonest"] == 0.5
 
 
-def test_an_inflated_utility_is_what_the_server_hears(run: Callable) -> None:
+def test_the_server_receives_the_inflated_utility(run: Callable) -> None:
     keys = PLAIN | {"selection": {"participants": 6}, "rounds": 2}
     true = run(keys, "true").rounds()
     lies = run(
@@ -113,7 +113,7 @@ def test_false_candidates_are_found_out_by_the_server(proof: str, server: list[s
 
 
 @pytest.mark.parametrize("proof", ["genuine", "made-up"])
-def test_a_server_that_verifies_nobody_leaves_false_candidates_to_the_participants(proof: str, run: Callable) -> None:
+def test_false_candidates_of_a_server_without_verification_are_found_by_participants(proof: str, run: Callable) -> None:
     """With the paper's server a lie that is drawn ends the round; honest participants find it out, and nobody else."""
     adversary = {"dishonest": 0.4, "clients": [{"claim-candidacy": {"proof": proof}}]}
     selection = LOTTO | {"server_verifies": "none"}
@@ -251,7 +251,7 @@ def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
         plan_of({"server": ["my_attacks:FirstOnly"]})
 
 
-def test_a_protocol_of_ones_own_is_open_to_the_attacks_on_what_it_derives_from(
+def test_attacks_on_a_built_in_protocol_apply_to_classes_derived_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_lotto.py").write_text(

@@ -100,7 +100,7 @@ def test_half_of_unlike_clients_a_round_reach_the_weighted_optimum(
 @pytest.mark.parametrize(
     ("algorithm", "protocol", "stage"), each_pair(ALGORITHMS, PROTOCOLS, ["train", "last", "random"])
 )
-def test_it_is_the_papers_whoever_drops_out_and_when(
+def test_it_equals_the_papers_for_any_dropouts(
     run: Callable[..., Run], algorithm: str, protocol: str, stage: str
 ) -> None:
     """Training of a client outside the sum leaves no trace in its state: the next rounds would differ."""
@@ -325,7 +325,7 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_in_one_line(given: dict[str, Any], says: str) -> None:
+def test_impossible_settings_are_refused_in_one_line(given: dict[str, Any], says: str) -> None:
     assert says in said(lambda: validated(given, "mine.yaml"), ExperimentError)
 
 

@@ -91,7 +91,7 @@ def trained_in(run: Any) -> dict[int, list[tuple[int, str]]]:
 
 
 @pytest.mark.parametrize("refine", [{"by": ["latency"], "exclude": 0.3}, {"exclude": 0.3}])
-def test_who_never_trains_in_time_is_dropped_after_its_first_try(refine: Any, run: Callable) -> None:
+def test_a_client_that_never_trains_in_time_is_dropped_after_its_first_try(refine: Any, run: Callable) -> None:
     keys = lotto("lotto-server-centric", refine=refine) | SHORT
     whole = run(keys, "whole").rounds()
     tries = trained_in(whole)
@@ -116,7 +116,7 @@ def test_who_never_trains_in_time_is_dropped_after_its_first_try(refine: Any, ru
     assert resumed.federation.state.model.tobytes() == whole.federation.state.model.tobytes()
 
 
-def test_joint_and_oort_avoid_who_never_trains_in_time(run: Callable) -> None:
+def test_joint_and_oort_avoid_clients_that_never_train_in_time(run: Callable) -> None:
     def tries(selection: dict[str, Any]) -> tuple[float, float]:
         """Return the mean number of requests to train, of clients that never train in time and of the other clients."""
         found = trained_in(run(PLAIN | SHORT | {"selection": selection, "rounds": 40}, selection["protocol"]).rounds())

@@ -115,7 +115,7 @@ def test_counts_are_public_under_dp_sgd_and_losses_are_not(run: Callable[..., An
     [{"selection": {"protocol": "oort"}}, {"selection": REFINED}],
     ids=["oort", "refined"],
 )
-def test_what_needs_losses_says_so(section: dict[str, Any]) -> None:
+def test_the_key_that_needs_losses_is_named(section: dict[str, Any]) -> None:
     with pytest.raises(ExperimentError) as error:
         validated(keys() | section, "test")
     (line,) = str(error.value).splitlines()

@@ -56,7 +56,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("variant", [0, 1], ids=LOTTO)
 @pytest.mark.parametrize(("server", "check", "at", "at_servers"), REFUSED)
-def test_what_honest_clients_refuse(
+def test_refusals_of_honest_clients(
     server: Any, check: Any, at: str, at_servers: str, variant: int, run: Callable
 ) -> None:
     """Every attacked round with an honest client in it is refused, by that check and at that stage alone."""

@@ -69,7 +69,7 @@ def participants(run: Any) -> list[list[int]]:
     return [outcome.participants.tolist() for outcome in run.outcomes]
 
 
-def test_reports_are_what_clients_said_and_the_server_measured(run: Callable) -> None:
+def test_reports_combine_client_reports_and_server_measurements(run: Callable) -> None:
     one = with_protocol(run(UNSTEADY, "run"), Learning).rounds(1)
     reports, asked = one.plan.selection.reports, one.outcomes[0].participants
     trained = [row for row in one.rows("exchanges") if row["stage"] == "train"]

@@ -69,7 +69,7 @@ def victim_of(federation: Any) -> int:
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_clients_that_sign_what_they_were_sent_refuse_one_another(selection: str, aggregation: str) -> None:
+def test_clients_that_sign_the_received_model_refuse_one_another(selection: str, aggregation: str) -> None:
     federation, before, outcome = one_round(selection, AGGREGATIONS[aggregation])
     assert outcome.state == "aborted"
     assert CHECK in outcome.reason
@@ -139,7 +139,7 @@ def test_a_named_victim_and_rounds_that_are_left_alone() -> None:
     assert (second.state, victim_of(federation)) == ("aborted", 7)
 
 
-def test_accomplices_are_sent_what_the_victim_is() -> None:
+def test_accomplices_are_sent_the_victims_model() -> None:
     """They could be told to sign anything; three of ten are fewer than it takes to have a sum of their own."""
     adversary = {"dishonest": [0, 1, 2], "server": {"send-different-models": {"victim": 7}}}
     for binding, state in (("signed", "aborted"), ("none", "completed")):
@@ -150,7 +150,7 @@ def test_accomplices_are_sent_what_the_victim_is() -> None:
         assert asked == [[0, 1, 2, 7], [3, 4, 5, 6, 8, 9]]
 
 
-def test_one_crafted_model_for_all_is_nobodys_contradiction() -> None:
+def test_one_crafted_model_for_all_is_not_detected() -> None:
     federation, _, outcome = one_round("random", AGGREGATIONS["secagg"], adversary={"server": "send-crafted-model"})
     assert outcome.state == "completed"
     assert refused(federation) == {}
@@ -168,7 +168,7 @@ def test_one_crafted_model_for_all_is_nobodys_contradiction() -> None:
         ("send-different-models", {"training": "simulated"}, r"needs gradients; set workload\.training to real"),
     ],
 )
-def test_what_it_cannot_be_done_with_is_refused_before_data_are_read(
+def test_incompatible_settings_are_refused_before_data_are_read(
     server: str, workload: dict[str, Any], told: str
 ) -> None:
     data = {

@@ -65,7 +65,7 @@ def test_dishonest_clients_may_skip_their_noise(protocol: str, run: Callable[...
     assert sorted(found) == sorted(expected) != []
 
 
-def test_who_skips_no_noise_is_not_among_those_that_do() -> None:
+def test_a_client_that_skips_no_noise_is_not_among_those_that_do() -> None:
     adversary = {"dishonest": 0.4, "clients": ["inflate-utility"]}
     keys = {"adversary": adversary, "privacy": {"report_losses": True}}
     plan = RunPlan(Experiment.model_validate(noisy() | keys), 0)
@@ -74,7 +74,7 @@ def test_who_skips_no_noise_is_not_among_those_that_do() -> None:
     assert len(plan.dishonest) == 40
 
 
-def test_without_noise_there_is_none_to_skip() -> None:
+def test_skip_noise_is_refused_without_noise() -> None:
     adversary = {"dishonest": 0.4, "clients": ["skip-noise"]}
     with pytest.raises(ExperimentError, match=naming("adversary.clients", "skip-noise")):
         RunPlan(Experiment.model_validate({"adversary": adversary}), 0)
@@ -165,7 +165,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("keys", "says"), WRONG)
-def test_what_does_not_fit_is_one_line(keys: dict[str, Any], says: str) -> None:
+def test_a_mismatch_gives_one_error_line(keys: dict[str, Any], says: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated(keys, "here")
     assert str(error.value).startswith(f"here: {says}")
@@ -183,7 +183,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("keys", "says"), REFUSED)
-def test_what_the_dimension_does_not_allow_is_refused_before_anything_runs(
+def test_settings_impossible_for_the_dimension_are_refused_before_the_run(
     keys: dict[str, Any], says: str, run: Callable[..., Any]
 ) -> None:
     with pytest.raises(ExperimentError, match=says) as error:

@@ -60,7 +60,7 @@ def test_an_honest_server_is_never_refused(name: str, run: Callable) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_who_is_asked_before_its_turn_refuses_and_is_in_no_sum(name: str, run: Callable) -> None:
+def test_a_client_that_is_asked_before_its_turn_refuses_and_is_in_no_sum(name: str, run: Callable) -> None:
     done = run(keys(ALL[name], EARLY), "here").rounds()
     attacked = {event["round"] for event in done.rows("events") if event["kind"] == "attack"}
     checks = {"train.not-taking-part"} if name == "own bins" else {"train.too-early", "train.out-of-cycle"}
@@ -107,7 +107,7 @@ def test_a_client_that_was_put_into_another_bin_first_stays_there(run: Callable)
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("stops", [1, 4])
-def test_a_resumed_run_equals_an_uninterrupted_one_also_in_what_clients_remember(
+def test_a_resumed_run_equals_an_uninterrupted_one_also_in_the_clients_memory(
     name: str, stops: int, run: Callable
 ) -> None:
     given = keys(ALL[name], EARLY, **UNSTEADY)
@@ -225,7 +225,7 @@ def test_every_honest_way_to_train_is_open_to_the_check() -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_one_line(more: dict[str, Any], said: str) -> None:
+def test_incompatible_settings_give_one_error_line(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated({"population": 30, **keys(MIN_SEPARATION), **more}, "mine.yaml")
     assert said in str(error.value)

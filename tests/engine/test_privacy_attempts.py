@@ -144,7 +144,7 @@ def test_rounds_that_died_before_their_last_stage_are_free(
     assert len(done.rows("privacy")) == 4 * 5
 
 
-def test_it_is_on_disk_before_anybody_is_asked(
+def test_it_is_on_disk_before_any_client_is_asked(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = run(KEYS, "run", seed=1)
@@ -244,7 +244,7 @@ def test_a_damaged_file_is_an_error(run: Callable[..., Any], killed: Any, tmp_pa
         run(KEYS, "run", resume=True, seed=1).rounds()
 
 
-def test_copies_of_a_run_tell_each_other_what_they_tried(tmp_path: Path) -> None:
+def test_copies_of_a_run_share_their_attempts(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for path in (one, two):
         path.mkdir()

@@ -30,7 +30,7 @@ def mechanism(done: Any) -> Skellam:
 
 
 @pytest.mark.parametrize("dishonest", [0, 1, 3])
-def test_skipped_noise_costs_what_figure_1b_says(dishonest: int, run: Callable[..., Any]) -> None:
+def test_skipped_noise_costs_as_in_figure_1b(dishonest: int, run: Callable[..., Any]) -> None:
     adversary = {"dishonest": list(range(dishonest)), "clients": ["skip-noise"]} if dishonest else {"dishonest": 0}
     done = run({**EVERYBODY, "adversary": adversary}, "run").rounds()
     last = [row for row in done.rows("privacy") if row["round"] == ROUNDS]
@@ -54,7 +54,7 @@ def test_four_of_ten_break_the_sum_and_see_each_input_with_its_own_noise(run: Ca
         assert row["epsilon"] == pytest.approx(mechanism(done).epsilon(ROUNDS, DELTA, 0.6), rel=1e-9)
 
 
-def test_who_colludes_without_skipping_costs_as_much_against_the_server(run: Callable[..., Any]) -> None:
+def test_collusion_without_skipped_noise_costs_as_much_against_the_server(run: Callable[..., Any]) -> None:
     done = run({**EVERYBODY, "adversary": {"dishonest": [0, 1, 2]}}, "run").rounds()
     row = done.rows("privacy")[-1]
     assert row["epsilon"] == row["planned_epsilon"]

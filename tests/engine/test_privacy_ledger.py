@@ -188,7 +188,7 @@ def test_the_rows_are_written_with_their_round(run: Callable[..., Any], tmp_path
         RunDirectory(tmp_path / "run").table("privacy")
 
 
-def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
+def test_dp_sgd_charges_every_participant(run: Callable[..., Any]) -> None:
     from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
     class WithGradients:

@@ -29,5 +29,5 @@ def test_it_follows_from_the_seed_and_not_from_the_name() -> None:
     assert public_seed("one", 7) != bytes(32)
 
 
-def test_without_a_seed_nobody_knows_it_before() -> None:
+def test_without_a_seed_it_is_unpredictable() -> None:
     assert public_seed("one", None) != public_seed("one", None)

@@ -60,7 +60,7 @@ def test_random_meets_the_dropouts_of_lotto(replayed: Callable) -> None:
     assert away[0] == away[1] != []
 
 
-def test_who_was_lost_during_selection_is_lost_when_training_begins(replayed: Callable) -> None:
+def test_a_client_that_was_lost_during_selection_is_lost_when_training_begins(replayed: Callable) -> None:
     lost = dropouts("lotto/participants")
     first, again = replayed(LOTTO | SECAGG | lost, SECAGG | SLOW, protocol="random", participants=8)
     rows = among_participants(first)

@@ -45,9 +45,7 @@ def plain(rule: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["rule"])
-def test_the_model_moves_by_what_the_rule_makes_of_the_updates_that_arrived(
-    run: Callable, rule: dict[str, Any]
-) -> None:
+def test_the_model_moves_by_the_rules_result_for_the_arrived_updates(run: Callable, rule: dict[str, Any]) -> None:
     one = run(UNSTEADY | plain(rule), "run")
     chosen = robust_rule(RobustSection(**rule))
     model, sizes = one.workload.initial_model(), set()
@@ -134,7 +132,7 @@ class CountMore(ClientMisbehaviour, PlainClient):
 
 
 @pytest.mark.parametrize("robust", [{}, {"robust": {"rule": "median"}}], ids=["mean", "median"])
-def test_where_weights_are_equal_nobody_counts_more(run: Callable, robust: dict[str, Any]) -> None:
+def test_equal_weights_give_equal_influence(run: Callable, robust: dict[str, Any]) -> None:
     adversary = {"dishonest": [1, 2, 3], "clients": [f"{__name__}:CountMore"]}
     keys = {"selection": {"participants": 30}, "rounds": 1, "adversary": adversary}
     one = run(keys | {"aggregation": {"protocol": "plain", "weights": "equal"} | robust}, "run").rounds()
@@ -161,7 +159,7 @@ def test_where_weights_are_equal_nobody_counts_more(run: Callable, robust: dict[
         ({"robust": {"rule": "krumm"}}, "aggregation.robust.rule: 'krumm' is unknown"),
     ],
 )
-def test_what_no_rule_goes_with(keys: dict[str, Any], said: str) -> None:
+def test_settings_incompatible_with_robust_rules(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated(plain({"rule": "median"}, **keys) | {"selection": {"participants": 10}}, "mine.yaml")
     assert said in str(error.value)

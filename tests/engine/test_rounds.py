@@ -95,7 +95,7 @@ def test_too_few_candidates_abort_with_their_number_and_leave_the_model(run: Cal
             assert models[row["round"]] != models[row["round"] - 1]
 
 
-def test_a_round_that_is_aborted_after_the_choice_keeps_whom_it_chose(run: Callable) -> None:
+def test_a_round_aborted_after_selection_keeps_its_participants(run: Callable) -> None:
     lost = {"availability": {"dropout": {"rate": 1.0, "stage": "lotto/participants"}}}
     federation = run(lotto() | PLAIN | lost, "run").rounds(1)
     (row,) = federation.rows("rounds")
@@ -115,7 +115,7 @@ def test_a_client_that_always_drops_out_is_not_chosen_for_ever(run: Callable) ->
     assert selected.tolist() == [3] * 30
 
 
-def test_nobody_admissible_skips_the_round(run: Callable) -> None:
+def test_a_round_without_admissible_clients_is_skipped(run: Callable) -> None:
     away = {"availability": {"model": "bernoulli", "unavailable": 0.9}}
     federation = run(PLAIN | away | {"selection": {"participants": 20}}, "run").rounds(2)
     for row in federation.rows("rounds"):
@@ -145,7 +145,7 @@ def test_a_quorum_carries_a_round_through_losses_before_and_after_training(run: 
     assert states.count("completed") > [outcome.state for outcome in strict.outcomes].count("completed")
 
 
-def test_who_is_lost_before_training_is_not_asked_to_train(run: Callable) -> None:
+def test_a_client_that_is_lost_before_training_is_not_asked_to_train(run: Callable) -> None:
     lost = {"availability": {"dropout": {"rate": [0, 1], "stage": "lotto/participants"}}}
     federation = run(lotto(signatures=1) | lost | PLAIN, "run").rounds(1)
     (outcome,) = federation.outcomes
@@ -173,7 +173,7 @@ class Choosing(RandomSelection):
         (RoundAborted("own-reason"), "own-reason"),
     ],
 )
-def test_what_the_server_refuses_ends_the_round_and_not_the_run(error: Exception, reason: str, run: Callable) -> None:
+def test_a_refusal_by_the_server_ends_the_round_and_not_the_run(error: Exception, reason: str, run: Callable) -> None:
     federation = run(PLAIN, "run")
     federation.plan.selection = Choosing(federation.experiment.selection, 30)
     federation.plan.selection.error = error
@@ -220,7 +220,7 @@ def test_fair_batches_even_out_the_participations(run: Callable) -> None:
     assert counts.max() - counts.min() <= 3
 
 
-def test_a_plan_refuses_what_could_never_work(run: Callable) -> None:
+def test_a_plan_refuses_settings_that_cannot_work(run: Callable) -> None:
     stage = {"availability": {"dropout": {"rate": 0.1, "stage": "secagg/masked"}}}
     with pytest.raises(ExperimentError, match=r"availability\.dropout\.stage: unknown stage 'secagg/masked'"):
         run(PLAIN | stage)

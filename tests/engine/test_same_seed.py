@@ -73,7 +73,7 @@ def test_a_longer_run_begins_as_the_shorter_one(run: Callable[..., Any]) -> None
         assert np.array_equal(values, longer[client])
 
 
-def test_runs_under_lotto_have_the_same_lots_whatever_aggregates(run: Callable[..., Any]) -> None:
+def test_runs_under_lotto_have_the_same_lots_for_any_aggregation(run: Callable[..., Any]) -> None:
     selection = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 2.5}
     chosen = [
         [outcome.participants.tolist() for outcome in run(keys | {"seed": 3, "selection": selection}).rounds().outcomes]
@@ -90,7 +90,7 @@ def context(keys: dict[str, Any]) -> bytes:
 LOTTO = {"protocol": "lotto-server-centric", "participants": 5}
 
 
-def test_what_no_result_depends_on_changes_no_secret() -> None:
+def test_settings_without_effect_on_results_change_no_secret() -> None:
     same = [
         {},
         {"rounds": 11},  # the first ten are the same

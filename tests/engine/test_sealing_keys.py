@@ -66,7 +66,7 @@ def sealed(monkeypatch: pytest.MonkeyPatch) -> Sealed:
     return notes
 
 
-def test_every_protocol_whose_clients_have_keys_is_here() -> None:
+def test_every_protocol_with_client_keys_is_tested() -> None:
     with_keys = {
         parameters.model_fields["protocol"].default
         for parameters, protocol in PROTOCOLS.items()

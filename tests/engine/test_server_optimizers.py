@@ -45,7 +45,7 @@ def by_adam(model: np.ndarray, means: list[np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_model_is_what_the_paper_makes_of_the_means(run: Callable, protocol: str) -> None:
+def test_the_model_follows_the_papers_step_from_the_means(run: Callable, protocol: str) -> None:
     one = run(keys(protocol, name="adam", learning_rate=0.05), "run").rounds()
     means = [outcome.aggregate.mean for outcome in one.outcomes if outcome.aggregate is not None]
     survivors = {len(outcome.survivors) for outcome in one.outcomes}

@@ -252,7 +252,7 @@ stages = st.builds(
 
 @settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=stages)
-def test_a_stage_is_what_the_rules_say(case: Case) -> None:
+def test_a_stage_follows_the_rules(case: Case) -> None:
     try:
         check(case)
     except Undecided:

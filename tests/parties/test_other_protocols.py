@@ -126,7 +126,7 @@ class Unheard(Message, frozen=True):
     stage = "test/unheard"
 
 
-def test_a_role_that_adds_a_question_says_which_it_answers() -> None:
+def test_a_role_that_adds_a_question_must_declare_its_questions() -> None:
     body = {"on_unheard": handles(Unheard)(lambda self, message: None)}
     with pytest.raises(TypeError, match=naming("Own", "Unheard", "answers=(...)")):
         type("Own", (SecAggPlusClient,), dict(body))

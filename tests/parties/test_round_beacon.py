@@ -96,7 +96,7 @@ def test_its_state_is_all_that_it_needs() -> None:
         resumed.open(4)
 
 
-def test_what_it_signs_holds_for_this_experiment_round_list_and_purpose_alone() -> None:
+def test_its_signatures_are_bound_to_experiment_round_list_and_purpose() -> None:
     beacon, digest = RoundBeacon(KEY, EXPERIMENT_ID), bytes([7]) * 32
     pulse, receipt = beacon.open(1), beacon.register(1, digest)
     check_pulse(KEY.public, EXPERIMENT_ID, 1, pulse)
@@ -132,7 +132,7 @@ def test_honest_rounds(protocol: str) -> None:
     assert runs["public"].network.now_s > runs["none"].network.now_s + 1.0  # two round trips of 0.1 s each time
 
 
-def test_what_clients_evaluate() -> None:
+def test_the_vrf_input_of_clients_includes_the_randomness() -> None:
     """The VRF's input includes the randomness: without it, other clients are selected."""
     run = Selecting(server("client-centric"), POPULATION)
     run.select(1)

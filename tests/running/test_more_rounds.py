@@ -170,7 +170,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("keys", "changes", "named"), REFUSED)
-def test_what_depends_on_their_number_is_refused_in_a_line(
+def test_settings_that_depend_on_the_number_of_rounds_are_refused_in_one_line(
     keys: dict[str, Any], changes: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     again = started(tmp_path / "run", **keys)

@@ -102,7 +102,7 @@ def test_elsewhere_there_is_no_notebook() -> None:
     assert isinstance(NotebookProgress(), Observer)
 
 
-def test_what_ipython_shows_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_display_of_an_error_in_ipython(monkeypatch: pytest.MonkeyPatch) -> None:
     error = ExperimentError("a: \x1b[31m is wrong\nb: too")
     assert error._render_traceback_() == ["error: a: \\x1b[31m is wrong", "error: b: too"]
     monkeypatch.setenv("TESTBED_DEBUG", "1")

@@ -89,7 +89,7 @@ def provenance(path: Path) -> dict[str, Any]:
     return dict(yaml.safe_load((path / "experiment.yaml").read_text())["provenance"])
 
 
-def test_what_a_class_comes_from_and_what_that_imports_beside_it(library: Path) -> None:
+def test_the_modules_of_a_class_and_their_local_imports_are_recorded(library: Path) -> None:
     """Nothing is imported to find out."""
     before = set(sys.modules)
     found = own_sources.sources(["their_lib.selection:Mine", "their_devices:Two", "random:Random", "workloads:X"])
@@ -123,7 +123,7 @@ def test_digests_are_recorded(library: Path, tmp_path: Path) -> None:
         ("their_devices.py", FILES["their_devices.py"].replace("2.0", "3.0")),
     ],
 )
-def test_what_has_changed_is_not_gone_on_with(
+def test_a_run_with_changed_code_is_not_resumed(
     name: str, text: str | None, library: Path, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     file, out = written(tmp_path), tmp_path / "out"

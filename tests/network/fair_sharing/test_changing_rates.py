@@ -57,7 +57,7 @@ def test_a_later_start_shifts_everything(case: Case, shift: int) -> None:
 
 
 @given(cases(stops=False), st.integers(0, 30), st.integers(0, 30))
-def test_what_happens_after_a_transfer_is_complete_does_not_change_it(case: Case, moment: int, later: int) -> None:
+def test_later_transfers_do_not_change_a_complete_one(case: Case, moment: int, later: int) -> None:
     start, size, _ = case.columns()
     free = transfer(start, size, case.rates(), case.capacity)
     stop = np.where(np.arange(len(start)) % 2, moment, moment + later).astype(float)
@@ -159,7 +159,7 @@ def test_a_transfer_cut_off_leaves_its_share_to_the_others() -> None:
 
 
 @pytest.mark.parametrize("capacity", [30.0, 3000.0, np.inf])
-def test_a_stop_at_the_computed_finish_cuts_nobody_off(capacity: float) -> None:
+def test_a_stop_at_the_computed_finish_cuts_no_transfer_off(capacity: float) -> None:
     generator = np.random.default_rng(3)
     start, size = generator.random(60) * 1e5, generator.random(60) * 1000
     traced = Rates.traced(ON_OFF, np.zeros(60, int), generator.random(60) * 10, generator.random(60) * 40)

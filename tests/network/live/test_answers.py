@@ -82,7 +82,7 @@ def test_private_parts_reach_their_clients_alone() -> None:
     assert len(set(ours.exchanges().bytes_down.tolist())) == 3
 
 
-def test_those_who_answer_alike_answer_one_by_one_on_the_wire() -> None:
+def test_clients_with_a_shared_answer_answer_one_by_one_on_the_wire() -> None:
     keys = {**QUICK, "factors": 0.001}
     reference = emulated.World(4, hosts=2, **keys)
     reference.round(emulated.Greeting())
@@ -155,7 +155,7 @@ def test_a_host_that_cannot_go_on_ends_the_run(monkeypatch: pytest.MonkeyPatch) 
         LiveWorld(emulated.World(2, **QUICK)).round(emulated.Question())
 
 
-def test_a_crash_ends_the_run_at_once_and_says_whose_and_where() -> None:
+def test_a_crash_ends_the_run_at_once_and_names_client_and_place() -> None:
     world = emulated.World(3, on_crash="stop", **QUICK | {"deadline_s": 3600.0})  # nobody waits for it
     with pytest.raises(CodeCrashed) as ended:
         LiveWorld(world).round(emulated.Question(crashing=(2,)), number=4)

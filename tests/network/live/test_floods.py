@@ -121,7 +121,7 @@ def test_a_host_of_many_clients_that_connect_at_once_is_let_in_whole() -> None:
     asyncio.run(script())
 
 
-def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_connection_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert admission.GREETING_S <= 2
     monkeypatch.setattr(admission, "GREETING_S", 0.05)
 

@@ -58,7 +58,7 @@ def test_no_header_announces_more_than_is_allowed(data: bytes, largest: int) -> 
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(min_size=32, max_size=32), st.binary(min_size=16, max_size=16))
-def test_who_knows_the_token_is_let_in_under_its_own_number(client: int, token: bytes, nonce: bytes) -> None:
+def test_a_client_with_the_token_is_admitted_under_its_own_number(client: int, token: bytes, nonce: bytes) -> None:
     greeting = wire.greeting(token, wire.challenge(nonce), client)
     assert wire.greeted(token, nonce, greeting) == client
     assert token not in greeting
@@ -83,5 +83,5 @@ def test_the_token_is_not_shown() -> None:
     assert "secret" not in repr(Address("127.0.0.1", 1234, b"secret" * 6))
 
 
-def test_the_overhead_is_what_goes_before_a_question() -> None:
+def test_the_overhead_is_the_header_of_a_question() -> None:
     assert wire.question_overhead("train") == wire.QUESTION_HEADER + 5

@@ -45,7 +45,7 @@ def test_some_bytes_are_written_when_the_other_side_does_not_read() -> None:
     assert 0 < taken < received == 1 << 22
 
 
-def test_unacknowledged_bytes_are_those_that_nobody_has_taken() -> None:
+def test_unacknowledged_bytes_are_those_not_yet_received() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
         theirs, _ = listener.accept()
         with theirs:

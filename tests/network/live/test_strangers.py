@@ -198,14 +198,14 @@ def test_no_frame_of_any_status_ends_a_run() -> None:
     assert seen >= {"crash", "misbehaviour", "refusal"}
 
 
-def test_who_stalls_in_the_middle_of_a_frame_is_late_and_cut_off() -> None:
+def test_a_client_that_stalls_in_the_middle_of_a_frame_is_late_and_cut_off() -> None:
     world, replies, cut = against(lambda header: answering(header, 1, bytes(1000))[:-400])
     assert cut
     assert replies.missing.late.tolist() == [1]
     assert world.exchanges().bytes_up[1] == 600
 
 
-def test_who_speaks_without_being_asked_is_cut_off() -> None:
+def test_a_client_that_speaks_without_being_asked_is_cut_off() -> None:
     async def script(world: Any) -> Any:
         impostor = Impostor(world.address, 1)
         assert await impostor.knock()
@@ -242,7 +242,7 @@ def test_strangers_are_turned_away() -> None:
         assert says in detail
 
 
-def test_what_one_was_challenged_with_cannot_be_used_again() -> None:
+def test_a_challenge_cannot_be_reused() -> None:
     async def script(world: Any) -> None:
         first, second = [await wire.connected(world.address.host, world.address.port) for _ in range(2)]
         challenged = await wire.receive_exactly(first, wire.CHALLENGE_BYTES)
@@ -257,7 +257,7 @@ def test_what_one_was_challenged_with_cannot_be_used_again() -> None:
     LiveWorld(emulated.World(1, **KEYS), absent=(0,)).run(script)
 
 
-def test_missing_clients_are_named_by_number_when_nobody_comes() -> None:
+def test_missing_clients_are_named_by_number_after_a_timeout() -> None:
     async def script(world: Any) -> None:
         await world.network.wait_for_clients(3, 0.05)
 

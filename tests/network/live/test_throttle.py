@@ -164,7 +164,7 @@ async def stalling(
 @pytest.mark.parametrize(
     ("stalls_s", "expected_s"), [([], 0.0), ([0.04], 0.0), ([0.25, *[0.0] * 8, 1.05], 1.2), ([0.55], 0.5)]
 )
-def test_what_a_link_stood_idle_for_want_of_the_machine_is_added_up(stalls_s: list[float], expected_s: float) -> None:
+def test_idle_time_of_links_caused_by_the_machine_is_added_up(stalls_s: list[float], expected_s: float) -> None:
     async def work() -> tuple[float, int]:
         return await stalling(TokenBucket(constant(1e6), clock), TokenBucket(constant(1e9), clock), 10**6, stalls_s)
 
