@@ -19,15 +19,15 @@ from testbed.records.vocabulary import DIVERGED
 from testbed.workload.client_algorithm import LocalTask
 from testbed.workload.contract import BatchedWorkload, LocalUpdate, PartlyFrozenWorkload, Workload
 
-# -- client side: messages of training, and the role that trains -------------------------------------------------------
+# -- client side: questions about training, and the role that answers them ---------------------------------------------
 
 
 class TrainingReport(Message, frozen=True):
-    """A client's report that it has trained; the update itself waits for the aggregation protocol.
+    """The report of a client that has trained; the update itself waits for the aggregation protocol.
 
-    A client may lie, and so influence a server that selects by reports. A loss of NaN and a missing number of samples
-    mean "not reported": beside noise that protects a client both would be releases of their own
-    (`Environment.reports_training`).
+    The report is not verified: a malicious client can lie to a server that selects by it. A loss of NaN and a missing
+    number of samples mean that the client reports nothing: next to noise that protects a client, both would be releases
+    of their own (`Environment.reports_training`).
     """
 
     samples: Count | None
@@ -46,16 +46,16 @@ class Train(Message, frozen=True):
 
 
 class StateReference(Message, frozen=True):
-    """Private part for one client: the round of its current state, 0 for none.
+    """The private part for one client: the last round with its update in the sum, or 0.
 
-    This is the last round with the client's update in its sum.
+    The client continues from the state that it stored in that round.
     """
 
     round: RoundNumber
 
 
 class TrainWithState(Train, frozen=True):
-    """`Train` for clients that keep state between rounds (`workload.drift_correction`, `local_layers`)."""
+    """As `Train`, for clients that keep a state from round to round (`workload.drift_correction`, `local_layers`)."""
 
     Private: ClassVar[type[Message] | None] = StateReference
 
@@ -65,7 +65,7 @@ class RoundUpdate(LocalUpdate):
     """Update of one round, which `trained_update` releases only to that round's aggregation.
 
     Attributes:
-        round: the round of the training.
+        round: the round that it was trained in.
         question: the server's question, with the model.
     """
 
@@ -74,11 +74,11 @@ class RoundUpdate(LocalUpdate):
 
 
 class TrainedTogether:
-    """Batched training of a host's clients for one question, run when the first client needs its update.
+    """Updates of the clients of one host for one question, trained as a batch when the first of them is needed.
 
     Args:
-        workload: trains the clients.
-        clients: the clients that were asked.
+        workload: the batched workload.
+        clients: the clients that are asked.
         question: the server's question.
     """
 
@@ -91,7 +91,7 @@ class TrainedTogether:
     def update(self, client: int) -> LocalUpdate:
         """Return one client's update.
 
-        If batched training fails, each client is trained alone, so that it fails only for its own reason.
+        If training the batch fails, each client is trained alone, so that a client fails only for its own cause.
         """
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -105,22 +105,22 @@ class TrainedTogether:
 
 
 class Trainer(Role):
-    """Client side: local training, real, or none without a workload.
+    """The client side: local training, real or (without a workload) none.
 
     Attributes:
-        own_round: round of the client's state, from the server's question; None without one.
+        own_round: the round of its stored state, as the server says; None: the server did not say.
     """
 
     own_round: int | None = None
 
     @classmethod
     def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
-        """Train the clients of a host together, with `workload.clients_at_once`."""
+        """Train the members clients of a host as one batch if `workload.clients_at_once` allows it."""
         workload = environment.workload
         if isinstance(question, Train) and isinstance(workload, BatchedWorkload) and workload.clients_at_once > 1:
-            recipients = list(clients)
-            together = TrainedTogether(workload, [client.number for client in recipients], question)
-            for client in recipients:
+            members = list(clients)
+            together = TrainedTogether(workload, [client.number for client in members], question)
+            for client in members:
                 client.prepared = together
 
     @handles(Train)
@@ -154,18 +154,14 @@ class Trainer(Role):
 
     @handles(TrainWithState)
     def on_train_with_state(self, message: TrainWithState, private: StateReference) -> TrainingReport:
-        """Train as `on_train`, from the client's state of an earlier round.
-
-        Raises:
-            Refusal: the state is from this round or a later one.
-        """
+        """Train as `on_train` does, from the client's stored state; refuse the state of a later round."""
         if private.round >= message.round:
             raise Refusal("train.later-state", f"the state of round {private.round} in round {message.round}")
         self.own_round = private.round
         return self.on_train(message)
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """Return this client's update from the model and its state; the new state is stored."""
+        """Return this client's update from the model and its stored state; store the new state."""
         algorithm, states = self.environment.client_algorithm, self.environment.client_states
         number, prepared = self.client.number, self.client.prepared
         if isinstance(prepared, TrainedTogether) and prepared.question is message and not algorithm.keeps_state:
@@ -179,26 +175,26 @@ class Trainer(Role):
         return update
 
     def charged_examples(self, update: LocalUpdate) -> int:
-        """Return the number of examples that modelled compute charges."""
+        """Return the number of examples that modelled compute charges for."""
         return update.examples_processed
 
     def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Handle an update that is not finite: the honest client refuses."""
+        """Return a replacement for an update that is not finite; by default the client refuses instead."""
         raise Refusal(DIVERGED, "the update is not finite; lower the learning rate")
 
     def told(self, update: LocalUpdate) -> TrainingReport:
-        """Return the client's report to the server before it is asked for the update."""
+        """Return the report to the server that precedes the update."""
         if not self.environment.reports_training:
             return TrainingReport(None, float("nan"))
         squared_loss = update.squared_loss
         return TrainingReport(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
 
     def _check_round(self, number: int) -> None:
-        """Refuse a round number that cannot be used, and mark it as used.
+        """Check that the round number has not been used before.
 
-        Keys and masks of a seeded run depend on the round number, and two updates under one mask are not hidden, so
-        each number serves once. If participants are agreed on, or decide for themselves, that step has used the number;
-        otherwise training does.
+        Keys and masks of a seeded run are derived from the number, and two updates under one mask are not hidden. A
+        number is used up by the agreement on participants or by the client's decision to take part; in protocols
+        without either, by training.
         """
         client, environment = self.client, self.environment
         if number > environment.rounds:
@@ -223,14 +219,17 @@ def _charged_parameters(workload: Workload) -> int:
 
 
 def training_digest(question: Train, *, anew: bool) -> bytes:
-    """Return the SHA-256 of a training task (round, model and the rest of `question`), 32 bytes.
+    """Return a digest of the training question: the round, the model and all other fields.
 
-    Only clients with the same task share the digest. It is charged by the byte.
+    Only clients that were asked to train the same have equal digests. SHA-256, charged by the byte.
 
     Args:
-        question: the question, as sent or as received.
-        anew: whether to hash the model again, although another party of this process has. The result is the same;
-            measured compute needs the time that a separate device would take, while modelled compute charges this time.
+        question: as it was sent, or as it arrived.
+        anew: hash the model even if this process has its digest already. The result is the same, but it takes as long
+            as on a separate device, for measured compute. Modelled compute charges that time in any case.
+
+    Returns:
+        32 bytes.
     """
     meter("sha256.byte", question.model.packed_bytes)
     return content_digest(question, anew=anew)
@@ -240,11 +239,11 @@ def trained_update(role: Role, round_number: int) -> RoundUpdate:
     """Return the update that this client has trained in this round.
 
     Args:
-        role: the client's role.
+        role: the aggregation role of the client.
         round_number: the round.
 
     Raises:
-        Refusal: nothing was trained in this round.
+        Refusal: the client has not trained in this round.
     """
     update = role.client.local_update
     if not isinstance(update, RoundUpdate) or update.round != round_number:
@@ -252,23 +251,23 @@ def trained_update(role: Role, round_number: int) -> RoundUpdate:
     return update
 
 
-# -- server side: the clients that are asked, and their questions ------------------------------------------------------
+# -- server side: the questions to each group of clients ---------------------------------------------------------------
 
 
 Asked = list[tuple[Ids, Train]]
-"""Groups of clients with their questions; the groups are asked one after the other."""
+"""Groups of clients, each with its question; the groups are asked one after the other."""
 
 
 @dataclass(frozen=True)
 class TrainingRound:
-    """State of the server when training begins.
+    """The server's state when training begins.
 
     Attributes:
         number: the round.
-        network: the network to the clients.
+        network: connection to the clients.
         trainers: sorted numbers of the clients that are to train.
-        randomness: for the server's own random choices.
-        workload: the server's knowledge of the workload, such as the architecture; None: nothing.
+        randomness: for the server's own coins.
+        workload: the server's knowledge of the training task, such as the architecture; None: no training.
     """
 
     number: int
@@ -279,8 +278,8 @@ class TrainingRound:
 
 
 class Broadcast:
-    """Honest server: all clients get the same model. A malicious server overrides `questions_for`."""
+    """The honest server's broadcast: all clients get the same model. A malicious server overrides `questions_for`."""
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
-        """Return the questions of a round by group; aggregation uses the first group's question."""
+        """Return the groups of clients with their questions; aggregation is bound to the first group's question."""
         return [(round_.trainers, question)]

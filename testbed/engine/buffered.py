@@ -1,17 +1,19 @@
-"""A round of an asynchronous run: a buffer of K updates, whenever they come.
+"""A round of an asynchronous run: a buffer of K updates, filled as they arrive.
 
-C clients train at any time, each on the model that it was sent. One that is lost or has finished leaves its place to
-another, drawn from those that are online and idle, which is sent the model of that moment. When K have finished, the
-protocol of the experiment aggregates them, the model makes its step, and the next round begins. While they are
-aggregated the others go on; their places are given away again with the new model.
+C clients train at any time, each on the model that it was sent. When a client has finished or is lost, its place goes
+to another client, drawn from those that are online and idle, which is sent the current model. When K clients have
+finished, the protocol of the experiment aggregates their updates, the model makes its step, and the next round begins.
+All other clients continue to train during the aggregation; free places are filled again with the new model.
 
-`plain`: an update is on its way as soon as it is there (FedBuff, see `testbed.aggregation.buffered`). Under `secagg`
-and `secagg-plus` a client that has finished says so and holds its update, and its place: else more would be trained
-than a slow protocol takes, and all would be old. When K have finished, the protocol runs among them.
-Whoever is lost in it is lost to the buffer, too: those K updates are used, or gone when the round is aborted.
+`plain`: a client sends its update as soon as it is trained (FedBuff, see `testbed.aggregation.buffered`). Under
+`secagg` and `secagg-plus` a client that has finished reports this, and keeps its update and its place. Otherwise more
+updates would be trained than a slow protocol consumes, and all of them would be stale. When K clients have finished,
+the protocol runs among them. A dropout during the protocol is a loss for the buffer, too: the K updates are used up, or
+lost if the round is aborted.
 
-What is under way, and what has finished and waits, is among the arrays of the run's checkpoint: for each such client
-its update, 4 bytes a parameter. Every round begins with what the checkpoint has, so a resumed run is the same run.
+The exchanges in progress, and the updates that wait, are among the arrays of the run's checkpoint: 4 bytes per
+parameter for each such client. Every round begins from the checkpointed arrays, so a resumed run gives the same
+results.
 """
 
 import math
@@ -39,66 +41,68 @@ _BUFFER = ArrayGroup("buffered: ")
 
 
 @dataclass
-class Held:
-    """What a client has learned, until it is aggregated.
+class PendingUpdate:
+    """A client's update until it is aggregated.
 
     Attributes:
-        round: in which the client was sent the model.
-        kept: its update.
-        flight: how that went; None: it is under way.
+        round: round in which the client was sent the model.
+        update: the update.
+        flight: the client's exchange once it has ended; None: in progress.
     """
 
     round: int
-    kept: StoredUpdate
+    update: StoredUpdate
     flight: PendingExchange | None = None
 
 
 class Buffer:
-    """What outlasts a round.
+    """The state of asynchronous training that outlasts a round.
 
     Args:
-        memory: what is kept from round to round, of which this takes what `keep_in` has put there.
+        memory: arrays kept from round to round; the arrays that `keep_in` stored are removed from it.
         population: number of clients n.
 
     Attributes:
-        held: by client; of those that are under way, and of those that have finished.
-        drawn: `(n,)` how often each client was sent the model.
+        pending: updates in progress and finished updates, by client.
+        times_drawn: `(n,)` number of times that each client was sent the model.
     """
 
     def __init__(self, memory: Memory, population: int) -> None:
         saved = _BUFFER.take(memory)
-        self.held: dict[int, Held] = {}
-        self.drawn = saved.get("drawn", np.zeros(population, np.int64))
+        self.pending: dict[int, PendingUpdate] = {}
+        self.times_drawn = saved.get("drawn", np.zeros(population, np.int64))
         if "deltas" in saved:
             for (client, *counts), loss, delta in zip(
                 saved["counts"].tolist(), saved["losses"].tolist(), saved["deltas"], strict=True
             ):
                 number, samples, examples = counts
-                self.held[client] = Held(number, StoredUpdate(samples, loss, examples, Vector(delta, 0)))
+                self.pending[client] = PendingUpdate(number, StoredUpdate(samples, loss, examples, Vector(delta, 0)))
         for flight in unpacked(saved) if "flights" in saved else ():
-            self.held[flight.client].flight = flight
+            self.pending[flight.client].flight = flight
 
     def keep_in(self, memory: Memory) -> None:
-        """Put all of it into what is kept from round to round."""
-        saved = {"drawn": self.drawn}
-        if self.held:
-            kept = [(client, one.round, one.kept) for client, one in self.held.items()]
-            saved["counts"] = np.array([(c, number, one.samples, one.examples) for c, number, one in kept], np.int64)
-            saved["losses"] = np.array([one.loss for _, _, one in kept], np.float64)
-            saved["deltas"] = np.stack([one.delta.values for _, _, one in kept])
-        if flights := [one.flight for one in self.held.values() if one.flight is not None]:
+        """Store the buffer in the arrays that are kept from round to round."""
+        saved = {"drawn": self.times_drawn}
+        if self.pending:
+            rows = [(client, entry.round, entry.update) for client, entry in self.pending.items()]
+            saved["counts"] = np.array(
+                [(c, number, entry.samples, entry.examples) for c, number, entry in rows], np.int64
+            )
+            saved["losses"] = np.array([entry.loss for _, _, entry in rows], np.float64)
+            saved["deltas"] = np.stack([entry.delta.values for _, _, entry in rows])
+        if flights := [entry.flight for entry in self.pending.values() if entry.flight is not None]:
             saved |= packed(flights)
         memory.update(_BUFFER.named(saved))
 
     @property
     def ready(self) -> list[int]:
-        """Who has finished, in the order in which they have."""
-        finished = [(one.flight.end_s, client) for client, one in self.held.items() if one.flight is not None]
+        """The clients that have finished, in the order in which they finished."""
+        finished = [(entry.flight.end_s, client) for client, entry in self.pending.items() if entry.flight is not None]
         return [client for _, client in sorted(finished)]
 
 
 class _Filling:
-    """Sends the model to clients, and notes who has finished, until the buffer of one round is full."""
+    """The process that fills the buffer of one round: it sends the model to clients and tracks finished ones."""
 
     def __init__(
         self,
@@ -113,13 +117,13 @@ class _Filling:
         self._section: Asynchronous = experiment.asynchronous
         self._start, self._network, self._model, self._buffer = start, network, model, buffer
         self._upload = upload
-        self._wanted = experiment.selection.participants
+        self._size = experiment.selection.participants
         self._evenly = experiment.selection.draws_singly == "least-drawn"
-        self._asked: set[int] = set()  # in this round: a round's number serves a client once
+        self._sent_to: set[int] = set()  # in this round: a round's number serves a client once
         self._draws = 0
 
     async def begin(self) -> int:
-        """Note who has finished while the last buffer was aggregated, and count the clients that can be asked."""
+        """Process the exchanges that ended during the last aggregation; return the number of available clients."""
         for client in self._buffer.ready:
             self._throw_away_if_stale(client)
         self._note(await self._network.wait(self._network.now_s))
@@ -129,25 +133,25 @@ class _Filling:
         """Return the first K clients that have finished; raises `RoundSkipped` when there is nobody to wait for."""
         network, comes_back = self._network, self._network.availability.comes_back
         if self._upload is None:
-            await self._send_model()  # nobody waits for the aggregation of those who have finished meanwhile
-        while len(ready := self._usable()) < self._wanted:  # a full buffer's places are given the model that it makes
+            await self._send_model()  # places of clients that finished during the aggregation are free
+        while len(ready := self._usable()) < self._size:  # the places of a full buffer get the next model
             await self._send_model()
             if not len(network.flights):
                 if comes_back:
                     await network.pause(self._section.redraw_s)
-                raise RoundSkipped("too-few-available", f"{len(ready)} of {self._wanted} have finished, nobody trains")
+                raise RoundSkipped("too-few-available", f"{len(ready)} of {self._size} have finished, nobody trains")
             waits = self._places_taken() < self._section.concurrency or len(ready) < len(self._buffer.ready)
             again_s = network.now_s + self._section.redraw_s if comes_back and waits else math.inf
             self._note(await network.wait(again_s))
-        return ready[: self._wanted]
+        return ready[: self._size]
 
     def _places_taken(self) -> int:
-        """By clients that train, and by those that hold their updates until the buffer is theirs."""
+        """Return the number of clients that train, or hold their updates until the buffer is aggregated."""
         holding = 0 if self._upload is not None else len(self._usable())
         return len(self._network.flights) + holding
 
     def _usable(self) -> list[int]:
-        """Who has finished, in that order; where updates are still with their clients, those that the server sees."""
+        """Return the finished clients in order; if updates are still with the clients, only those visibly online."""
         ready = self._buffer.ready
         if self._upload is not None or not self._network.timing.disconnects_visible:
             return ready
@@ -155,22 +159,22 @@ class _Filling:
         return [client for client in ready if client in there]
 
     def _note(self, over: Sequence[PendingExchange]) -> None:
-        """What has become of clients that were sent the model."""
+        """Process the exchanges that have ended."""
         for flight in over:
             if flight.answered:
-                self._buffer.held[flight.client].flight = flight
+                self._buffer.pending[flight.client].flight = flight
                 self._throw_away_if_stale(flight.client)
             else:
-                self._buffer.held.pop(flight.client, None)
+                self._buffer.pending.pop(flight.client, None)
                 self._network.record(flight)
 
     def _throw_away_if_stale(self, client: int) -> None:
-        held, most = self._buffer.held[client], self._section.max_staleness
-        staleness = self._start.number - held.round
+        entry, most = self._buffer.pending[client], self._section.max_staleness
+        staleness = self._start.number - entry.round
         if most is not None and staleness > most:
-            del self._buffer.held[client]
-            if held.flight is not None:
-                self._network.record(held.flight)
+            del self._buffer.pending[client]
+            if entry.flight is not None:
+                self._network.record(entry.flight)
             self._network.record_event(f"client:{client}", "stale", f"{staleness} rounds old, at most {most}")
 
     async def _send_model(self) -> None:
@@ -181,28 +185,28 @@ class _Filling:
             return
         generator = start.rng(f"dispatch {self._draws}")
         self._draws += 1
-        clients = self._drawn(there, min(free, len(there)), generator)
-        self._asked.update(clients.tolist())
-        self._buffer.drawn[clients] += 1
+        clients = self._draw_clients(there, min(free, len(there)), generator)
+        self._sent_to.update(clients.tolist())
+        self._buffer.times_drawn[clients] += 1
         question = Train(start.number, Vector(self._model, 0))
         further = [] if self._upload is None else [self._upload]
         answering = await network.dispatch(clients, [question, *further])
-        for client, (kept, _) in (await network.fetched(Keep(start.number), answering)).items():
-            self._buffer.held[client] = Held(start.number, kept)
+        for client, (update, _) in (await network.fetch_internal(Keep(start.number), answering)).items():
+            self._buffer.pending[client] = PendingUpdate(start.number, update)
 
     def _idle(self) -> Ids:
-        """Who is online, and can be sent the model: sorted."""
+        """Return the sorted clients that are online and can be sent the model."""
         start = self._start
         left_out = start.memory.get(EXCLUDED, no_ids()).tolist()
-        busy = {*self._buffer.held, *self._network.flights, *self._asked, *left_out}
+        busy = {*self._buffer.pending, *self._network.flights, *self._sent_to, *left_out}
         return self._network.online(np.setdiff1d(start.everyone, ids(sorted(busy)), assume_unique=True))
 
-    def _drawn(self, there: Ids, count: int, generator: np.random.Generator) -> Ids:
-        """So many of those who are there: uniformly, or those who were sent the model least often."""
+    def _draw_clients(self, there: Ids, count: int, generator: np.random.Generator) -> Ids:
+        """Draw `count` of the clients in `there`: uniformly, or those that were sent the model least often."""
         if not self._evenly:
             return np.sort(generator.choice(there, count, replace=False))
         shuffled = generator.permutation(there)
-        return np.sort(shuffled[np.argsort(self._buffer.drawn[shuffled], kind="stable")[:count]])
+        return np.sort(shuffled[np.argsort(self._buffer.times_drawn[shuffled], kind="stable")[:count]])
 
 
 class BufferedClients:
@@ -226,16 +230,16 @@ class BufferedClients:
             candidates = await filling.begin()
             with ending_with(candidates):
                 chosen = ids(await filling.fill())
-            held = {client: buffer.held.pop(client) for client in chosen.tolist()}
+            chosen_updates = {client: buffer.pending.pop(client) for client in chosen.tolist()}
         finally:
             buffer.keep_in(start.memory)
-        flights = [one.flight for one in held.values() if one.flight is not None]
+        flights = [entry.flight for entry in chosen_updates.values() if entry.flight is not None]
         for flight in flights:
             self._network.record(flight)
-        losses = [one.kept.loss for one in held.values() if not math.isnan(one.kept.loss)]
+        losses = [entry.update.loss for entry in chosen_updates.values() if not math.isnan(entry.update.loss)]
         with ending_with(candidates, chosen):
-            updates = recalls({client: (one.round, one.kept) for client, one in held.items()})
-            await self._network.handed(Recall(start.number), chosen, updates)
+            updates = recalls({client: (entry.round, entry.update) for client, entry in chosen_updates.items()})
+            await self._network.deliver_internal(Recall(start.number), chosen, updates)
         loss = float(np.mean(losses)) if losses else None
         buffered = self._updates(flights, start.number)
         return Cohort(start, chosen, candidates, chosen, loss, buffered=buffered)

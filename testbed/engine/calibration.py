@@ -1,4 +1,4 @@
-"""What each operation of the reference cost table costs on this machine, measured by doing it."""
+"""Calibration: the cost of each operation of the reference cost table on this machine, measured by running it."""
 
 import math
 import os
@@ -33,7 +33,7 @@ from testbed.privacy.noise import Noise
 DIMENSION = 1_018_174  # parameters of the FEMNIST CNN
 PEERS, THRESHOLD = 70, 49
 TRAINING = "train.parameter_example"
-_LEAST_BATCH_S = 0.02  # of CPU time: a thousand times what reading the clock costs
+_LEAST_BATCH_S = 0.02  # CPU time of a batch: a thousand times the cost of reading the clock
 
 
 class _SignedEntry(Message, frozen=True):
@@ -52,16 +52,18 @@ Work = tuple[Callable[[], object], float]
 def measured_costs(
     training: Callable[[], Work], repeat: int = 5, doing: Callable[[str], None] = lambda operation: None
 ) -> dict[str, float]:
-    """Seconds of this thread's CPU time for one unit of every operation of the reference table that can run here.
+    """Measure the CPU time of one unit of every operation of the reference table that can run here.
 
-    Operations of an extra that is not installed are left out; runs take the reference table's cost for them.
-
-    CPU time is what measured compute counts, too; other programs on the machine disturb it little.
+    Operations of an extra that is not installed are left out; runs use the reference table's cost for them.
+    Measured compute counts CPU time, too; other programs on the machine disturb it little.
 
     Args:
-        training: prepares local training, which needs a workload and so is not the testbed's own.
-        repeat: batches of calls for each operation, of which the median counts.
-        doing: is called with each operation before it is measured.
+        training: prepares local training, which needs a workload and so is not part of the testbed.
+        repeat: batches of calls per operation, of which the median counts.
+        doing: called with the name of each operation before it is measured.
+
+    Returns:
+        Seconds of this thread's CPU time, by operation.
     """
     costs = {}
     for operation, prepare in (*_operations(), (TRAINING, training)):
@@ -72,7 +74,12 @@ def measured_costs(
 
 
 def seconds_per_call(call: Callable[[], object], repeat: int) -> float:
-    """The median CPU time of a call over `repeat` batches, each of enough calls to be measured."""
+    """Return the median CPU time of a call, in seconds, over batches that are long enough to be measured.
+
+    Args:
+        call: the operation.
+        repeat: number of batches.
+    """
     calls, spent_s = 1, _batch(call, 1)  # the first call of all fills caches
     while (spent_s := _batch(call, calls)) < _LEAST_BATCH_S:
         calls = max(2 * calls, min(100 * calls, math.ceil(calls * _LEAST_BATCH_S / max(spent_s, 1e-9))))
@@ -87,7 +94,7 @@ def _batch(call: Callable[[], object], calls: int) -> float:
 
 
 def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
-    """Every operation but training, with what prepares it."""
+    """Yield every operation except training, with the function that prepares it."""
     seed, message, nonce = os.urandom(32), os.urandom(80), bytes(12)
     signing, secret = SigningKey.from_seed(seed), vrf.SecretKey.from_seed(seed)
     own, peer = PrivateKey.from_seed(seed), PrivateKey.from_seed(os.urandom(32))
@@ -117,7 +124,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     hidden, errors = products(mask_key, seed, coefficients), gaussian(seed, coefficients)
     updates = list(np.random.default_rng(1).normal(0, 0.1, (100, 20_000)).astype(np.float32))
     blt = BufferedStrategy(1, Buffers((0.9, 0.5, 0.1), (0.1, 0.2, 0.3)))
-    row, kept = np.ones(DIMENSION), blt.beginning(DIMENSION)
+    row, state = np.ones(DIMENSION), blt.beginning(DIMENSION)
     residue = elements(XofHmacSha256Aes128(seed, b""), DIMENSION)
     entries = XofHmacSha256Aes128(seed, b"entries").read(PEERS * -(-DIMENSION // 4))
     entry = _SignedEntry(1, seed, bytes(64), bytes(80))
@@ -156,7 +163,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "ring_lwe.add": (lambda: packing.add(hidden, packed, errors), residues + len(PRIMES) * DIMENSION),
         "float.multiply": (lambda: squared_distances(updates), len(updates) ** 2 * len(updates[0])),
         "sort.element": (lambda: sorted_columns(updates, 0), sorted_columns(updates, 0).size),
-        "correlate.element": (lambda: blt.correlate(row, kept, 0), (blt.vectors + 1) * DIMENSION),
+        "correlate.element": (lambda: blt.correlate(row, state, 0), (blt.vectors + 1) * DIMENSION),
         "xof.byte": (lambda: XofHmacSha256Aes128(seed, b"").read(1 << 20), 1 << 20),
         "field64.multiply": (lambda: field64.multiply(residue, residue), len(residue)),
         "field64.add": (lambda: field64.add(residue, residue), len(residue)),
@@ -172,7 +179,13 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
 
 
 def participant_seconds(costs: Mapping[str, float]) -> float:
-    """One participant's compute in a round of 70 with SecAgg, client-centric Lotto and 225 examples of FEMNIST."""
+    """Return one participant's compute, in seconds, in a reference round.
+
+    The round has 70 participants with SecAgg, client-centric Lotto and 225 examples of FEMNIST.
+
+    Args:
+        costs: seconds by operation.
+    """
     counts = {
         "ed25519.verify": 3 * PEERS,
         "vrf.prove": 1,

@@ -1,4 +1,4 @@
-"""The client side of canaries (`testbed.privacy.canaries`): a client that sends a known vector for what it learns."""
+"""The client side of canaries (`testbed.privacy.canaries`): a client that sends a known vector as its update."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -16,7 +16,7 @@ from testbed.workload.contract import LocalUpdate, Workload
 
 
 class CanaryTrainer(Trainer):
-    """Trains as all do, so that it takes as long and says as much; what it then sends is its canary, or zeros.
+    """A client that trains like all others, with the same duration and report, but sends its canary, or zeros.
 
     Attributes:
         parameters: L2 norm of a canary.
@@ -33,18 +33,29 @@ class CanaryTrainer(Trainer):
 
 
 def canary_norm(section: CanarySection, aggregation: AggregationParameters) -> float:
-    """Return the L2 norm of a canary."""
+    """Return the L2 norm of a canary.
+
+    Args:
+        section: the experiment's canaries.
+        aggregation: parameters of the aggregation.
+    """
     noise = noise_of(aggregation)
     return section.norm or (1.0 if noise is None else noise.clip)
 
 
 def canary_section(experiment: Experiment) -> CanarySection | None:
-    """The experiment's canaries; None: it has none."""
+    """Return the experiment's canaries; None if it has none."""
     return None if experiment.privacy is None else experiment.privacy.canaries
 
 
 def canary_roles(experiment: Experiment, dishonest: Set[int], randomness: Randomness) -> list[RoleSpec]:
-    """What canaries play instead of `Trainer`; empty where the experiment has none."""
+    """Return the roles that canaries play instead of `Trainer`; empty if the experiment has none.
+
+    Args:
+        experiment: one point.
+        dishonest: numbers of the dishonest clients.
+        randomness: the experiment's randomness.
+    """
     section = canary_section(experiment)
     if section is None:
         return []

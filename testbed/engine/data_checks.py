@@ -10,12 +10,16 @@ from testbed.workload.contract import NotedWorkload, Workload
 def notes_of(plan: RunPlan, workload: Workload) -> list[str]:
     """Check a plan against its workload.
 
+    Args:
+        plan: the run's plan.
+        workload: its workload.
+
     Returns:
-        lines that a person should read before the run: of the workload, its privacy, its files, and of rounds that
-        will not do what the experiment wants.
+        Lines that a person should read before the run: about the workload, its privacy, its files, and rounds that will
+            not do what the experiment intends.
 
     Raises:
-        ExperimentError: the two do not fit, or a file cannot be read.
+        ExperimentError: plan and workload do not fit, or a file cannot be read.
         TraceError: a trace does not fit.
     """
     plan.check_sums(workload)

@@ -70,14 +70,14 @@ class Federation:
 
     Args:
         plan: the experiment's parts.
-        hosts: where the clients run (registered, if the plan needs it).
+        hosts: hosts of the clients (registered, if the plan needs it).
         workload: for the initial model and for evaluation.
         directory: the PKI's bulletin board.
         records: the run's directory, or None to record nothing (benchmarks).
         on_progress: called when a stage begins and when a round has ended.
         network: makes the network from the plan's links, speed factors, availability, timing and compute model, and a
             callback for progress; default: the virtual clock over `hosts`.
-        states: what clients keep; default: that in the run's directory.
+        states: storage of the clients' states; default: in the run's directory.
 
     Raises:
         RunError: the directory's checkpoint does not belong to this experiment.
@@ -147,7 +147,7 @@ class Federation:
         return Checkpoint(0, 0.0, model, np.zeros(n, np.int64), 0.0, self._algorithm.first_memory(n))
 
     def _check_states(self) -> None:
-        """Raise `RunError` where the checkpoint is of another algorithm, or lacks what its clients have kept."""
+        """Raise `RunError` if the checkpoint is of another algorithm, or lacks the clients' states."""
         where = "the beginning" if self.records is None else f"{self.records.path}: the checkpoint"
         check_memory(self.state.memory, self._algorithm, self.plan.experiment.population, where)
         if self._algorithm.keeps_state and self._states is not None:
@@ -168,7 +168,7 @@ class Federation:
         return "" if self.privacy is None else self.privacy.spent
 
     def progress(self, stage: str = "", outcome: str = "") -> RunProgress:
-        """Where the run stands now."""
+        """Return the current progress of the run."""
         running = min(self.state.round_number + (0 if outcome else 1), self.plan.experiment.rounds)
         return RunProgress(running, self.plan.experiment.rounds, stage, self.network.now_s, self.accuracy, outcome)
 
@@ -216,7 +216,7 @@ class Federation:
         return outcome
 
     def _begin(self, number: int) -> tuple[SelectionRound, RoundBeacon | None]:
-        """What the server knows when a round begins, and the beacon, where the last round left it."""
+        """Return the server's state at the beginning of a round, and the beacon as the last round left it."""
         memory = memory_copy(self.state.memory)
         self.network.restore(memory)
         beacon = self.plan.round_beacon(memory.pop(_BEACON, None))
@@ -236,9 +236,9 @@ class Federation:
         return start, beacon
 
     def _memory_after(self, number: int, start: SelectionRound, beacon: RoundBeacon | None) -> Memory:
-        """What the checkpoint keeps for later rounds: the protocols' memory, and what the testbed needs itself.
+        """Return the arrays that the checkpoint keeps for later rounds: the protocols' and the testbed's own.
 
-        `number` is the run's; a malicious server may have announced another one, which then stands in `start`.
+        `number` is the run's round; a malicious server may have announced another number, which `start` has.
         """
         memory = memory_copy(start.memory) | self.network.to_checkpoint(number)
         if beacon is not None:
@@ -268,7 +268,7 @@ class Federation:
         return algorithm.evaluate(self.workload, model, owns, self._personal_clients())
 
     def _personal_clients(self) -> npt.NDArray[np.int64]:
-        """The clients with layers of their own that are evaluated."""
+        """Return the clients with local layers that are evaluated."""
         n = self.plan.experiment.population
         if n <= MOST_EVALUATED:
             return np.arange(n)
@@ -287,7 +287,7 @@ class Federation:
         return ClientAccuracy.of(workload.client_accuracies(np.arange(self.plan.experiment.population), model))
 
     def _is_evaluated(self, number: int) -> bool:
-        """Whether the model is evaluated after this round: every k-th, and the last."""
+        """Return whether the model is evaluated after this round: every k-th round, and the last one."""
         every = self.plan.experiment.workload.evaluate_every
         return number % every == 0 or number == self.plan.experiment.rounds or bool(self._spent)
 
@@ -301,12 +301,12 @@ class Federation:
         return evaluation
 
     def _attack_success(self, evaluation: Evaluation | None, model: npt.NDArray[np.float32]) -> float | None:
-        """Of dishonest clients that poison samples, whenever the model is evaluated."""
+        """Return the success of dishonest clients that poison samples, if the model is evaluated."""
         adversary = self.plan.adversary
         return None if adversary is None or evaluation is None else adversary.success(self.workload, model)
 
     def _target_reached(self, number: int, evaluation: Evaluation | None) -> str:
-        """Which target ends the run now, and with which value; empty: none. An initial model does not reach any."""
+        """Return which target ends the run now, and its value; empty: none. An initial model reaches no target."""
         stop_at = self.plan.experiment.stop_at
         if stop_at is None or evaluation is None or not self._changed:
             return ""

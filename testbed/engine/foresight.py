@@ -1,6 +1,6 @@
-"""What an experiment's numbers foretell: rounds that cannot have enough clients, deadlines that nobody can meet.
+"""Warnings that follow from an experiment's numbers: rounds with too few clients, deadlines that cannot be met.
 
-These are warnings: such an experiment is valid, and what it shows may be wanted.
+They are warnings, as such an experiment is valid and its result may be intended.
 """
 
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ from testbed.selection.supply import Supply, at_least
 from testbed.workload.contract import DescribedWorkload, Workload
 
 UNLIKELY = 0.9
-"""A round that succeeds with a smaller probability is told of: the finding `ended-early` begins there, too."""
+"""Rounds with a smaller probability of success get a warning; the finding `ended-early` uses the same limit."""
 MOST_CLIENTS_LATE = 0.5
-"""The share of clients that cannot answer before a deadline, above which that is told."""
+"""Largest share of clients that cannot answer before a deadline, without a warning."""
 _TRACES_UP_TO = 1 << 28  # bytes of a file; larger ones are read by a run alone
 
 
 def foreseeable(experiment: Experiment, plan: RunPlan | None, workload: Workload | None = None) -> list[str]:
-    """A line for each thing that will go wrong, as far as the numbers of the experiment tell.
+    """Return a warning for each problem that follows from the experiment's numbers.
 
     Args:
         experiment: one point.
-        plan: of it; None: its protocols are not imported, and checks that need them are left out.
-        workload: of it; None: the data are not read, and checks that need them are left out.
+        plan: its plan; None: its protocols are not imported, and checks that need them are left out.
+        workload: its workload; None: the data are not read, and checks that need them are left out.
     """
     lines = [*_too_few(experiment, plan), *_deadlines(experiment, plan)]
     counts = _known_counts(experiment) if workload is None else np.asarray(workload.sample_counts)
@@ -42,7 +42,7 @@ def foreseeable(experiment: Experiment, plan: RunPlan | None, workload: Workload
 
 
 def _too_few(experiment: Experiment, plan: RunPlan | None) -> list[str]:
-    """Where rounds are unlikely to find enough clients, or to keep them."""
+    """Return warnings of rounds that are unlikely to find enough clients, or to keep them."""
     if experiment.asynchronous is not None:
         return []
     section, lines = experiment.availability, []
@@ -52,24 +52,25 @@ def _too_few(experiment: Experiment, plan: RunPlan | None) -> list[str]:
         lines.append(_short_supply(supply, online))
     if plan is None:
         return lines
-    wanted = experiment.selection.participants
-    fewest = plan.aggregation_parameters.fewest_survivors(wanted)
+    participants = experiment.selection.participants
+    fewest = plan.aggregation_parameters.fewest_survivors(participants)
     stays = staying_share(section.dropout, len(plan.stages) - len(plan.selection.stages))
-    enough = at_least(fewest, wanted, stays)
+    enough = at_least(fewest, participants, stays)
     if enough < UNLIKELY:
         lines.append(
-            f"aggregation: a sum needs {fewest} of {wanted} participants to the end, and {wanted * stays:.1f} stay on "
-            f"average, so a round has {_chance(enough)} to give one; change aggregation.threshold (min_survivors), "
-            "availability.dropout or selection.participants"
+            f"aggregation: a sum needs {fewest} of {participants} participants to the end, and "
+            f"{participants * stays:.1f} stay on average, so a round has {_chance(enough)} to give one; change "
+            "aggregation.threshold (min_survivors), availability.dropout or selection.participants"
         )
     return lines
 
 
 def _short_supply(supply: Supply, online: float) -> str:
-    """The line for rounds that are likely to have too few candidates, participants or batches.
+    """Return the warning of rounds that are likely to have too few candidates, participants or batches.
 
     Args:
-        online: the mean share of the clients that is online; where it is 1, availability is not to blame.
+        supply: the supply of clients per round.
+        online: mean share of the clients that is online; at 1, availability is not the cause.
     """
     has = (
         f"a round has {supply.expected:.1f} {supply.noun} on average and needs {supply.required}, with "
@@ -83,14 +84,14 @@ def _short_supply(supply: Supply, online: float) -> str:
 
 
 def _online_share(section: AvailabilityModel) -> float | None:
-    """The mean share of the clients that is online; None: not known, or only a run can tell."""
+    """Return the mean share of the clients that is online; None if unknown before a run."""
     try:
         if not isinstance(section, Traced):
             return online_share(section)
         file = section.path.stat()
         return _share_of_trace(section.path, file.st_size, file.st_mtime_ns) if file.st_size <= _TRACES_UP_TO else None
     except (OSError, TraceError):
-        return None  # a run says what is wrong with it
+        return None  # a run reports the error
 
 
 @lru_cache(maxsize=4)  # the points of a sweep name the same few files
@@ -103,13 +104,13 @@ def _chance(probability: float) -> str:
 
 
 def _deadlines(experiment: Experiment, plan: RunPlan | None) -> list[str]:
-    """Deadlines that are over before a question and its answer have travelled."""
+    """Return warnings of deadlines that end before a question and its answer have travelled."""
     if plan is None or experiment.asynchronous is not None:
         return []
     try:
         links = plan.links()
     except (ExperimentError, TraceError):
-        return []  # a run says what is wrong with them
+        return []  # a run reports the error
     travel_s = 2 * np.asarray(links.latency_s)
     time, lines = experiment.time, []
     deadlines = {"time.deadline_s": time.deadline_s} if set(plan.stages) - set(time.stage_deadlines) else {}
@@ -129,7 +130,7 @@ def _deadlines(experiment: Experiment, plan: RunPlan | None) -> list[str]:
 
 
 def _known_counts(experiment: Experiment) -> np.ndarray | None:
-    """How many samples each client has, where the section alone says so."""
+    """Return the number of samples of each client, if the workload section alone determines it."""
     section = experiment.workload
     return None if section.samples_per_client is None else np.full(1, section.samples_per_client)
 
@@ -146,11 +147,12 @@ def _trains_in_batches(experiment: Experiment, workload: Workload | None) -> boo
 
 
 def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
-    """A line where nearly all clients take a single gradient step a round.
+    """Return a warning if nearly all clients take a single gradient step per round.
 
     Args:
         counts: `(n,)` training samples of each client.
-        epochs, batch_size: of the experiment's workload.
+        epochs: local epochs of the experiment's workload.
+        batch_size: samples per batch of the experiment's workload.
     """
     if not take_single_steps(counts, epochs, batch_size):
         return []
@@ -162,17 +164,17 @@ def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
 
 
 def merged(lines: Sequence[tuple[str, str]], where: str, points: int) -> list[str]:
-    """Each line once, with the places that it holds for.
+    """Merge equal lines; each begins with the places that it holds for.
 
     Args:
         lines: place (a point of the sweep) and line.
-        where: the file, which stands for all places.
-        points: how many places there are.
+        where: the file, named instead of all places.
+        points: number of places.
     """
     places: dict[str, list[str]] = {}
     for place, line in lines:
         places.setdefault(line, []).append(place)
-    return [f"{where if len(held) == points else _some(held)}: {line}" for line, held in places.items()]
+    return [f"{where if len(named) == points else _some(named)}: {line}" for line, named in places.items()]
 
 
 def _some(places: Sequence[str]) -> str:

@@ -24,14 +24,14 @@ def federation_in_process(
     on_progress: Callable[[RunProgress], None] = lambda progress: None,
     hosts: int = 1,
 ) -> Federation:
-    """A federation whose clients live in this process, registered and ready for its next round.
+    """Return a federation whose clients run in this process, registered and ready for its next round.
 
     Args:
         plan: the experiment's parts.
-        workload: what the clients learn.
+        workload: the training task.
         records: the run's directory; None records nothing.
         on_progress: see `Federation`.
-        hosts: number of hosts; several work in threads (the built-in workloads train one client at a time).
+        hosts: number of hosts; several run in threads (the built-in workloads train one client at a time).
     """
     local, board = _registered(plan, workload, records, hosts)
     states = local.environment.client_states
@@ -46,10 +46,10 @@ async def live_in_process(
     on_progress: Callable[[RunProgress], None] = lambda progress: None,
     hosts: int = 1,
 ) -> AsyncIterator[Federation]:
-    """A federation on the wall clock: the clients live in this process, and speak to the server over loopback.
+    """Open a federation on the wall clock: clients in this process connect to the server over loopback.
 
-    A context manager: connected and ready for its next round inside, and everybody has hung up after. The arguments
-    are those of `federation_in_process`.
+    A context manager: inside, the clients are connected and the federation is ready for its next round; afterwards all
+    connections are closed. The arguments are those of `federation_in_process`.
 
     Raises:
         ClusterError: not all clients could connect.
@@ -81,7 +81,7 @@ async def live_in_process(
 def _registered(
     plan: RunPlan, workload: Workload, records: RunDirectory | None, hosts: int
 ) -> tuple[LocalHosts, Directory]:
-    """Hosts in this process, their clients registered with the PKI, and its board."""
+    """Return hosts in this process, with clients registered with the PKI, and the bulletin board."""
     plan.check_sums(workload)
     experiment = plan.experiment
     checkpoint = None if records is None else records.checkpoint()
@@ -106,22 +106,30 @@ def run_in_process(
     records: RunDirectory | None,
     on_progress: Callable[[RunProgress], None],
 ) -> None:
-    """Run (or resume) one experiment to its end."""
+    """Run (or resume) one experiment to its end.
+
+    Args:
+        experiment: one point.
+        workload: the training task.
+        simulation_seed: replaces the experiment's seed if it has none.
+        records: the run's directory; None records nothing.
+        on_progress: see `Federation`.
+    """
     plan = RunPlan(experiment, simulation_seed)
 
     async def rounds() -> None:
         if experiment.time.clock == "wall":
             async with live_in_process(plan, workload, records, on_progress) as federation:
-                await to_the_end(federation)
+                await run_remaining_rounds(federation)
         else:
-            await to_the_end(federation_in_process(plan, workload, records, on_progress))
+            await run_remaining_rounds(federation_in_process(plan, workload, records, on_progress))
 
     asyncio.run(rounds())
     if records is not None:
         records.finish()
 
 
-async def to_the_end(federation: Federation) -> None:
+async def run_remaining_rounds(federation: Federation) -> None:
     """Run the rounds that are left."""
     while not federation.finished:
         await federation.run_next_round()

@@ -1,4 +1,4 @@
-"""What an experiment's parts are, put together before any client exists."""
+"""The plan of a run: the parts of an experiment, put together before any client exists."""
 
 import hashlib
 from dataclasses import replace
@@ -51,15 +51,15 @@ from testbed.workload.local_layers import LocalLayers
 
 
 class RunPlan:
-    """What an experiment's parts are, before any client exists. Cheap to make, anywhere.
+    """The parts of an experiment, before any client exists. Cheap to make, in any process.
 
     Args:
         experiment: one point (no sweep).
-        simulation_seed: what stands in for the experiment's seed when it has none.
+        simulation_seed: replaces the experiment's seed if it has none.
 
     Raises:
-        ExperimentError: a user-defined class cannot be found, a stage is named that does not
-            exist, or the aggregation cannot take as many participants as the selection may choose.
+        ExperimentError: a user-defined class cannot be found, the experiment names an unknown stage, or the aggregation
+            cannot take as many participants as the selection may choose.
     """
 
     def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
@@ -111,7 +111,7 @@ class RunPlan:
         return SigningKey.from_seed(self.randomness.secret("round beacon", 0, "signing key"))
 
     def round_beacon(self, state: npt.NDArray[np.uint8] | None) -> RoundBeacon | None:
-        """The beacon, where the last round left it."""
+        """Return the beacon as the last round left it; None if the run has none."""
         return None if self.beacon_key is None else RoundBeacon(self.beacon_key, self.experiment_id, state)
 
     def completed(self, board: Directory, workload: Workload) -> Directory:
@@ -141,7 +141,7 @@ class RunPlan:
         return self.needs_registration and derivable
 
     def derived_board(self, workload: Workload) -> Directory:
-        """The bulletin board where that is so."""
+        """Return the bulletin board with derived keys, if the run derives them."""
         return self.completed(Directory.derived(self.experiment.population, self.randomness), workload)
 
     @property
@@ -169,24 +169,32 @@ class RunPlan:
         return frozenset() if self.adversary is None else self.adversary.dishonest
 
     def noise_plan(self, dimension: int) -> NoisePlan | None:
-        """The noise that the aggregation adds, with so many model parameters; None where it adds none.
+        """Return the noise that the aggregation adds; None if it adds none.
 
-        Raises `ExperimentError` where participants add some and the accountant says None: the run would have no privacy
-        ledger, and nobody would notice.
+        Args:
+            dimension: number of model parameters.
+
+        Raises:
+            ExperimentError: participants add noise, but the accountant returns None. The run would have no privacy
+                ledger, unnoticed.
         """
         sizes = self.minimum_participants, self.maximum_participants
-        found = self.aggregation.noise_plan(*sizes, dimension, self.selection.client_rate)
-        if found is None and noise_of(self.aggregation_parameters) is not None:
+        noise = self.aggregation.noise_plan(*sizes, dimension, self.selection.client_rate)
+        if noise is None and noise_of(self.aggregation_parameters) is not None:
             raise ExperimentError(
                 f"aggregation.protocol: {self.experiment.aggregation.protocol}: participants add noise "
-                "(aggregation.noise), and its accountant says None; it must say what that costs"
+                "(aggregation.noise), but its accountant returns None; return the privacy cost"
             )
-        return found
+        return noise
 
     def reports_training(self, dimension: int) -> bool:
-        """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.
+        """Return whether clients report their mean loss: not next to noise, unless the experiment allows it.
 
-        Raises `ExperimentError` where a selection, or a user-defined class that learns from reports, needs to know.
+        Args:
+            dimension: number of model parameters.
+
+        Raises:
+            ExperimentError: a selection, or a user-defined class that learns from reports, needs the losses.
         """
         section = self.experiment.privacy or PrivacySection()
         if section.report_losses or self.noise_plan(dimension) is None:
@@ -196,9 +204,13 @@ class RunPlan:
         return False
 
     def client_algorithm(self, workload: Workload) -> ClientAlgorithm:
-        """How clients train, and what they keep from round to round.
+        """Return the clients' training algorithm, with the state that they keep from round to round.
 
-        Raises `ExperimentError` for a workload that trains without it.
+        Args:
+            workload: the training task.
+
+        Raises:
+            ExperimentError: the workload does not support the algorithm.
         """
         section = self.experiment.workload
         if section.drift_correction is None and section.local_layers is None:
@@ -235,11 +247,11 @@ class RunPlan:
         return any((learning.drift_correction, learning.local_layers, self.participation_pattern))
 
     def environment(self, workload: Workload, directory: Path | None = None) -> Environment:
-        """What the clients of one host share; the directory of the PKI comes after registration.
+        """Return the settings shared by the clients of one host; the PKI's directory is set after registration.
 
         Args:
-            workload: what they learn.
-            directory: the run's, for what they keep, where they keep something; None: it goes with the host.
+            workload: the training task.
+            directory: the run's directory, for the clients' states if they keep any; None: a temporary one per host.
         """
         algorithm, pattern = self.client_algorithm(workload), self.participation_pattern
         client_states = ClientStates(directory) if algorithm.keeps_state or directory is not None else None
@@ -269,20 +281,20 @@ class RunPlan:
 
     @cached_property
     def class_members(self) -> ClassMembers | None:
-        """Who is in which class; None where the experiment has no classes."""
+        """The members of each class of clients; None if the experiment has no classes."""
         if not self.experiment.classes:
             return None
         generator = self.randomness.generator("classes", 0, "members")
         return draw_members(self.experiment.classes, self.experiment.population, generator)
 
     def links(self) -> ClientLinks:
-        """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
+        """Return the clients' and the server's links; raises `TraceError` for unusable files."""
         generator = self.randomness.generator("links", 0, "draw")
         groups = []
         for name, kind in self.experiment.classes.items():
             if kind.link_settings and self.class_members is not None:
-                drawn = self.randomness.generator("links", 0, f"draw of class {name}")
-                groups.append(LinkGroup(np.flatnonzero(self.class_members.are_in(name)), kind.link_settings, drawn))
+                draws = self.randomness.generator("links", 0, f"draw of class {name}")
+                groups.append(LinkGroup(np.flatnonzero(self.class_members.are_in(name)), kind.link_settings, draws))
         return client_links(self.experiment.links, self.experiment.population, generator, groups)
 
     def speed_factors(self) -> npt.NDArray[np.float64]:
@@ -297,10 +309,18 @@ class RunPlan:
         return factors
 
     def availability(self, workload: Workload) -> Availability:
-        """Who is reachable when; raises as `links` does, and `ExperimentError` when the workload has no labels."""
+        """Return the availability of the clients.
+
+        Args:
+            workload: the training task.
+
+        Raises:
+            TraceError: a file cannot be used.
+            ExperimentError: the availability depends on labels, and the workload has none.
+        """
 
         def label_counts() -> npt.NDArray[np.int64]:
-            if isinstance(workload, PartlySharedWorkload):  # what all clients share tells none from another
+            if isinstance(workload, PartlySharedWorkload):  # shared labels do not distinguish clients
                 return workload.own_label_counts()
             if isinstance(workload, LabelledWorkload):
                 return workload.label_counts()
@@ -313,9 +333,13 @@ class RunPlan:
         )
 
     def read_files(self, workload: Workload) -> tuple[str, ...]:
-        """Read every file that the experiment names, to raise before anything runs what is wrong with one.
+        """Read every file that the experiment names, to raise errors before anything runs.
 
-        Returns lines on what is odd in one, and what is made of it.
+        Args:
+            workload: the training task.
+
+        Returns:
+            Lines on oddities in the files, and how they are handled.
         """
         notes = self.links().notes
         self.speed_factors()
@@ -328,13 +352,14 @@ class RunPlan:
 
     @property
     def timing(self) -> Timing:
-        """What the server waits for."""
+        """Return the deadlines and quorums."""
         time_ = self.experiment.time
         return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
 
     def check_sums(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them, or
-        the adversary cannot do with it what it is to do.
+        """Raise `ExperimentError` unless the aggregation can sum these clients' updates.
+
+        The adversary must be able to act on the sums, too.
         """
         self.aggregation_parameters.check_workload(workload)
         check_training(self.experiment, self.roles, self.client_algorithm(workload), workload)
@@ -348,8 +373,9 @@ class RunPlan:
         self.reports_training(workload.dimension)
 
     def _check_broadcast(self) -> None:
-        """Raise `ExperimentError` for a server that sends other models to clients that are to be told what they have
-        kept; here, so that a survey of misbehaviours leaves it out.
+        """Raise `ExperimentError` for a server that sends different models to clients with a state.
+
+        The check stands here so that a survey of misbehaviours leaves the combination out.
         """
         if type(self.broadcast) is Broadcast:
             return

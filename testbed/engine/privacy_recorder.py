@@ -23,12 +23,12 @@ from testbed.workload.contract import Workload
 
 
 class PrivacyLedgerRecorder:
-    """Keeps the ledger of one run. `open_ledger` makes it.
+    """The recorder of one run's privacy ledger; `open_ledger` makes it.
 
     Args:
-        ledger: of the clients.
-        charge: what a round costs whom.
-        plan: of the run.
+        ledger: the clients' ledger.
+        charge: the privacy cost of a round, by client.
+        plan: the run's plan.
     """
 
     def __init__(self, ledger: PrivacyLedger, charge: PrivacyCharge | ServerCharge, plan: RunPlan) -> None:
@@ -39,7 +39,7 @@ class PrivacyLedgerRecorder:
         self._last_stage = plan.aggregation.stages[-1]
         self._noise_repeats = not plan.randomness.secrets_from_system
         self._records: RunDirectory | None = None
-        self._begun = 0  # the last round whose last stage has begun
+        self._begun = 0  # the last round with a last stage that has begun
 
     @property
     def spent(self) -> str:
@@ -54,23 +54,27 @@ class PrivacyLedgerRecorder:
             outcome: how it went.
             exchanges: its stages.
         """
-        asked = np.unique(np.concatenate([no_ids(), *(s.clients for s in exchanges if s.stage == self._last_stage)]))
+        recipients = np.unique(
+            np.concatenate([no_ids(), *(s.clients for s in exchanges if s.stage == self._last_stage)])
+        )
         noise = None if outcome.aggregate is None else outcome.aggregate.noise
         skipping = self._skipping(round_number)
-        spent = self._charge.of_round(outcome.participants, outcome.survivors, noise, asked, skipping)
+        spent = self._charge.of_round(outcome.participants, outcome.survivors, noise, recipients, skipping)
         return privacy_table(round_number, self.ledger.spend(spent, round_number))
 
     def enter_attempts(self, round_number: int) -> list[pa.Table]:
-        """Enter the attempts at a round that ended with their process, before it is run again; their `privacy` rows.
+        """Charge interrupted attempts at a round before it is run again; return their `privacy` rows.
 
-        None where the noise is derived from a seed: then the round will release what it has released already.
+        Nothing is charged if the noise is derived from a seed: the repeated round then releases the same values again.
         """
         self._begun = 0
         if self._records is None or self._noise_repeats:
             return []
-        entered = [self._attempted(round_number, known) for known in self._records.attempts_at(round_number)]
-        if self.spent:  # no other round will come, under whose number they would be
-            entered += [self._attempted(round_number, known) for known in self._records.later_attempts(round_number)]
+        entered = [self._attempted(round_number, attempt) for attempt in self._records.attempts_at(round_number)]
+        if self.spent:  # no later round will follow that could have these numbers
+            entered += [
+                self._attempted(round_number, attempt) for attempt in self._records.later_attempts(round_number)
+            ]
         return entered
 
     def _attempted(self, round_number: int, participants: npt.NDArray[np.int64]) -> pa.Table:
@@ -78,9 +82,10 @@ class PrivacyLedgerRecorder:
         return privacy_table(round_number, self.ledger.spend(spent, round_number))
 
     def asking(self, stage: str, round_number: int, participants: npt.NDArray[np.int64]) -> None:
-        """A stage is about to begin: before the last one it is put on disk who takes part, as `enter_attempts` reads.
+        """Record the participants on disk before the last stage of a round begins, for `enter_attempts`.
 
-        Raises `RunError` when it cannot be; then nobody may be asked.
+        Raises:
+            RunError: the participants cannot be recorded; then no client may be asked.
         """
         if self._records is None or self._noise_repeats or stage != self._last_stage or self._begun == round_number:
             return
@@ -97,10 +102,14 @@ class PrivacyLedgerRecorder:
 
 
 def open_ledger(plan: RunPlan, workload: Workload) -> PrivacyLedgerRecorder | None:
-    """The ledger of a run that has no round yet, and what records it; None where the aggregation adds no noise.
+    """Return the recorder of a new run's ledger; None if the aggregation adds no noise.
+
+    Args:
+        plan: the run's plan.
+        workload: its workload.
 
     Raises:
-        ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
+        ExperimentError: there is a budget without noise, or not even one round is certain to stay within it.
     """
     section = plan.experiment.privacy or PrivacySection()
     noise = plan.noise_plan(workload.dimension)
@@ -122,7 +131,7 @@ def open_ledger(plan: RunPlan, workload: Workload) -> PrivacyLedgerRecorder | No
 
 
 def charged_again(attempts: list[pa.Table]) -> str:
-    """What the event says of attempts that are charged, given their `privacy` rows."""
+    """Return the event text for attempts that are charged, given their `privacy` rows."""
     clients = len(np.unique(np.concatenate([table["client"].to_numpy() for table in attempts])))
     times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
     return (
@@ -148,12 +157,26 @@ def _no_noise(plan: RunPlan, budget: float) -> str:
 
 
 def records_of(unit: Unit, plan: RunPlan, workload: Workload) -> int:
-    """How many records there are that one of is protected."""
+    """Return the number of protected records.
+
+    Args:
+        unit: the unit of privacy.
+        plan: the run's plan.
+        workload: its workload.
+    """
     return plan.experiment.population if unit == "client" else int(workload.sample_counts.sum())
 
 
 def warnings(plan: RunPlan, workload: Workload) -> list[str]:
-    """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `open_ledger` does."""
+    """Return warnings about the `privacy` section.
+
+    Args:
+        plan: the run's plan.
+        workload: its workload.
+
+    Raises:
+        ExperimentError: as `open_ledger`.
+    """
     section = plan.experiment.privacy
     if section is None:
         return []
@@ -166,7 +189,7 @@ def warnings(plan: RunPlan, workload: Workload) -> list[str]:
 
 
 def _rounds(records: RunDirectory) -> Iterator[dict[str, Any]]:
-    """The recorded `privacy` rows, a round at a time."""
+    """Yield the recorded `privacy` rows, one round at a time."""
     columns = ["round", "client", *NoiseShares._fields]
     files = recorded_files(records.path, "privacy", records.checkpoint())
     for chunk in read_chunks(files, "privacy", columns):

@@ -1,4 +1,4 @@
-"""What is kept of a run's rounds: the tables, the log, the checkpoint. Nothing here decides anything."""
+"""The records of a run's rounds: tables, log and checkpoint. This module makes no decisions."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -36,17 +36,17 @@ from testbed.workload.contract import (
 
 @dataclass(frozen=True)
 class EndedRound:
-    """What a round has come to, beside what its network has counted.
+    """The result of a round, in addition to the records of its network.
 
     Attributes:
-        outcome: how it went.
-        model_before: `(d,)` float32, the model that it began with.
-        started_s: when it began, by the run's clock.
-        evaluation: of the model after it; None: it was not evaluated.
+        outcome: outcome of the round.
+        model_before: `(d,)` float32, the model at its beginning.
+        started_s: seconds of the run's clock at its beginning.
+        evaluation: evaluation of the model after it; None: not evaluated.
         privacy: its `privacy` tables.
         attack_success: see `Adversary.success`.
-        why_last: why there is no further round (the privacy budget, a target); empty while there may be one.
-        client_accuracy: of the model over the clients' own samples; None: it was not measured.
+        why_last: why there is no further round (the privacy budget, a target); empty otherwise.
+        client_accuracy: accuracy of the model on the clients' own samples; None: not measured.
     """
 
     outcome: Outcome
@@ -60,12 +60,12 @@ class EndedRound:
 
 
 class RunRecorder:
-    """Writes the rounds of one run into its directory.
+    """The writer of one run's rounds.
 
     Args:
         records: the run's directory.
-        plan: of the run.
-        network: whose exchanges, events and crashes are recorded.
+        plan: the run's plan.
+        network: the network with the exchanges, events and crashes to record.
     """
 
     def __init__(self, records: RunDirectory, plan: RunPlan, network: EmulatedNetwork | LiveNetwork) -> None:
@@ -75,7 +75,7 @@ class RunRecorder:
         self._crashes_logged: set[tuple[str, int, str]] = set()
 
     def record_clients(self, samples: npt.NDArray[np.int64]) -> None:
-        """Write what the clients are like; each has so many training samples: `(n,)`."""
+        """Write the properties of the clients; `samples`, `(n,)`, are their numbers of training samples."""
         if not self._plan.experiment.records.clients:
             return
         links, members = self._network.links, self._plan.class_members
@@ -114,7 +114,7 @@ class RunRecorder:
             self.records.replace_experiment(stored | {"provenance": provenance | {key: value}})
 
     def record_resumption(self, checkpoint: Checkpoint, resumed: bool) -> None:
-        """Events of the next round: that the run is resumed after that of `checkpoint`, and whether with other code."""
+        """Add events to the next round: the run is resumed from `checkpoint`, perhaps with changed code."""
         if resumed:
             lost = f"; {self.records.lost}, and this one stands in" if self.records.lost else ""
             detail = f"resumed after round {checkpoint.round_number}{lost}"
@@ -126,11 +126,11 @@ class RunRecorder:
     def append(self, ended: EndedRound, checkpoint: Checkpoint, wall_s: float) -> None:
         """Record a round and move the checkpoint on; it took `wall_s` seconds."""
         number, aggregate = checkpoint.round_number, ended.outcome.aggregate
-        seen = None
+        view = None
         if aggregate is not None and self._plan.experiment.records.keeps(number):
-            seen = RoundAggregate(ended.model_before, aggregate.mean, aggregate.weight)
+            view = RoundAggregate(ended.model_before, aggregate.mean, aggregate.weight)
         rounds, others = self._rounds_table(number, ended), self._tables(number, ended)
-        self.records.append_round({"rounds": rounds, **others}, checkpoint, seen)
+        self.records.append_round({"rounds": rounds, **others}, checkpoint, view)
         self._log(rounds.to_pylist()[0], wall_s)
         self._log_crashes(number)
 
@@ -197,7 +197,7 @@ class RunRecorder:
         )
 
     def _log_crashes(self, number: int) -> None:
-        """The traceback of each kind of crash, once; all of them are in the events."""
+        """Log the traceback of each kind of crash once; all crashes are in the events."""
         for stage, crash in self._network.crashes:
             place = (crash.file, crash.line, crash.error.partition(":")[0])
             if place in self._crashes_logged:

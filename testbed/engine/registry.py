@@ -25,7 +25,13 @@ def _as_it_is(honest: Any, protocols: set[str]) -> Any:
 def selection_protocol(
     parameters: SelectionParameters, population: int, with_attacks: WithAttacks = _as_it_is
 ) -> SelectionProtocol:
-    """The server side of the selection protocol of `parameters`, `with_attacks` of the adversary."""
+    """Return the server side of the selection protocol.
+
+    Args:
+        parameters: parameters of the protocol.
+        population: number of clients n.
+        with_attacks: applies the adversary's attacks to a protocol class.
+    """
     protocol: SelectionProtocol = _server("selection", parameters, selections.PROTOCOLS, with_attacks, population)
     return protocol
 
@@ -33,24 +39,37 @@ def selection_protocol(
 def aggregation_protocol(
     parameters: AggregationParameters, with_attacks: WithAttacks = _as_it_is
 ) -> AggregationProtocol:
-    """The server side of the aggregation protocol of `parameters`, `with_attacks` of the adversary."""
+    """Return the server side of the aggregation protocol.
+
+    Args:
+        parameters: parameters of the protocol.
+        with_attacks: applies the adversary's attacks to a protocol class.
+    """
     protocol: AggregationProtocol = _server("aggregation", parameters, aggregations.PROTOCOLS, with_attacks)
     return protocol
 
 
 def plugin_protocol(section: str, name: str) -> type[SelectionProtocol] | type[AggregationProtocol]:
-    """The class ``package.module:Name`` of a section; raises `ExperimentError` where it does not keep the contract."""
-    found: type[SelectionProtocol] | type[AggregationProtocol] = plugin_class(name, f"{section}.protocol")
+    """Return the class ``package.module:Name`` of a section.
+
+    Args:
+        section: ``selection`` or ``aggregation``.
+        name: ``package.module:Name``.
+
+    Raises:
+        ExperimentError: there is no such class, or it does not keep the contract.
+    """
+    plugin: type[SelectionProtocol] | type[AggregationProtocol] = plugin_class(name, f"{section}.protocol")
     base = SelectionProtocol if section == "selection" else AggregationProtocol
-    check_subclass(found, base, name, f"{section}.protocol")
-    return found
+    check_subclass(plugin, base, name, f"{section}.protocol")
+    return plugin
 
 
 def plugin_parameters(section: str, parameters: Any, kind: type) -> tuple[Any, dict[str, Any]]:
-    """What a user-defined class is constructed with: its parameters, and its options as keyword arguments.
+    """Return the constructor arguments of a user-defined class: its parameters, and its options as keyword arguments.
 
-    A class has the parameters of its attribute `Parameters`, or of the built-in protocol that it derives from. Others
-    get the section as it is, and declare what further keys they take as keyword arguments of their ``__init__``.
+    The parameters are of the class's attribute `Parameters`, or of the built-in protocol that it derives from. Any
+    other class gets the section unchanged, and declares further keys as keyword arguments of its ``__init__``.
 
     Args:
         section: ``selection`` or ``aggregation``.
@@ -58,26 +77,26 @@ def plugin_parameters(section: str, parameters: Any, kind: type) -> tuple[Any, d
         kind: the class that it names.
 
     Raises:
-        ExperimentError: a key that it does not declare; one line each.
+        ExperimentError: a key that the class does not declare; one line each.
     """
     declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
     if declared is not None:
-        given = parameters.model_dump(mode="json", exclude={"protocol"})
+        options = parameters.model_dump(mode="json", exclude={"protocol"})
         whose = f" ({declared.__name__} of {parameters.protocol})"
-        return plugin_options.validated(declared, given, section, whose, unsaid=("protocol",)), {}
+        return plugin_options.validated(declared, options, section, whose, unsaid=("protocol",)), {}
     arguments = 2 if section == "selection" else 1
     further = parameters.model_extra or {}
     return parameters, plugin_options.as_keywords(kind, parameters.protocol, section, further, arguments, "Parameters")
 
 
 def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
-    """The parameters that the nearest of the classes declares which `kind` derives from; None: none does."""
+    """Return the parameters declared by the nearest base class of `kind` with a declaration; None if there is none."""
     built_in: tuple[dict[Any, Any], ...] = (aggregations.PROTOCOLS, selections.PROTOCOLS)
-    of_built_in = {server: kind for known in built_in for kind, server in reversed(known.items())}
+    of_built_in = {server: kind for protocols in built_in for kind, server in reversed(protocols.items())}
     for ancestor in kind.__mro__:
-        found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
-        if isinstance(found, type) and issubclass(found, base):
-            return found
+        declared = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
+        if isinstance(declared, type) and issubclass(declared, base):
+            return declared
         if "Parameters" in vars(ancestor):
             raise ExperimentError(
                 f"{kind.__module__}:{kind.__name__}: Parameters must be a subclass of {base.__module__}.{base.__name__}"
@@ -85,21 +104,26 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     return None
 
 
-def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attacks: WithAttacks, *arguments: Any) -> Any:
-    """A user-defined class counts as the built-in protocols, too, that it derives from."""
+def _server(
+    section: str, parameters: Any, protocols: Mapping[Any, Any], with_attacks: WithAttacks, *arguments: Any
+) -> Any:
+    """Return a protocol with attacks; a user-defined class also counts as its built-in base protocols."""
     name: str = parameters.protocol
-    if type(parameters) in known:
-        return with_attacks(known[type(parameters)], {name})(parameters, *arguments)
+    if type(parameters) in protocols:
+        return with_attacks(protocols[type(parameters)], {name})(parameters, *arguments)
     honest = plugin_protocol(section, name)
-    given, keywords = plugin_parameters(section, parameters, honest)
+    options, keywords = plugin_parameters(section, parameters, honest)
     if section == "selection":  # the aggregation's are checked for as many participants as there may be
         try:
-            given.check(*arguments)
+            options.check(*arguments)
         except ValueError as error:
             raise ExperimentError(f"{section}.{error}") from None
-    names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
-    plugin_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
-    made = with_attacks(honest, names)(given, *arguments, **keywords)
+    names = {
+        name,
+        *(str(kind.model_fields["protocol"].default) for kind in protocols if issubclass(honest, protocols[kind])),
+    }
+    plugin_options.bind(honest, name, f"{section}.protocol", (options, *arguments), keywords)
+    made = with_attacks(honest, names)(options, *arguments, **keywords)
     _check_made(
         made, SelectionParameters if section == "selection" else AggregationParameters, f"{section}.protocol: {name}"
     )
@@ -107,7 +131,7 @@ def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attack
 
 
 def _check_made(made: Any, parameters: type[BaseModel], where: str) -> None:
-    """Raise `ExperimentError` for what the ``__init__`` of a user-defined protocol has left undone, or does in vain."""
+    """Raise `ExperimentError` if the ``__init__`` of a user-defined protocol is incomplete or has no effect."""
     if "parameters" not in vars(made):
         raise ExperimentError(f"{where}: its __init__ must call super().__init__, and does not")
     if not isinstance(made.parameters, parameters):
@@ -116,6 +140,6 @@ def _check_made(made: Any, parameters: type[BaseModel], where: str) -> None:
         )
     if noise_of(made.parameters) is not None and type(made).accountant is AggregationProtocol.accountant:
         raise ExperimentError(
-            f"{where}: participants add noise (aggregation.noise), and it does not say what that costs: override "
-            "accountant, or inherit from testbed.NoisyProtocol"
+            f"{where}: participants add noise (aggregation.noise), but the class does not state the privacy cost: "
+            "override accountant, or inherit from testbed.NoisyProtocol"
         )

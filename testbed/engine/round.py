@@ -44,13 +44,13 @@ class Outcome:
     """The result of a round.
 
     Attributes:
-        state: "completed", "skipped" (nobody admissible) or "aborted"; then the model is as it was.
-        reason: empty when completed.
+        state: "completed", "skipped" (no admissible participants) or "aborted"; the model changes only if completed.
+        reason: empty if completed.
         candidates: number of clients that stood for selection.
-        participants: sorted client numbers that were selected (also when the round was aborted after that).
-        survivors: those whose update is in the new model.
+        participants: sorted numbers of the selected clients (also if the round was aborted later).
+        survivors: participants with an update in the new model.
         model: `(d,)` float32 after the round.
-        training_loss: mean over the participants that trained; None when nobody did.
+        training_loss: mean over the participants that trained; None if none did.
         aggregate: the result of the aggregation; None unless completed.
         buffered: the updates of an asynchronous round.
     """
@@ -100,13 +100,13 @@ class Cohort:
     """The clients whose updates a round aggregates.
 
     Attributes:
-        start: the state of the server before the round, with the round number that clients were told.
+        start: the server's state before the round, with the announced round number.
         participants: sorted client numbers.
         candidates: number of clients that stood for selection.
-        trained: sorted clients that have reported their training as done.
-        loss: mean over those that have reported one; None: nobody has.
+        trained: sorted clients that have reported the end of training.
+        loss: mean over the clients that reported a loss; None: none did.
         question: the question that aggregation is bound to; None: clients were asked in different rounds.
-        available: sorted clients that were there when selection began; None: unknown.
+        available: sorted clients that were available when selection began; None: unknown.
         buffered: the updates of an asynchronous round.
     """
 
@@ -207,13 +207,19 @@ async def _aggregate(protocol: AggregationProtocol, start: AggregationRound) -> 
     result: Any = await protocol.aggregate(start)
     if isinstance(result, Aggregate):
         return result
-    found = "nothing" if result is None else f"no Aggregate but {type(result).__name__}"
+    got = "nothing" if result is None else f"no Aggregate but {type(result).__name__}"
     where = f"round {start.number}: aggregate of {type(protocol).__name__}"
-    raise RunError(f"{where} returned {found}; return Aggregate(mean, weight, survivors)")
+    raise RunError(f"{where} returned {got}; return Aggregate(mean, weight, survivors)")
 
 
 async def selected_clients(start: SelectionRound, server: Server, model: npt.NDArray[np.float32]) -> Cohort:
-    """Select participants and have them train: the `Collect` of a synchronous round."""
+    """Select participants and train them: the `Collect` of a synchronous round.
+
+    Args:
+        start: the server's state before the round.
+        server: the server's protocols.
+        model: `(d,)` float32, the global model.
+    """
     selecting, aggregation = start, server.aggregation
     if len(excluded := start.memory.get(EXCLUDED, no_ids())):
         selecting = replace(start, network=ExcludingNetwork(start.network, excluded))
@@ -236,13 +242,13 @@ async def _select(protocol: SelectionProtocol, start: SelectionRound) -> Selecti
         error.add_note(_TO_KEEP if str(error).endswith("'memory'") else _TO_TELL)
         raise
     if not isinstance(chosen, Selection):
-        found = "nothing" if chosen is None else f"no Selection but {type(chosen).__name__}"
+        got = "nothing" if chosen is None else f"no Selection but {type(chosen).__name__}"
     elif not all(_are_ids(clients) for clients in (chosen.participants, chosen.ready) if clients is not None):
-        found = "clients that are no array of whole numbers"
+        got = "clients that are no array of whole numbers"
     else:
         return chosen
     advice = "return Selection(np.array([...], np.int64), candidates=...)"
-    raise RunError(f"round {start.number}: select of {type(protocol).__name__} returned {found}; {advice}")
+    raise RunError(f"round {start.number}: select of {type(protocol).__name__} returned {got}; {advice}")
 
 
 _TO_TELL = (
@@ -258,24 +264,24 @@ def _are_ids(clients: Any) -> bool:
 async def _train(
     start: SelectionRound, server: Server, model: npt.NDArray[np.float32], trainers: Ids, chosen: Selection
 ) -> Cohort:
-    """Broadcast the model to `trainers`, who train it."""
+    """Broadcast the model to `trainers`, and collect their reports."""
     payload = Vector(server.algorithm.payload(model, start.memory), 0)
     question = (TrainWithState if server.algorithm.keeps_state else Train)(start.number, payload)
     begin = TrainingRound(start.number, start.network, trainers, start.randomness, server.workload)
     groups = server.broadcast.questions_for(begin, question)
     reports, losses, trained = [], [], no_ids()
-    for clients, sent in groups:
+    for clients, asked_question in groups:
         if not len(clients):
             continue
         private = None
-        if isinstance(sent, TrainWithState):
+        if isinstance(asked_question, TrainWithState):
             private = {client: StateReference(int(start.memory[LAST_ROUND][client])) for client in clients.tolist()}
-        replies = await start.network.ask(clients, sent, private=private)
+        replies = await start.network.ask(clients, asked_question, private=private)
         losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
         reports.append(reports_of(replies, clients))
         trained = np.union1d(trained, replies.ids)
     if reports:
         server.selection.learn(start, merged(reports))
     loss = float(np.mean(losses)) if losses else None
-    asked = groups[0][1]  # aggregation goes by the question to the first group
-    return Cohort(start, chosen.participants, chosen.candidates, trained, loss, asked, chosen.available)
+    first = groups[0][1]  # aggregation is bound to the question to the first group
+    return Cohort(start, chosen.participants, chosen.candidates, trained, loss, first, chosen.available)

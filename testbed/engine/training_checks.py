@@ -19,8 +19,8 @@ def check_training(
     Args:
         experiment: one point.
         roles: the client sides of all protocols of the run.
-        algorithm: how clients train.
-        workload: what they learn.
+        algorithm: the clients' training algorithm.
+        workload: the training task.
     """
     section, protocol = experiment.workload, experiment.aggregation.protocol
     if section.proximal and (not isinstance(workload, ProximalWorkload) or workload.proximal != section.proximal):
@@ -49,7 +49,12 @@ def _check_trainers(roles: Sequence[RoleSpec], protocol: str, key: str, how: str
 
 
 def needing_losses(experiment: Experiment, selection: SelectionProtocol) -> str:
-    """Return the key of ``selection`` that chooses by reported losses, with its value; empty: none does."""
+    """Return the key of ``selection`` that chooses by reported losses, with its value; empty if there is none.
+
+    Args:
+        experiment: one point.
+        selection: its selection protocol.
+    """
     protocol = experiment.selection.protocol
     if ":" in protocol and selection.uses_reported_losses:
         return f"protocol: {protocol}"
@@ -57,7 +62,13 @@ def needing_losses(experiment: Experiment, selection: SelectionProtocol) -> str:
 
 
 def check_losses(experiment: Experiment, selection: SelectionProtocol, workload: Workload) -> None:
-    """Raise `ExperimentError` where selection chooses by losses that the workload's clients do not report."""
+    """Raise `ExperimentError` if selection uses losses that the workload's clients do not report.
+
+    Args:
+        experiment: one point.
+        selection: its selection protocol.
+        workload: the training task.
+    """
     needs = needing_losses(experiment, selection)
     if needs and isinstance(workload, LossReportingWorkload) and not workload.reports_losses:
         raise ExperimentError(

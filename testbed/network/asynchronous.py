@@ -1,11 +1,12 @@
-"""The virtual clock of asynchronous rounds: `ask` as ever, and clients that are asked one by one meanwhile.
+"""The virtual clock of asynchronous rounds: single clients are asked beside the stages of `ask`.
 
-`dispatch` asks some clients; their answers are computed at once, and arrive when links, devices and availability say
-(`in_flight`). `wait` lets time pass until something is over. A client that a model without a clock drops is drawn for
-the round in which it is asked, whenever its answer is due.
+`dispatch` sends questions to clients. Their answers are computed at once, and arrive as links, devices and availability
+determine (`in_flight`). `wait` advances the clock until an exchange ends. Availability models without a clock draw a
+dropout for the round in which the client is asked, whenever the answer is due.
 
-Hosts forget each round's state (`testbed.network.hosts`). What has to outlast it is fetched and handed back by
-`handed`, a message from this testbed to itself: no party sends it, and it costs neither bytes nor time.
+Hosts forget the state of each round (`testbed.network.hosts`). State that must outlast a round is fetched and handed
+back by `deliver_internal`. This is a message from the testbed to itself: no party sends it, and it costs neither bytes
+nor time.
 """
 
 import math
@@ -28,11 +29,11 @@ _IN_FLIGHT = ArrayGroup("in flight: ")  # of `PendingExchanges`
 
 
 class AsynchronousNetwork(EmulatedNetwork):
-    """See above; the arguments are those of `EmulatedNetwork`.
+    """An emulated network for asynchronous rounds; it takes the arguments of `EmulatedNetwork`.
 
     Attributes:
-        flights: who has been asked, and has not answered.
-        questions: what a client is asked in a flight, in order; set before anything is asked.
+        flights: the exchanges in progress.
+        questions: the types of the questions of an exchange, in order; set them before the first `dispatch`.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -42,31 +43,42 @@ class AsynchronousNetwork(EmulatedNetwork):
         self._off_the_record = 0
 
     async def begin_round(self, round_number: int) -> None:
-        """See `RoundNetwork.begin_round`; those under way stay so."""
+        """Begin a round; exchanges in progress continue."""
         await super().begin_round(round_number)
         self._off_the_record = 0
 
     def to_checkpoint(self, round_number: int) -> Memory:
-        """See `RoundRecorder.to_checkpoint`; with all that is under way."""
+        """Return the state to resume from, including the exchanges in progress."""
         return super().to_checkpoint(round_number) | _IN_FLIGHT.named(self.flights.to_checkpoint())
 
     def restore(self, memory: Memory) -> None:
-        """See `RoundRecorder.restore`."""
+        """Restore the state that `to_checkpoint` returned."""
         super().restore(memory)
         self.flights.restore(_IN_FLIGHT.take(memory))
 
     def online(self, clients: Ids) -> Ids:
-        """Those of sorted clients, `(m,)`, that are there now: they are connected, and the server sees that."""
+        """Return the clients that are connected now, as the server sees them.
+
+        Args:
+            clients: `(m,)` int64, sorted client numbers.
+
+        Returns:
+            The subset of `clients` that is reachable and has not dropped out in this round.
+        """
         presence = self.availability.presence(self.round_number, self.questions[0].stage, self.now_s, clients)
         return clients[presence.reachable & ~self._gone[clients]]
 
     async def dispatch(self, clients: Ids, questions: Sequence[Message]) -> Ids:
-        """Ask clients who are online, one by one; returns the sorted numbers of those who will answer everything if
-        neither their time nor the server's is up before.
+        """Begin an exchange with each of the clients, which must be online.
 
         Args:
-            clients: `(m,)` sorted.
-            questions: in order, of the types of `questions`; each goes when the one before is answered.
+            clients: `(m,)` int64, sorted client numbers.
+            questions: the questions in order, of the types `self.questions`; each is sent when the previous one is
+                answered.
+
+        Returns:
+            Sorted numbers of the clients that will answer every question unless they leave, or the server's limit
+            expires.
         """
         self._finish_server_work()
         self._stage = questions[0].stage
@@ -85,26 +97,26 @@ class AsynchronousNetwork(EmulatedNetwork):
             if position:
                 presence = self.availability.presence(self.round_number, stage, self.now_s, clients)
             answering &= ~presence.drops
-            asked = self._stage_of(question, clients)
+            stage_data = self._stage_of(question, clients)
             if answering.any():
-                _, answers = await self.handed(question, clients[answering], stage=stage)
+                _, answers = await self.deliver_internal(question, clients[answering], stage=stage)
                 self._check(answers.crashes)
                 self._record_answers(answers)
-                asked.place(answers)
-            limit_s, compute_s = self.timing.limit_s(stage, None), asked.compute_s * self.speed_factors[clients]
+                stage_data.place(answers)
+            limit_s, compute_s = self.timing.limit_s(stage, None), stage_data.compute_s * self.speed_factors[clients]
             for at, flight in enumerate(flights):
-                down, up = int(asked.size_down[at]), int(asked.size_up[at])
-                outcome, drops = int(asked.outcome[at]), bool(presence.drops[at])
+                down, up = int(stage_data.size_down[at]), int(stage_data.size_up[at])
+                outcome, drops = int(stage_data.outcome[at]), bool(presence.drops[at])
                 flight.legs.append(PendingQuestion(limit_s, down, up, float(compute_s[at]), outcome, drops))
-            answering &= asked.outcome == ANSWERED
+            answering &= stage_data.outcome == ANSWERED
         self.flights.begin(self.now_s, flights)
         self._start_server_work()
         return clients[answering]
 
     async def wait(self, until_s: float) -> list[PendingExchange]:
-        """Let time pass until something is over, or until `until_s`; all that is over then, in order.
+        """Advance the clock until an exchange ends, at most to `until_s`; return all ended exchanges, in order.
 
-        Nothing of it is recorded: see `record`.
+        Nothing is recorded: see `record`.
         """
         self._finish_server_work()
         over = self.flights.advance(self.now_s)
@@ -115,7 +127,7 @@ class AsynchronousNetwork(EmulatedNetwork):
         return over
 
     def record(self, flight: PendingExchange) -> None:
-        """Record in this round what was asked in a flight that is over, a row for each question."""
+        """Record in this round the questions of an exchange that has ended, one row per question."""
         client = ids([flight.client])
         for kind, leg in zip(self.questions[: flight.at + 1], flight.legs, strict=False):
             stage = Stage(kind, client, leg.size_down, None, 0)
@@ -135,11 +147,19 @@ class AsynchronousNetwork(EmulatedNetwork):
             stage.ride_on_answers(self.links.transport, self.speed_factors)
             self.exchanges.append(stage.exchanges(leg.sent_s, self.speed_factors))
 
-    async def handed(
+    async def deliver_internal(
         self, message: Message, clients: Ids, private: Mapping[int, Message] | None = None, stage: str = ""
     ) -> tuple[tuple[int, int], HostAnswers]:
-        """What hosts make of a message to sorted clients, and where its vectors are: no time passes, and nothing is
-        counted.
+        """Deliver a message of the testbed to clients; no time passes, and no bytes are counted.
+
+        Args:
+            message: the message.
+            clients: `(m,)` int64, sorted client numbers.
+            private: the private part for each client; None if the message has none.
+            stage: stage to record events under; "" for the current one.
+
+        Returns:
+            The key under which the hosts keep the answers' vectors, and the answers.
         """
         self._stage = stage or self._stage
         self._off_the_record += 1
@@ -155,11 +175,16 @@ class AsynchronousNetwork(EmulatedNetwork):
         )
         return key, await self.hosts.deliver(delivery)
 
-    async def fetched(self, message: Message, clients: Ids) -> dict[int, tuple[Any, Vector]]:
-        """The answers of sorted clients to such a message, and the vector in each."""
+    async def fetch_internal(self, message: Message, clients: Ids) -> dict[int, tuple[Any, Vector]]:
+        """Return the clients' answers to an internal message, each with its vector, by client.
+
+        Args:
+            message: the message, as for `deliver_internal`.
+            clients: `(m,)` int64, sorted client numbers.
+        """
         if not len(clients):
             return {}
-        key, answers = await self.handed(message, clients)
+        key, answers = await self.deliver_internal(message, clients)
         vectors = await self.hosts.vectors(key, clients)
         kind = type(message).Answer
         assert kind is not None
@@ -168,13 +193,13 @@ class AsynchronousNetwork(EmulatedNetwork):
             for client in clients.tolist()
         }
 
-    async def _ask(self, asked: Ask) -> Replies:
-        """As ever; but who was asked in a flight has answered, and what it said is looked at again."""
-        if asked.kind not in self.questions:
-            return await super()._ask(asked)
+    async def _ask(self, call: Ask) -> Replies:
+        """Ask as `EmulatedNetwork` does; for a question of an exchange, read the answers that already exist."""
+        if call.kind not in self.questions:
+            return await super()._ask(call)
         self._finish_server_work()
-        key, answers = await self.handed(asked.message, asked.recipients, stage=asked.kind.stage)
-        stage = self._stage_of(asked.message, asked.recipients)
+        key, answers = await self.deliver_internal(call.message, call.recipients, stage=call.kind.stage)
+        stage = self._stage_of(call.message, call.recipients)
         stage.place(answers)
         stage.arrival_s[stage.outcome != SILENT] = self.now_s
         self._start_server_work()

@@ -1,10 +1,10 @@
-"""Kinds of clients: those for whom all that the clock knows is equal in a stage, so that only one of them is computed.
+"""Groups of clients that the clock cannot tell apart in a stage, so that only one client of each group is computed.
 
-A stage may ask millions, most of whom are alike: the same links and device, the same answer, nobody about to leave.
-What becomes of one of a kind becomes of all, bit for bit, as transfers that are alike share a link alike in whatever
-order they stand (`fair_sharing`). So a stage's arrays have a row for each kind, and what is to be known of each client
-is made of them when somebody asks. Where most clients differ, or losses are drawn for each, everybody is a kind of his
-own.
+A stage may ask millions of clients. Most of them have the same links and device, give the same answer and stay online.
+Transfers with equal parameters share a link equally, in any order (`fair_sharing`), so all
+clients of a group get bit for bit the result of their example. The arrays of a stage therefore have one row per group,
+and per-client arrays are made on request. Where most clients differ, or losses are drawn for each client, every client
+is its own group.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ import numpy.typing as npt
 from testbed.arrays import Ids, all_equal
 
 FEW_CLIENTS = 256
-"""Below, finding kinds takes longer than it saves."""
+"""Below this number of clients, finding groups takes longer than it saves."""
 MOST_CLASSES = 1000
-"""Of links and devices. Where there are more, clients are taken to differ."""
+"""Largest number of classes of links and devices; with more classes, every client is its own group."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class ClientGroups:
-    """The k kinds of the m clients that a stage asks.
+    """The k groups of the m clients that a stage asks.
 
     Attributes:
-        clients: `(m,)` int64, sorted.
-        which: `(m,)` unsigned, the kind of each; None: each is a kind of his own, in their order.
-        first: `(k,)` int64, where among the clients the first one of each kind stands, ascending.
-        count: `(k,)` int64, how many there are.
+        clients: `(m,)` int64, sorted client numbers.
+        which: `(m,)` unsigned, the group of each client; None: each client is its own group, in their order.
+        first: `(k,)` int64, position of the first client of each group among the clients, ascending.
+        count: `(k,)` int64, clients per group.
     """
 
     clients: Ids
@@ -42,20 +42,20 @@ class ClientGroups:
 
     @classmethod
     def alone(cls, clients: Ids) -> "ClientGroups":
-        """Each of the `(m,)` clients is a kind of his own."""
+        """Return groups of one client each, for `(m,)` clients."""
         return cls(clients, None, np.arange(len(clients)), np.broadcast_to(np.int64(1), clients.shape))
 
     @classmethod
     def of(cls, clients: Ids, codes: Sequence[npt.NDArray[Any] | None], single: Mask) -> "ClientGroups":
-        """Clients of a kind have the same codes.
+        """Group the clients that have the same codes.
 
         Args:
-            clients: `(m,)` sorted.
-            codes: `(m,)` small numbers from 0 on, each; None for one that is the same for all.
-            single: `(m,)` who is a kind of his own, whatever the codes.
+            clients: `(m,)` int64, sorted client numbers.
+            codes: arrays of `(m,)` small numbers from 0 on; None for a code that is the same for all clients.
+            single: `(m,)` bool, clients that are their own group regardless of their codes.
 
         Returns:
-            The kinds; everybody alone where they would be more than a quarter of the clients.
+            The groups; one per client if there would be more groups than a quarter of the clients.
         """
         alone = np.flatnonzero(single)
         code, values = _combined(len(clients), codes)
@@ -89,13 +89,13 @@ class ClientGroups:
         return self.clients if self.which is None else self.clients[self.first]
 
     def spread(self, column: npt.NDArray[Any], part: slice = slice(None)) -> npt.NDArray[Any]:
-        """What `(k,)` kinds have, for each client (of a part of them): `(m,)`."""
+        """Return the `(m,)` per-client values of a `(k,)` per-group column, for all clients or a part of them."""
         if self.which is None:
             return column[part]
         return column.take(self.which[part])
 
     def members(self, kinds: Mask) -> Ids:
-        """The clients of some kinds, `(k,)`; sorted."""
+        """Return the sorted clients of the groups that the `(k,)` mask selects."""
         if self.which is None:
             return self.clients[kinds]
         if kinds.all():
@@ -104,7 +104,7 @@ class ClientGroups:
 
 
 def _combined(size: int, codes: Sequence[npt.NDArray[Any] | None]) -> tuple[npt.NDArray[np.uint32], int]:
-    """One code from several, `(size,)`, and how many values it may have."""
+    """Combine several codes into one; return the `(size,)` code and the number of values that it may have."""
     code: npt.NDArray[np.uint32] = np.broadcast_to(np.uint32(0), (size,))
     values = 1
     for column in codes:
@@ -118,28 +118,40 @@ def _combined(size: int, codes: Sequence[npt.NDArray[Any] | None]) -> tuple[npt.
 
 
 def classes(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint32] | None:
-    """`(n,)` rows with the same values in all `(n,)` columns have the same number; None: there are too many such."""
-    found = np.broadcast_to(np.uint32(0), columns[0].shape)
+    """Number the rows by value: `(n,)` rows that are equal in all `(n,)` columns get the same number.
+
+    Returns:
+        `(n,)` uint32; None if there are more than `MOST_CLASSES` classes.
+    """
+    class_numbers = np.broadcast_to(np.uint32(0), columns[0].shape)
     for column in columns:
         if all_equal(column):
             continue
         if len(np.unique(column[: 4 * MOST_CLASSES])) > MOST_CLASSES:
             return None
         values, which = np.unique(column, return_inverse=True)
-        together = found * np.uint64(len(values)) + which.astype(np.uint64)
-        kept, again = np.unique(together, return_inverse=True)
-        if len(kept) > MOST_CLASSES:
+        together = class_numbers * np.uint64(len(values)) + which.astype(np.uint64)
+        distinct, again = np.unique(together, return_inverse=True)
+        if len(distinct) > MOST_CLASSES:
             return None
-        found = again.astype(np.uint32)
-    return found
+        class_numbers = again.astype(np.uint32)
+    return class_numbers
 
 
 def is_among(clients: Ids, others: Ids) -> Mask | None:
-    """`(m,)` which of the sorted clients are among sorted others; None: all of them."""
+    """Return which clients are in `others`; None if all of them are.
+
+    Args:
+        clients: `(m,)` int64, sorted.
+        others: int64, sorted.
+
+    Returns:
+        `(m,)` bool.
+    """
     if np.array_equal(clients, others):
         return None
     at = np.searchsorted(others, clients)
-    found = np.zeros(len(clients), np.bool_)
+    mask = np.zeros(len(clients), np.bool_)
     inside = at < len(others)
-    found[inside] = others[at[inside]] == clients[inside]
-    return found
+    mask[inside] = others[at[inside]] == clients[inside]
+    return mask

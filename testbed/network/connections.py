@@ -1,11 +1,11 @@
-"""Who is connected to the server, and how messages leave: what a link's transport adds in time (`emulation.transport`).
+"""Connections to the server, and the times at which messages leave: the delays of a link's transport.
 
-A client opens its connection when the server first has something for it, keeps it as `links.transport.connection` says,
-and loses it when it goes offline or drops out. Both ends remember what they have learned about the path, each for what
-it sends. A network asks in three steps: `open` (who has to connect first, and how long that takes), `plan` (the flights
-of messages), and, when it is known what became of them, `sent` and `close`.
+A client opens its connection when the server first has a message for it, keeps it for as long as
+`links.transport.connection` says, and loses it when it goes offline or drops out. Both ends remember the state of the
+path for the direction in which they send. A network calls in three steps: `open` (handshakes and their duration),
+`plan` (the flights of messages), and, once the outcome of the messages is known, `record_sent` and `close`.
 
-The look-ups of a handler at the PKI go over another connection, which is open, and fit its first window.
+A handler's look-ups at the PKI use another connection, which is open already, and fit into its first window.
 """
 
 from collections.abc import Mapping
@@ -33,23 +33,24 @@ LEAST_S = 1e-12  # a segment on an unlimited link
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """What it takes m clients to be connected, `(m,)` each: seconds, and bytes on their links; 0 for who is."""
+    """The cost of connecting m clients: seconds, and bytes on their links, `(m,)` each; 0 for connected clients."""
 
     delay_s: Floats
     bytes_down: Ids
     bytes_up: Ids
 
     def spread(self, at: Ids, count: int) -> "Opening":
-        """The same among `count` clients, of whom these are the ones `at`."""
+        """Return the same costs in arrays of `count` clients, in which these clients have the positions `at`."""
         delay_s, *sizes = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        for column, given in zip((delay_s, *sizes), (self.delay_s, self.bytes_down, self.bytes_up), strict=True):
-            column[at] = given
+        for column, values in zip((delay_s, *sizes), (self.delay_s, self.bytes_down, self.bytes_up), strict=True):
+            column[at] = values
         return Opening(delay_s, *sizes)
 
     def carried(self, elapsed_s: Floats) -> tuple[Ids, Ids]:
-        """`(m,)` bytes down and up after so many seconds; those of a handshake are spread evenly over it.
+        """Return the `(m,)` bytes down and up that are through; a handshake's bytes are spread evenly over it.
 
-        Negative: it has not begun.
+        Args:
+            elapsed_s: `(m,)` seconds since the stage began; negative: the handshake has not begun.
         """
         connected = self.delay_s <= elapsed_s
         began = ~connected & (elapsed_s > 0)
@@ -60,14 +61,14 @@ class Opening:
 
 @dataclass(frozen=True, eq=False)
 class SendSchedule:
-    """How m messages are going to leave.
+    """The schedule by which m messages leave.
 
     Attributes:
-        flights: theirs.
-        which: `(k,)` positions of those that have something to send.
-        senders: what these know afterwards, but for when they last sent something.
+        flights: the flights of the messages.
+        which: `(k,)` positions of the clients that have something to send.
+        senders: the senders' state afterwards, except for the time at which they last sent.
         queue_s: `(k,)` seconds from sending the last segment until it is through the link.
-        dropped_bytes: `(m,)` that go, and find the queue in front of the link full: not in the flights.
+        dropped_bytes: `(m,)` bytes that are sent but find the queue in front of the link full; not part of the flights.
     """
 
     flights: Flights
@@ -77,12 +78,17 @@ class SendSchedule:
     dropped_bytes: Floats
 
     def resent(self, wire_bytes: Ids) -> Ids:
-        """`(m,)` bytes that go again of messages which have `wire_bytes`, with headers."""
+        """Return the `(m,)` bytes that are sent again, given the messages' `wire_bytes` including headers."""
         return np.rint(self.flights.total_bytes + self.dropped_bytes - wire_bytes).astype(np.int64)
 
 
 def stage_word(round_number: int, stage_number: int) -> int:
-    """What tells the openings of a stage from those of others; with `| 1 + way`, its messages."""
+    """Return a number that identifies the openings of a stage; with `| 1 + way`, its messages.
+
+    Args:
+        round_number: the round.
+        stage_number: number of the stage within the round.
+    """
     return (round_number << 20 | stage_number) << 2
 
 
@@ -90,50 +96,56 @@ class Connections:
     """The connections of one run.
 
     Args:
-        links: the clients'.
+        links: links of the clients.
     """
 
     def __init__(self, links: ClientLinks) -> None:
         self.links, self.transport = links, links.transport
         self._lossy = bool(links.loss.any()) or links.loss_trace is not None or bool(np.isfinite(links.buffer_s).any())
-        # From when on each client is connected, infinite for who is not: a stage may end while somebody connects.
+        # Time at which each client is connected, infinite without a connection. It may lie in the future: a stage may
+        # end during a handshake.
         self._open_s = np.full(len(links.latency_s) if self.transport.has_windows else 0, np.inf)
         self._rest: dict[int, tuple[int, int]] = {}  # of handshakes that a stage's end has cut: bytes down, bytes up
-        self._known = (_KnownSenders(self.transport), _KnownSenders(self.transport))
+        self._senders = (_KnownSenders(self.transport), _KnownSenders(self.transport))
 
     def begin_round(self) -> None:
-        """A round begins: connections that last for one are gone."""
+        """Begin a round: close connections that last for one round."""
         if self.transport.connection != "persistent":
             self._close_all()
 
     def _close_all(self) -> None:
         self._open_s[:] = np.inf
         self._rest.clear()
-        self._known = (_KnownSenders(self.transport), _KnownSenders(self.transport))
+        self._senders = (_KnownSenders(self.transport), _KnownSenders(self.transport))
 
     def close(self, clients: Ids) -> None:
-        """These clients, `(m,)` ascending, have no connection any more."""
+        """Close the connections of these `(m,)` clients, in ascending order."""
         if len(self._open_s) and len(clients):
             self._open_s[clients] = np.inf
             for client in self._rest.keys() & set(clients.tolist()) if self._rest else ():
                 del self._rest[client]
-            for known in self._known:
-                known.forget(clients)
+            for senders in self._senders:
+                senders.forget(clients)
 
     def begin_stage(self, clients: Ids) -> None:
-        """A stage begins, and has something for these `(m,)` clients, ascending: some connections last no longer."""
+        """Begin a stage with messages for these `(m,)` clients, ascending; close connections that last one stage."""
         if self.transport.connection == "per-stage":
             self.close(clients)
 
     def differ(self, largest: int) -> bool:
-        """Whether it matters which client it is that sends or gets messages of up to so many bytes.
+        """Return whether clients with equal links can fare differently with messages of up to `largest` bytes.
 
-        Losses are drawn for each, and whoever has sent what a window held back knows something of his path.
+        They do if losses are drawn for each client, or if windows may hold back messages, as then each client's sender
+        has its own estimate of the path.
         """
         return self._lossy or self._held_back(np.array([largest])) is not None
 
     def state(self, clients: Ids, now_s: float) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_]]:
-        """`(m,)` who of the clients is connected, None: all alike; and `(m,)` who is about it, or was when cut off."""
+        """Return which of the `(m,)` clients are connected, and which are in a handshake or had one cut off.
+
+        Returns:
+            Two `(m,)` bool arrays; None instead of the first one if connections play no role.
+        """
         if not len(self._open_s):
             return None, np.zeros(len(clients), np.bool_)
         open_s = self._open_s if len(clients) == len(self._open_s) else self._open_s[clients]
@@ -144,7 +156,7 @@ class Connections:
         return connected, about
 
     def same_for_all(self, kinds: ClientGroups) -> None:
-        """What is known of an example of each kind now holds for all of it."""
+        """Copy the state of the example of each group to all clients of the group."""
         if kinds.which is None or not len(self._open_s):
             return
         self._open_s[kinds.clients] = kinds.spread(self._open_s[kinds.examples])
@@ -154,15 +166,15 @@ class Connections:
                 self._rest.update(dict.fromkeys(kinds.clients[kinds.which == kind].tolist(), rest))
 
     def open(self, clients: Ids, now_s: float, word: int) -> Opening | None:
-        """Connect those of `(m,)` clients, ascending, that are not; who is about it goes on.
+        """Connect the `(m,)` clients that are not connected; handshakes in progress continue.
 
         Args:
-            clients: their numbers.
-            now_s: when.
-            word: tells this opening from others, for what is lost.
+            clients: `(m,)` int64, ascending client numbers.
+            now_s: seconds at which the stage begins.
+            word: number that identifies this opening; losses are drawn from it.
 
         Returns:
-            What that takes; None: nothing.
+            The cost of connecting; None if there is none.
         """
         if not self.transport.has_windows:
             return None
@@ -181,8 +193,8 @@ class Connections:
             delay_s += np.divide(size, most, out=np.zeros(len(most)), where=most > 0)
         if self._lossy:
             packets = max(1, round(2 * cost.round_trips) - 1)  # the last acknowledgement is not waited for
-            kept = 1 - self.links.loss_at(now_s, clients)[:, None]
-            lost = self._generator(word).geometric(kept, (len(clients), packets)) - 1
+            delivery_rate = 1 - self.links.loss_at(now_s, clients)[:, None]
+            lost = self._generator(word).geometric(delivery_rate, (len(clients), packets)) - 1
             round_trip_s = 2 * latency_s
             time_out_s = round_trip_s + np.maximum(2 * round_trip_s, self.transport.minimum_timeout_s)
             time_outs_s = np.repeat(time_out_s[:, None], packets, axis=1)
@@ -194,8 +206,14 @@ class Connections:
         down, up = (0, 0) if rest is None else rest.T
         return Opening(delay_s, np.where(opens, cost.bytes_down, down), np.where(opens, cost.bytes_up, up))
 
-    def opened(self, clients: Ids, opening: Opening, elapsed_s: float) -> None:
-        """So far the `opening` of `(m,)` clients has come when their stage ends; the rest is the next one's."""
+    def record_handshakes(self, clients: Ids, opening: Opening, elapsed_s: float) -> None:
+        """Record how much of each client's handshake was done when the stage ended; the next stage continues it.
+
+        Args:
+            clients: `(m,)` int64 client numbers.
+            opening: the cost of connecting, as `open` returned it.
+            elapsed_s: duration of the stage, seconds.
+        """
         counted = opening.carried(np.full(len(clients), elapsed_s))
         rest = np.stack((opening.bytes_down, opening.bytes_up)) - counted
         for client in self._rest.keys() & set(clients.tolist()) if self._rest else ():
@@ -207,16 +225,16 @@ class Connections:
     def plan(
         self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
     ) -> SendSchedule | None:
-        """The flights of messages to (`DOWN`) or from (`UP`) clients; None if nothing holds them back.
+        """Return the schedule of messages to (`DOWN`) or from (`UP`) clients; None if nothing holds them back.
 
         Args:
             way: `DOWN` or `UP`.
-            clients: `(m,)` ascending.
-            now_s: when the stage began, at which latencies and losses that change are looked up.
+            clients: `(m,)` int64, ascending client numbers.
+            now_s: seconds at which the stage began; time-dependent latencies and losses are looked up there.
             start_s: `(m,)` seconds; infinite: never.
             size: `(m,)` bytes of the messages.
-            wire_bytes: `(m,)` bytes with headers.
-            word: tells these messages from others, for what is lost.
+            wire_bytes: `(m,)` bytes including headers.
+            word: number that identifies these messages; losses are drawn from it.
         """
         segments = self._held_back(size)
         if segments is None:
@@ -229,12 +247,12 @@ class Connections:
             which, back = _alike(np.stack((*senders.pattern(), *path.columns(), segments[at], wire_bytes[at])))
         first = at[which]
         sending = self._sending(senders.take(which), segments[first], path.take(which), word)
-        owner, sent, gap_s = sending.run()
+        owner, volume, gap_s = sending.run()
         pattern = np.zeros(len(clients), np.int64)  # the first one has no flights: messages of nothing
         pattern[at] = back + 1
         offsets = np.concatenate(([0, 0], np.cumsum(np.bincount(owner, minlength=len(which)))))
         segment_bytes = wire_bytes[first] / segments[first]
-        flights = Flights(pattern, offsets, sent * segment_bytes[owner], gap_s)
+        flights = Flights(pattern, offsets, volume * segment_bytes[owner], gap_s)
         dropped = np.zeros(len(clients))
         dropped[at] = (sending.dropped * segment_bytes)[back]
         return SendSchedule(flights, at, sending.senders.take(back), sending.queue_s[back], dropped)
@@ -242,9 +260,9 @@ class Connections:
     def sending(
         self, way: int, client: int, now_s: float, start_s: float, size: int, wire_bytes: int, word: int
     ) -> Sending | None:
-        """One message by itself, whose flights are found out as they go; None if nothing holds it back.
+        """Return the sender of one message, which computes flights as they go; None if nothing holds the message back.
 
-        What it loses is drawn for this client. The arguments are those of `plan`.
+        Losses are drawn for this client. The arguments are those of `plan`.
         """
         segments = self._held_back(np.array([size]))
         if segments is None:
@@ -253,31 +271,32 @@ class Connections:
         senders, path = self._begun(way, clients, now_s, np.array([start_s]), full_bytes)
         return self._sending(senders, segments, path, word, drawn_for=client + 1)
 
-    def sent(self, way: int, clients: Ids, plan: SendSchedule, through_s: Floats, end_s: float) -> None:
-        """Messages as planned have left.
+    def record_sent(self, way: int, clients: Ids, plan: SendSchedule, through_s: Floats, end_s: float) -> None:
+        """Record that the planned messages have left.
 
         Args:
-            way, clients: as they were planned.
-            plan: theirs.
-            through_s: `(m,)` when the last byte was through; NaN where none ever went.
-            end_s: when everything stopped.
+            way: as for `plan`.
+            clients: as for `plan`.
+            plan: the schedule that `plan` returned.
+            through_s: `(m,)` seconds at which the last byte was through; NaN if no byte was sent.
+            end_s: seconds at which all transfers stopped.
         """
         through_s = np.minimum(through_s[plan.which], end_s)  # NaN stays
         went = ~np.isnan(through_s)
         senders = plan.senders.take(np.flatnonzero(went))
         senders.last_sent_s = (through_s - plan.queue_s)[went]
-        self._known[way].put(clients[plan.which[went]], senders)
+        self._senders[way].put(clients[plan.which[went]], senders)
 
-    def stopped(self, way: int, client: int, sending: Sending, through_s: float) -> None:
-        """A message that was sent by itself is through, or goes no further."""
+    def record_stopped(self, way: int, client: int, sending: Sending, through_s: float) -> None:
+        """Record that a message sent on its own (`sending`) is through, or goes no further."""
         sending.senders.last_sent_s = through_s - sending.queue_s
-        self._known[way].put(np.array([client]), sending.senders)
+        self._senders[way].put(np.array([client]), sending.senders)
 
     def to_checkpoint(self) -> dict[str, npt.NDArray[Any]]:
-        """What a run that is resumed must know; empty if every round begins with new connections."""
+        """Return the state that a resumed run needs; empty if every round begins with new connections."""
         if not len(self._open_s) or self.transport.connection != "persistent":
             return {}
-        down, up = self._known
+        down, up = self._senders
         connected = np.flatnonzero(np.isfinite(self._open_s))
         return {
             "connected": connected, "connected_s": self._open_s[connected],
@@ -287,24 +306,24 @@ class Connections:
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Resume with what `to_checkpoint` gave."""
+        """Restore the state that `to_checkpoint` returned."""
         self._close_all()
         if not saved:
             return
         self._open_s[saved["connected"]] = saved["connected_s"]
         handshakes = saved.get("handshakes", np.zeros((0, 3), np.int64))  # older checkpoints have none
         self._rest = {client: (down, up) for client, down, up in handshakes.tolist()}
-        for known, name in zip(self._known, ("senders_down", "senders_up"), strict=True):
-            known.ids, known.senders = saved[name], Senders(*saved[f"{name}_state"].copy())
+        for senders, name in zip(self._senders, ("senders_down", "senders_up"), strict=True):
+            senders.ids, senders.senders = saved[name], Senders(*saved[f"{name}_state"].copy())
 
     def _never_held_back(self) -> int:
-        """Packets of a message that any window holds, and that leave the window as it is."""
+        """Return the size in packets up to which a message fits every window and leaves the window unchanged."""
         if self._lossy:
             return 0
         return 1 if self.transport.congestion_control == "bbr" else self.transport.initial_window_segments // 2
 
     def _held_back(self, size: Ids) -> Ids | None:
-        """Segments of messages, if windows may hold any of them back."""
+        """Return the number of segments of each message, or None if windows hold back none of them."""
         if not self.transport.has_windows:
             return None
         segments = self.transport.packets(size)
@@ -313,8 +332,8 @@ class Connections:
     def _begun(
         self, way: int, clients: Ids, now_s: float, start_s: Floats, packet_bytes: Floats
     ) -> tuple[Senders, Path]:
-        """What senders know, and their paths, when messages begin."""
-        senders, path = self._known[way].of(clients), self._path(way, clients, now_s, start_s, packet_bytes)
+        """Return the senders' state and the paths at the time at which the messages begin."""
+        senders, path = self._senders[way].of(clients), self._path(way, clients, now_s, start_s, packet_bytes)
         senders.begin(self.transport, path.round_trip_s, start_s)
         return senders, path
 
@@ -323,7 +342,7 @@ class Connections:
         return Sending(senders, segments, path, self.transport, self.links.loss_burst_packets, lost)
 
     def _path(self, way: int, clients: Ids, now_s: float, time_s: Floats, packet_bytes: Floats) -> Path:
-        """What these clients' links are like at `(m,)` `time_s`, for full packets of so many bytes."""
+        """Return the properties of these clients' links at `time_s`, `(m,)`, for full packets of `packet_bytes`."""
         ways = (self.links.down, self.links.up)
         there, back = (_rate(rates.take(clients), time_s) for rates in (ways[way], ways[1 - way]))
         shared = self.links.server_up_bytes_s if way == DOWN else self.links.server_down_bytes_s
@@ -343,7 +362,7 @@ class Connections:
 
 
 class _KnownSenders:
-    """What the senders of one direction know, of those that have sent something larger than a few packets."""
+    """The state of one direction's senders, for clients that have sent more than a few packets."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -351,11 +370,11 @@ class _KnownSenders:
         self.senders = Senders.new(transport, 0)
 
     def of(self, clients: Ids) -> Senders:
-        """A copy, new ones included."""
-        found = Senders.new(self._transport, len(clients))
-        at, known = self._at(clients)
-        found.put(np.flatnonzero(known), self.senders.take(at[known]))
-        return found
+        """Return a copy of the senders' state, with a new state for clients without one."""
+        senders = Senders.new(self._transport, len(clients))
+        at, present = self._at(clients)
+        senders.put(np.flatnonzero(present), self.senders.take(at[present]))
+        return senders
 
     def put(self, clients: Ids, senders: Senders) -> None:
         """Replace or add."""
@@ -367,27 +386,31 @@ class _KnownSenders:
         self.senders.put(np.searchsorted(self.ids, clients), senders)
 
     def forget(self, clients: Ids) -> None:
-        """Drop what is known of these."""
+        """Drop the state of these clients' senders."""
         if len(self.ids):
             stay = np.flatnonzero(~np.isin(self.ids, clients))
             self.ids, self.senders = self.ids[stay], self.senders.take(stay)
 
     def _at(self, clients: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
         at = np.searchsorted(self.ids, clients)
-        known = np.zeros(len(clients), np.bool_)
+        present = np.zeros(len(clients), np.bool_)
         inside = at < len(self.ids)
-        known[inside] = self.ids[at[inside]] == clients[inside]
-        return at, known
+        present[inside] = self.ids[at[inside]] == clients[inside]
+        return at, present
 
 
 def _rate(rates: Rates, time_s: Floats) -> Floats:
-    """Bytes per second at that time, or the most there ever is while a link is down."""
+    """Return bytes per second at that time; while a link is down, the highest rate that it ever has."""
     now = rates.at(time_s)
     return np.maximum(np.where(now > 0, now, rates.maximum()), 1e-9)
 
 
 def _alike(columns: Floats) -> tuple[Ids, Ids]:
-    """Of `(k, m)` columns: one of each kind, in the order of their values, and `(m,)` which of these each is."""
+    """Return one column of each distinct value, ordered by value, and the `(m,)` index of each column among them.
+
+    Args:
+        columns: `(k, m)`.
+    """
     order = np.lexsort(columns[::-1])
     at, _, which = distinct(columns[:, order])
     back = np.empty(len(order), np.int64)

@@ -22,7 +22,12 @@ Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[Sum]]
 
 
 def ids(clients: Any) -> Ids:
-    """Client numbers as a sorted int64 array."""
+    """Return client numbers as a sorted int64 array without duplicates.
+
+    Example:
+        >>> ids([5, 2, 2]).tolist()
+        [2, 5]
+    """
     numbers = np.asarray(clients, dtype=np.int64)
     if numbers.ndim == 1 and (numbers[1:] > numbers[:-1]).all():
         return numbers  # usually; to sort a million again takes a third of a second
@@ -30,20 +35,23 @@ def ids(clients: Any) -> Ids:
 
 
 def no_ids() -> Ids:
-    """The empty set of clients."""
+    """Return the empty set of clients."""
     return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Who did not answer in time, and why (sorted client numbers). The server sees only `refused` and silence.
+    """The clients that did not answer in time, by reason (sorted client numbers).
+
+    The server itself sees only `refused` and silence.
 
     Attributes:
         offline: not reachable when the stage began.
         dropped: left before their answer was complete.
         late: answered after the deadline, or after the quorum was reached.
         refused: answered with a refusal; the reasons are in `refusals`.
-        silent: chose not to answer (e.g. not selected), or crashed.
+        silent: did not answer by choice (e.g. not selected), or crashed.
+        refusals: the refusals of `refused`.
     """
 
     offline: Ids = field(default_factory=no_ids)
@@ -57,21 +65,21 @@ class Missing:
 class Replies(Mapping[int, Any]):
     """The answers that arrived in time: a mapping from client number to message, in the order of the numbers.
 
-    Answers are decoded when they are looked at; one that does not decode as the question's `Answer` raises
-    `ProtocolError` (use `valid` to drop such clients instead).
+    An answer is decoded when it is read. If it does not decode as the question's `Answer`, reading it raises
+    `ProtocolError`; `valid` drops the clients with such answers instead.
 
     Attributes:
-        ids: `(m,)` int64, sorted clients that answered.
+        ids: `(m,)` int64, sorted numbers of the clients that answered.
         waited_s: seconds from the stage's start until the server continued, by the same clock; at least each latency.
-        missing: the others.
+        missing: the clients that did not answer in time.
 
     Args:
         kind: the type of the answers.
-        headers: the encoded answers, vectors detached, of those that do not share one.
-        summing: sums the answers' vectors where they lie.
-        latency_s: the attribute, or what makes it when it is first asked for.
-        shared: the encoded answer of all others, where a stage has one.
-        gathering: brings the answers' vectors to the server; None: nobody asks for them.
+        headers: encoded answers, with vectors detached, of the clients that do not give the shared answer.
+        summing: sums the answers' vectors on the hosts that hold them.
+        latency_s: the attribute, or a function that computes it on first use.
+        shared: encoded answer of all other clients, if the stage has a shared answer.
+        gathering: moves the answers' vectors to the server; None if single vectors are never needed.
     """
 
     def __init__(
@@ -122,37 +130,48 @@ class Replies(Mapping[int, Any]):
         return len(self.ids)
 
     def valid(self, *, shared: bool = True) -> dict[int, Any]:
-        """Decoded answers of those whose answer decodes; the others are treated as non-responsive.
+        """Return the decoded answers by client; clients whose answer does not decode count as not responding.
 
         Args:
-            shared: also of those who share one that depends on nothing of their own: there may be millions.
+            shared: include the clients that give the shared answer; there may be millions of them.
         """
-        kept = {}
+        decoded = {}
         for client in self if shared else filter(self._answered, sorted(self._headers)):
             try:
-                kept[client] = self[client]
+                decoded[client] = self[client]
             except ProtocolError:
                 continue
-        return kept
+        return decoded
 
     async def total(self, clients: Ids | None = None, weights: npt.NDArray[np.int64] | None = None) -> Any:
-        """Sum of the answers' vectors over `clients` (default: all that answered), made where the vectors lie.
+        """Return the sum of the answers' vectors, computed on the hosts that hold them.
 
-        Returns `(d,)`: ring elements (their word's dtype), or float64 for float vectors times `weights`.
+        Args:
+            clients: the clients to sum over; None: all that answered.
+            weights: `(m,)` int64 factors for float vectors; None for ring vectors.
+
+        Returns:
+            `(d,)`: ring elements (in their word's dtype), or float64 for float vectors times `weights`.
+
+        Raises:
+            ProtocolError: some of `clients` did not answer.
         """
         return (await self.masked_total(clients, weights)).materialised()
 
     async def masked_total(self, clients: Ids | None = None, weights: npt.NDArray[np.int64] | None = None) -> Sum:
-        """The same sum, with masks that nobody has expanded yet beside it (`testbed.network.masked_vectors`)."""
+        """Return the same sum with unexpanded masks kept separate (`testbed.network.masked_vectors`)."""
         chosen = self.ids if clients is None else ids(clients)
         if not np.isin(chosen, self.ids).all():
             raise ProtocolError("asked for the sum over clients that did not answer")
         return await self._summing(chosen, weights)
 
     async def vectors(self, clients: Ids) -> Mapping[int, Vector]:
-        """The vectors of some that answered, where a server is to look at single ones; by client.
+        """Return single vectors by client, for servers that inspect them.
 
-        Their way to the server is in the stage's time and bytes already.
+        Time and bytes of the transfer are part of the stage already.
+
+        Raises:
+            ProtocolError: some of `clients` did not answer.
         """
         chosen = ids(clients)
         if not np.isin(chosen, self.ids).all():
@@ -162,7 +181,7 @@ class Replies(Mapping[int, Any]):
 
 
 class _OnHosts(Sequence[Vector]):
-    """Stands for vectors that stay on the hosts: every place holds an empty one, so that headers decode."""
+    """Placeholder for vectors that stay on the hosts: every item is an empty vector, so that headers decode."""
 
     def __len__(self) -> int:
         return 1
@@ -177,8 +196,8 @@ class Ask:
 
     Attributes:
         recipients: `(m,)` int64, sorted client numbers.
-        message: what all of them get.
-        private: what each of them gets alone; None: nothing.
+        message: the message to all recipients.
+        private: the private message to each recipient; None if there are none.
         deadline_s: seconds from the stage's start after which an answer is late; None: the experiment's.
         quorum: the number of answers at which the stage ends; None: the experiment's.
     """
@@ -199,26 +218,26 @@ class Ask:
         return type(self.message)
 
     def encoded_private(self) -> dict[int, bytes] | None:
-        """The private parts as they go on the wire."""
+        """Return the private parts as encoded for the wire."""
         return None if self.private is None else {client: encode(part) for client, part in self.private.items()}
 
     def without(self, clients: Ids) -> "Ask":
-        """The same of all recipients but `clients`."""
-        kept = np.setdiff1d(self.recipients, clients)
-        private = None if self.private is None else {client: self.private[client] for client in kept.tolist()}
-        return replace(self, recipients=kept, private=private)
+        """Return this call without the recipients `clients`."""
+        recipients = np.setdiff1d(self.recipients, clients)
+        private = None if self.private is None else {client: self.private[client] for client in recipients.tolist()}
+        return replace(self, recipients=recipients, private=private)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What the server waits for.
+    """Deadlines and quorums of the stages.
 
     Attributes:
-        deadline_s: seconds a stage lasts at most.
-        stage_deadlines: stages with their own.
+        deadline_s: maximum duration of a stage, seconds.
+        stage_deadlines: other maximum durations, by stage.
         disconnects_visible: the server learns at once that a client has gone, instead of by timeout.
-        stage_quorums: stages in which the server goes on when so many have answered: an int is a number of clients, a
-            float (at most 1.0) a share of those asked.
+        stage_quorums: the quorum by stage at which the server continues: an int is a number of answers, a float (at
+            most 1.0) a share of the recipients.
     """
 
     deadline_s: float
@@ -227,18 +246,18 @@ class Timing:
     stage_quorums: Mapping[str, int | float] = field(default_factory=dict)
 
     def limit_s(self, stage: str, asked_for_s: float | None) -> float:
-        """Seconds that `stage` lasts at most; what the protocol asked for goes before what the experiment says."""
+        """Return the maximum duration of `stage` in seconds; the protocol's value overrides the experiment's."""
         return self.stage_deadlines.get(stage, self.deadline_s) if asked_for_s is None else asked_for_s
 
     def quorum(self, stage: str, asked_for: int | None, recipients: int) -> int | None:
-        """How many answers are enough in `stage`; None: the server waits for all."""
+        """Return the number of answers at which `stage` ends; None: the server waits for all."""
         if asked_for is not None or stage not in self.stage_quorums:
             return asked_for
         return rounded_up(self.stage_quorums[stage], recipients)
 
 
 class Network(ABC):
-    """How a server reaches its clients. Protocol code knows nothing else of Ray, time or sockets."""
+    """The server's connection to its clients; it hides Ray, time and sockets from protocol code."""
 
     async def ask(
         self,
@@ -249,45 +268,54 @@ class Network(ABC):
         deadline_s: float | None = None,
         quorum: int | None = None,
     ) -> Replies:
-        """Send `message` to all `recipients`, `private[i]` to client i alone; wait for their answers.
+        """Send `message` to all `recipients` and wait for their answers.
 
         Args:
             recipients: client numbers.
-            message: its class names the stage and the type of the answer.
-            private: one per recipient, of the type `message.Private`.
+            message: the question; its class names the stage and the type of the answer.
+            private: one message per recipient, of the type `message.Private`; each goes to that client alone.
             deadline_s: answers later than this many seconds after the stage's start are late (default: the
                 experiment's).
-            quorum: continue at this many answers; the rest are late.
+            quorum: number of answers at which the stage ends; the remaining answers are late.
+
+        Returns:
+            The answers in time, and the clients that are missing.
 
         Raises:
             ProtocolError: the message names no stage, or no type of answer.
-            CodeCrashed: a client's code has crashed, and that is to end the run.
+            CodeCrashed: a client's code crashed, and the run is configured to end then.
             RunError: a host of clients cannot continue (live network).
         """
         return await self._ask(Ask(ids(recipients), message, private, deadline_s, quorum))
 
     @abstractmethod
-    async def _ask(self, asked: Ask) -> Replies:
-        """What `ask` does; a network implements this."""
+    async def _ask(self, call: Ask) -> Replies:
+        """Implement `ask`; each network overrides this method."""
 
     @abstractmethod
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
-        """The server asks the randomness beacon (`testbed.parties.round_beacon`): bytes and time are accounted.
+        """Account a request of the server to the randomness beacon (`testbed.parties.round_beacon`).
 
         Args:
-            bytes_up: of the request.
-            bytes_down: of the answer.
-            round_trip_s: seconds besides what the server's link takes for them.
+            bytes_up: bytes of the request.
+            bytes_down: bytes of the answer.
+            round_trip_s: seconds in addition to the transfer times on the server's link.
         """
 
     @abstractmethod
     def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
-        """Add a line to the records' events: what `party` ("server", "client:7") saw or did at the stage
-        under way, or at `stage`, which is about to begin."""
+        """Add an event to the records.
+
+        Args:
+            party: the party concerned, such as "server" or "client:7".
+            kind: name of the event.
+            detail: one line.
+            stage: a stage that is about to begin; None: the current stage.
+        """
 
 
 class RoundNetwork(Network):
-    """A network that rounds are run on: what `testbed.engine.round` needs besides asking."""
+    """A network on which rounds can be run: the methods that `testbed.engine.round` needs besides `ask`."""
 
     @abstractmethod
     async def begin_round(self, round_number: int) -> None:
@@ -303,30 +331,30 @@ class RoundNetwork(Network):
 
 
 EXCLUDED = ArrayName("excluded_clients")
-"""`(m,)` int64, sorted: the clients that `ExcludingNetwork` does not ask in later rounds."""
+"""`(m,)` int64, sorted numbers of the clients that `ExcludingNetwork` does not ask in later rounds."""
 
 
 class ExcludingNetwork(Network):
-    """A network on which some clients are not asked: those that a protocol has found to misbehave, beyond doubt.
+    """A network that does not ask clients with proven misbehaviour.
 
-    To those who choose participants they look as if they were offline.
+    In the selection of participants, excluded clients look as if they were offline.
 
     Args:
-        network: where the others are asked.
-        clients: who is excluded.
+        network: the network for all other clients.
+        clients: `(m,)` int64, sorted numbers of the excluded clients.
     """
 
     def __init__(self, network: Network, clients: Ids) -> None:
         self._network = network
         self._clients = clients
 
-    async def _ask(self, asked: Ask) -> Replies:
-        return await self._network._ask(asked.without(self._clients))
+    async def _ask(self, call: Ask) -> Replies:
+        return await self._network._ask(call.without(self._clients))
 
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
-        """See `Network.consult_beacon`."""
+        """Forward the request to the underlying network."""
         await self._network.consult_beacon(bytes_up, bytes_down, round_trip_s)
 
     def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
-        """See `Network.record_event`."""
+        """Forward the event to the underlying network."""
         self._network.record_event(party, kind, detail, stage)

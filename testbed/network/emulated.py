@@ -1,10 +1,10 @@
-"""`ask` on a virtual clock: work runs as fast as the machine allows, time is computed.
+"""`ask` on a virtual clock: work runs as fast as the machine allows, and time is computed.
 
-A stage for client i: server uplink share -> latency -> client downlink -> compute -> client uplink -> latency ->
-server downlink share. The server's link is shared max-min fairly (`fair_sharing`). Transfers carry the transport's
-headers too. A client that goes offline stops sending and receiving there and then, and so does everybody when the
-stage ends: bytes that got through until then are counted. Who is not connected connects first, and windows hold
-messages back (`connections`). The model's limit: a download and an upload of one client do not overlap.
+A stage of client i: server uplink share -> latency -> client downlink -> compute -> client uplink -> latency ->
+server downlink share. The server's link is shared max-min fairly (`fair_sharing`). Transfers include the transport's
+headers. A client that goes offline stops sending and receiving at that moment, and all clients stop when the stage
+ends; bytes that are through by then are counted. Clients without a connection connect first, and congestion windows
+hold messages back (`connections`). Limit of the model: the download and the upload of one client never overlap.
 """
 
 import functools
@@ -33,7 +33,7 @@ from testbed.network.sums import Sum
 
 @dataclass(frozen=True, eq=False)
 class _TransferOutcome:
-    """What became of messages: when each was complete, bytes of it, of its headers, and of acknowledgements back."""
+    """The outcome of transfers: completion times, and bytes of payload, headers and acknowledgements in return."""
 
     finish_s: Floats
     payload: Ids
@@ -43,14 +43,14 @@ class _TransferOutcome:
 
 @dataclass(eq=False)
 class _StageTransfers:
-    """How the messages of a stage leave. It is found out once; to go through the stage again changes nothing.
+    """The connections and schedules of a stage's messages, computed once and reused when the stage is timed again.
 
     Attributes:
-        word: tells the stage from others.
-        opening: what it takes to connect, of all recipients; None: nothing.
-        plans: how questions and answers go; None: nothing holds them back.
-        begin_s: `(m,)` when those begin that may be held back; infinite: never.
-        through_s: `(m,)` when their last byte is through, if nothing stops it.
+        word: number that identifies the stage.
+        opening: cost of connecting all recipients; None if there is none.
+        plans: schedules of questions and answers, by direction; None: nothing holds them back.
+        begin_s: `(m,)` seconds at which the messages with a schedule begin, by direction; infinite: never.
+        through_s: `(m,)` seconds at which their last byte is through if nothing stops it, by direction.
     """
 
     word: int
@@ -109,20 +109,20 @@ class EmulatedNetwork(RecordingNetwork):
         return summed
 
     async def _gathered(self, key: tuple[int, int], clients: Ids) -> Mapping[int, Vector]:
-        """Vectors themselves; that they move between processes here is nobody's work."""
+        """Return the vectors; moving them between processes of the testbed is not charged to any party."""
         self._finish_server_work()
-        found = await self.hosts.vectors(key, clients)
+        vectors = await self.hosts.vectors(key, clients)
         self._start_server_work()
-        return found
+        return vectors
 
     def _vectors_at(self, key: tuple[int, int]) -> tuple[Summing, Gathering]:
-        """What sums the vectors of a stage, and what brings them here."""
+        """Return the functions that sum the vectors of a stage, and that move them to this process."""
         return functools.partial(self._total, key), functools.partial(self._gathered, key)
 
-    async def _ask(self, asked: Ask) -> Replies:
+    async def _ask(self, call: Ask) -> Replies:
         """Run the handlers of all that are there, and then compute when each answer arrives and the stage ends."""
-        kind, recipients, private = asked.kind, asked.recipients, asked.encoded_private()
-        detached = detach(asked.message)
+        kind, recipients, private = call.kind, call.recipients, call.encoded_private()
+        detached = detach(call.message)
         self._finish_server_work()
         self._stage = kind.stage
         self.on_stage(kind.stage, self.now_s)
@@ -142,15 +142,15 @@ class EmulatedNetwork(RecordingNetwork):
         )
         answers = await self.hosts.deliver(delivery)
         self._check(answers.crashes)
-        self._note_announced(asked.message, recipients, stays, answers)
+        self._note_announced(call.message, recipients, stays, answers)
         kinds = None if private is not None else self._kinds(recipients, presence, detached.size, answers)
         stage = Stage(kind, recipients, detached.size, private, number, kinds)
         stage.place(answers)
         presence = presence.take(stage.kinds.first)
         stage.outcome[~presence.reachable] = OFFLINE
         stage.outcome[presence.drops] = DROPPED
-        limit_s = self.timing.limit_s(kind.stage, asked.deadline_s)
-        quorum = self.timing.quorum(kind.stage, asked.quorum, len(recipients))
+        limit_s = self.timing.limit_s(kind.stage, call.deadline_s)
+        quorum = self.timing.quorum(kind.stage, call.quorum, len(recipients))
         end_s = self._run_clock(stage, presence, limit_s, quorum)
         self._keep_record(stage, answers, self.now_s)
         replies = stage.replies(answers, *self._vectors_at(delivery.key), self.now_s, end_s)
@@ -163,26 +163,26 @@ class EmulatedNetwork(RecordingNetwork):
         """`(n,)` clients of one class have the same links and devices; None: they differ."""
         return classes([*self.links.columns, self.speed_factors])
 
-    def _kinds(self, asked: Ids, presence: Presence, size: int, answers: HostAnswers) -> ClientGroups | None:
-        """Which of the clients `(m,)` that are asked fare alike; None: it is not worth asking, or nobody does.
+    def _kinds(self, clients: Ids, presence: Presence, size: int, answers: HostAnswers) -> ClientGroups | None:
+        """Group the `(m,)` clients clients that fare alike; None if grouping does not pay, or if all clients differ.
 
-        Whoever answers for himself, leaves, or is about to connect is taken to differ from all others.
+        A client that answers on its own, leaves, or is in a handshake is its own group.
         """
         shared = answers.shared
         largest = max(size, 0 if shared is None else shared.size, int(answers.sizes.max(initial=0)))
-        if 4 * len(answers.clients) > len(asked) or len(asked) < FEW_CLIENTS:
+        if 4 * len(answers.clients) > len(clients) or len(clients) < FEW_CLIENTS:
             return None
         if self.connections.differ(largest) or self._classes is None:
             return None
-        connected, connecting = self.connections.state(asked, self.now_s)
+        connected, connecting = self.connections.state(clients, self.now_s)
         single = connecting | (presence.leaves_s < np.inf)
-        single[np.searchsorted(asked, answers.clients)] = True
-        answering = np.zeros(len(asked), np.bool_) if shared is None else is_among(asked, shared.clients)
-        class_of = self._classes if len(asked) == len(self._classes) else self._classes[asked]
-        return ClientGroups.of(asked, [class_of, presence.reachable, presence.drops, answering, connected], single)
+        single[np.searchsorted(clients, answers.clients)] = True
+        answering = np.zeros(len(clients), np.bool_) if shared is None else is_among(clients, shared.clients)
+        class_of = self._classes if len(clients) == len(self._classes) else self._classes[clients]
+        return ClientGroups.of(clients, [class_of, presence.reachable, presence.drops, answering, connected], single)
 
     def _run_clock(self, stage: Stage, presence: Presence, limit_s: float, quorum: int | None) -> float:
-        """Decide when each answer arrives, who leaves and who is late; return when the stage ends (virtual seconds)."""
+        """Fill in arrival times, dropouts and stragglers; return the end of the stage in virtual seconds."""
         last_s, leaving = self.now_s + limit_s, self._connected(stage, presence)
         self._time_transfers(stage, presence, last_s, np.ones(len(stage.recipients), np.bool_), leaving)
         end_s = self._end_of(stage, presence, last_s, quorum)
@@ -191,15 +191,15 @@ class EmulatedNetwork(RecordingNetwork):
         dropped = gone & np.where(stage.outcome == SILENT, stage.ready_s > presence.leaves_s, stage.arrival_s == np.inf)
         late = unheard & ~dropped & (stage.outcome != SILENT)
         under_way = presence.reachable & ~(stage.arrival_s <= end_s) & (_speaking(stage) | (stage.ready_s > end_s))
-        if under_way.any() and end_s < last_s:  # others were enough: what was still under way stops now
+        if under_way.any() and end_s < last_s:  # the quorum ends the stage: remaining transfers stop now
             self._time_transfers(stage, presence, end_s, under_way, leaving)
         if leaving.opening is not None:
-            self.connections.opened(stage.recipients, leaving.opening, end_s - self.now_s)
+            self.connections.record_handshakes(stage.recipients, leaving.opening, end_s - self.now_s)
         self.connections.same_for_all(stage.kinds)
         for way, plan in leaving.plans.items():
             if plan is not None:
                 through_s = np.where(leaving.begin_s[way] < end_s, leaving.through_s[way], np.nan)
-                self.connections.sent(way, stage.recipients, plan, through_s, end_s)
+                self.connections.record_sent(way, stage.recipients, plan, through_s, end_s)
         stage.outcome[dropped], stage.outcome[late] = DROPPED, LATE
         for cost in (stage.compute_s, stage.pki_up, stage.pki_down):
             cost[~np.isfinite(stage.ready_s)] = 0  # the question never arrived whole
@@ -208,7 +208,7 @@ class EmulatedNetwork(RecordingNetwork):
         return end_s
 
     def _connected(self, stage: Stage, presence: Presence) -> _StageTransfers:
-        """Connect those who are there."""
+        """Connect the clients that are reachable."""
         there, word = np.flatnonzero(presence.reachable), stage_word(self.round_number, stage.number)
         self.connections.begin_stage(stage.kinds.members(presence.reachable))  # all of each kind
         opening = self.connections.open(stage.recipients[there], self.now_s, word)
@@ -217,15 +217,16 @@ class EmulatedNetwork(RecordingNetwork):
     def _time_transfers(
         self, stage: Stage, presence: Presence, end_s: float, whose: npt.NDArray[np.bool_], leaving: _StageTransfers
     ) -> None:
-        """Fill in when answers are complete, and the bytes that get through, if everything stops at `end_s`.
+        """Fill in completion times of answers and delivered bytes, for transfers that all stop at `end_s`.
 
-        Everybody has a part in it; what is found is entered for those in `whose`, `(m,)`. What the server's link
-        carries is timed at the server: a client's link is a latency ahead (upwards) or behind.
+        Transfers of all clients are computed; only the results of the clients in the mask `whose`, `(m,)`, are stored.
+        Transfers on the server's link are timed at the server: a client's link is one latency ahead (upwards) or
+        behind.
         """
         links, who = self.links, stage.recipients
         down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_at(self.now_s, who)
         connected_s = self.now_s if leaving.opening is None else self.now_s + leaving.opening.delay_s
-        asked = self._carried(
+        questions = self._carried(
             DOWN,
             stage,
             leaving,
@@ -235,13 +236,13 @@ class EmulatedNetwork(RecordingNetwork):
             capacity_bytes_s=links.server_up_bytes_s,
             stop_s=np.minimum(presence.leaves_s - latency_s, end_s),
         )
-        ready = asked.finish_s + latency_s + stage.compute_s * self.speed_factors[who]
+        ready = questions.finish_s + latency_s + stage.compute_s * self.speed_factors[who]
         asks_pki = stage.pki_up + stage.pki_down > 0
         if asks_pki.any():
             looked_up = up.time_to_send(ready, stage.pki_up) + latency_s
             ready = np.where(asks_pki, down.time_to_send(looked_up, stage.pki_down) + latency_s, ready)
         speaks = _speaking(stage)
-        answered = self._carried(
+        answers = self._carried(
             UP,
             stage,
             leaving,
@@ -251,15 +252,15 @@ class EmulatedNetwork(RecordingNetwork):
             capacity_bytes_s=links.server_down_bytes_s,
             stop_s=np.minimum(presence.leaves_s + latency_s, end_s),
         )
-        for column, found in (
+        for column, result in (
             (stage.ready_s, ready),
-            (stage.arrival_s, answered.finish_s),
-            (stage.bytes_down, asked.payload),
-            (stage.bytes_up, answered.payload),
-            (stage.transport_down, asked.headers + answered.acknowledgements),
-            (stage.transport_up, answered.headers + asked.acknowledgements),
+            (stage.arrival_s, answers.finish_s),
+            (stage.bytes_down, questions.payload),
+            (stage.bytes_up, answers.payload),
+            (stage.transport_down, questions.headers + answers.acknowledgements),
+            (stage.transport_up, answers.headers + questions.acknowledgements),
         ):
-            np.copyto(column, found, where=whose)
+            np.copyto(column, result, where=whose)
         if leaving.opening is not None:
             opened = leaving.opening.carried(np.minimum(presence.leaves_s, end_s) - self.now_s)
             for column, size in zip((stage.transport_down, stage.transport_up), opened, strict=True):
@@ -277,7 +278,7 @@ class EmulatedNetwork(RecordingNetwork):
         capacity_bytes_s: float,
         stop_s: Floats,
     ) -> _TransferOutcome:
-        """Messages over the shared link, with their headers and what is sent again."""
+        """Transfer messages over the shared link, with headers and retransmissions."""
         headers, acknowledgements = self.links.transport.overhead(size)
         whole = size + headers
         first = way not in leaving.plans
@@ -286,28 +287,28 @@ class EmulatedNetwork(RecordingNetwork):
                 way, stage.recipients, self.now_s, start_s, size, whole, leaving.word | 1 + way
             )
         plan = leaving.plans[way]
-        sent = whole.astype(np.float64) if plan is None else plan.flights.total_bytes
+        total_bytes = whole.astype(np.float64) if plan is None else plan.flights.total_bytes
         headers = headers if plan is None else headers + plan.resent(whole)
         flights = None if plan is None else plan.flights
-        carried = transfer(start_s, sent, rates, capacity_bytes_s, stop_s, flights, stage.kinds.count)
+        carried = transfer(start_s, total_bytes, rates, capacity_bytes_s, stop_s, flights, stage.kinds.count)
         if first and plan is not None:
             leaving.begin_s[way], leaving.through_s[way] = start_s, carried.finish_s
-        share = np.divide(carried.delivered_bytes, sent, out=np.zeros(len(size)), where=sent > 0)
+        share = np.divide(carried.delivered_bytes, total_bytes, out=np.zeros(len(size)), where=total_bytes > 0)
         parts = (np.floor(of * share).astype(np.int64) for of in (size, headers, acknowledgements))
         return _TransferOutcome(carried.finish_s, *parts)
 
     def _end_of(self, stage: Stage, presence: Presence, last_s: float, quorum: int | None) -> float:
-        """When the server goes on: at the last answer or visible departure, at the quorum, or at `last_s`."""
+        """Return when the server continues: at the last answer or visible departure, at the quorum, or at `last_s`."""
         there = presence.reachable & ~presence.drops
-        heard = stage.arrival_s <= last_s  # a refusal arrives, too
-        left = there & ~heard & (presence.leaves_s <= last_s)
-        unheard, heard_of = there & ~heard & ~left, stage.arrival_s[heard]
+        arrived = stage.arrival_s <= last_s  # a refusal arrives, too
+        left = there & ~arrived & (presence.leaves_s <= last_s)
+        unheard, heard_of = there & ~arrived & ~left, stage.arrival_s[arrived]
         if self.timing.disconnects_visible:
             heard_of = np.concatenate((heard_of, presence.leaves_s[left]))
         else:
             unheard |= left | ~there
         end_s = last_s if unheard.any() else float(heard_of.max(initial=self.now_s))
-        answered = heard & (stage.outcome == ANSWERED)
+        answered = arrived & (stage.outcome == ANSWERED)
         arrivals, count = stage.arrival_s[answered], stage.kinds.count[answered]
         if quorum is not None and 0 < quorum <= count.sum():
             order = np.argsort(arrivals)
@@ -316,5 +317,5 @@ class EmulatedNetwork(RecordingNetwork):
 
 
 def _speaking(stage: Stage) -> npt.NDArray[np.bool_]:
-    """`(m,)` who sends something: an answer or a refusal."""
+    """Return the `(m,)` mask of the clients that send an answer or a refusal."""
     return np.isin(stage.outcome, (ANSWERED, REFUSED))

@@ -1,4 +1,4 @@
-"""One stage's record: what became of each client that was asked."""
+"""The record of one stage: the outcome of each client that was asked."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -33,15 +33,15 @@ class Exchanges:
     outcome: npt.NDArray[np.int8]
 
     def total(self, column: str) -> int:
-        """The sum of a column of bytes."""
+        """Return the sum of a column of bytes."""
         return int(getattr(self, column).sum())
 
     def outcomes(self) -> Ids:
-        """`(outcomes,)` int64: how many clients each of `OUTCOMES` has befallen."""
+        """Return the number of clients with each of the `OUTCOMES`, `(outcomes,)` int64."""
         return np.bincount(self.outcome, minlength=len(OUTCOMES))
 
     def blocks(self, rows: int) -> Iterator["Exchanges"]:
-        """The same, at most so many rows at a time."""
+        """Yield the same exchanges in blocks of at most `rows` rows."""
         for first in range(0, len(self.clients), rows):
             yield self._part(slice(first, first + rows))
 
@@ -56,11 +56,11 @@ COLUMNS = tuple(
 
 
 class ExchangesOfKinds(Exchanges):
-    """`Exchanges` of many clients of few kinds: what each one has is made when somebody asks for it.
+    """`Exchanges` of many clients in few groups: per-client columns are made on request.
 
     Args:
-        kinds: the k kinds.
-        each: `(k,)` what a client of each kind has.
+        kinds: the k groups.
+        each: `(k,)` exchanges, one client of each group.
     """
 
     def __init__(self, kinds: ClientGroups, each: Exchanges) -> None:

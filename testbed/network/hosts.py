@@ -1,4 +1,4 @@
-"""What a network needs of the place where clients run, be it this process or many machines."""
+"""The interface between a network and the processes that run clients, in this process or on many machines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,18 +14,21 @@ from testbed.network.sums import Sum
 
 Packed = Ids | tuple[int, int, int] | tuple[int, npt.NDArray[np.uint8]]
 
-_FEW = 1000  # below, what can be saved is not worth looking
+_FEW = 1000  # clients; below this number, packing saves less than it costs
 
 
 def packed(ids: Ids) -> Packed:
-    """Sorted client numbers in few bytes, for their way between processes: `(m,)` int64.
+    """Return sorted client numbers in a compact form for transfers between processes.
 
-    A stage that asks the whole population would carry 8 bytes for each of its clients to the hosts and back. An even
-    range (all clients of a host) is three numbers; any other set is a bit for each number of its span, where that is
-    smaller. An array that is not strictly ascending travels as it is.
+    A stage that asks the whole population would otherwise move 8 bytes per client to the hosts and back. An evenly
+    spaced range (all clients of a host) takes three numbers. Any other set takes one bit per number of its span, where
+    that is smaller. An array that is not strictly ascending is returned unchanged.
+
+    Args:
+        ids: `(m,)` int64, sorted client numbers.
 
     Returns:
-        (first, step, count) of an even range; (first, bits of the numbers from `first` on); or `ids`.
+        (first, step, count) of an evenly spaced range; (first, bits of the numbers from `first` on); or `ids`.
     """
     count = len(ids)
     if count < _FEW:
@@ -55,17 +58,17 @@ def unpacked(parcel: Packed) -> Ids:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """One stage's messages on their way to the clients.
+    """The messages of one stage, on their way to the clients.
 
     Attributes:
-        key: names the stage within the run: (round, position in the round).
+        key: identifies the stage within the run: (round, position in the round).
         kind: type of the message; header and vectors as `testbed.messages.detach` makes them.
         header: the common part, encoded.
-        vectors: the common part's vectors.
-        recipients: sorted client numbers.
-        private: encoded private part per client; all recipients have one, or none has.
+        vectors: the vectors of the common part.
+        recipients: `(m,)` int64, sorted client numbers.
+        private: encoded private part per client; None if the message has no private part.
         last_announced: `(m,)` int64, the last announced round that each recipient knows of (`AnnouncedRounds`); None:
-            the round before.
+            the previous round.
     """
 
     key: tuple[int, int]
@@ -76,17 +79,17 @@ class Delivery:
     private: Mapping[int, bytes] | None = None
     last_announced: Ids | None = None
 
-    def restricted(self, kept: npt.NDArray[np.bool_]) -> "Delivery":
-        """The part of it that goes to some of the recipients, by a mask `(m,)`."""
-        recipients, private, last_announced = self.recipients[kept], self.private, self.last_announced
+    def restricted(self, selected: npt.NDArray[np.bool_]) -> "Delivery":
+        """Return the delivery to the recipients that the `(m,)` mask `selected` selects."""
+        recipients, private, last_announced = self.recipients[selected], self.private, self.last_announced
         if private is not None:
             private = {client: private[client] for client in recipients.tolist()}
         if last_announced is not None:
-            last_announced = last_announced[kept]
+            last_announced = last_announced[selected]
         return replace(self, recipients=recipients, private=private, last_announced=last_announced)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process."""
+        """Return the state for another process, with packed client numbers."""
         return {**self.__dict__, "recipients": packed(self.recipients)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -104,13 +107,13 @@ class ClientRefusal:
 
 @dataclass(frozen=True)
 class SharedAnswer:
-    """One answer that many clients give, since it depends on nothing of their own.
+    """One answer given by many clients, because it depends on no client's own state.
 
     Attributes:
-        clients: `(m,)` int64, sorted.
-        header: the encoded answer; None: they say nothing.
-        size: bytes of it on the wire.
-        compute_s: seconds on the reference machine that it takes each of them.
+        clients: `(m,)` int64, sorted client numbers.
+        header: the encoded answer; None: the clients stay silent.
+        size: bytes of the answer on the wire.
+        compute_s: seconds of work per client on the reference machine.
     """
 
     clients: Ids
@@ -119,7 +122,7 @@ class SharedAnswer:
     compute_s: float
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process."""
+        """Return the state for another process, with packed client numbers."""
         return {**self.__dict__, "clients": packed(self.clients)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -128,19 +131,20 @@ class SharedAnswer:
 
 @dataclass(kw_only=True)
 class HostAnswers:
-    """What the clients did with a delivery; the arrays are aligned and sorted by client.
+    """The clients' answers to a delivery; the arrays are aligned and sorted by client.
 
     Attributes:
         clients: `(m,)` int64, the clients that were handled one by one.
         answered: `(m,)` bool; False where the client stayed silent.
         sizes: `(m,)` int64 bytes of each answer on the wire (0 when silent).
         compute_s: `(m,)` seconds on the reference machine.
-        pki_up, pki_down: `(m,)` int64 bytes exchanged with the PKI by the handler.
-        headers: encoded answers (vectors detached) of those that answered.
-        refusals: those whose answer is a refusal (they count as answered).
-        crashes: of the clients whose handler crashed.
-        attacks: what dishonest clients did otherwise than the protocol says, for the records: (client, one line).
-        shared: of the clients that were not handled one by one; None: there are none.
+        pki_up: `(m,)` int64 bytes that the handler sent to the PKI.
+        pki_down: `(m,)` int64 bytes that the handler received from the PKI.
+        headers: encoded answers (vectors detached) of the clients that answered.
+        refusals: clients whose answer is a refusal (they count as answered).
+        crashes: crashes of clients' handlers.
+        attacks: deviations of malicious clients from the protocol, for the records: (client, one line).
+        shared: the answer of the clients that were not handled one by one; None if there are none.
     """
 
     clients: Ids
@@ -157,7 +161,11 @@ class HostAnswers:
 
     @classmethod
     def silent(cls, clients: Ids) -> "HostAnswers":
-        """Answers of clients that say nothing and do nothing: `(m,)` sorted numbers."""
+        """Return the answers of clients that stay silent and do no work.
+
+        Args:
+            clients: `(m,)` int64, sorted client numbers.
+        """
         count = len(clients)
         return cls(
             clients=clients,
@@ -170,12 +178,12 @@ class HostAnswers:
 
     @classmethod
     def empty(cls) -> "HostAnswers":
-        """Answers of nobody."""
+        """Return the answers of no clients."""
         return cls.silent(np.empty(0, np.int64))
 
     @classmethod
     def merged(cls, parts: Sequence["HostAnswers"]) -> "HostAnswers":
-        """The answers of several hosts as one, sorted by client whatever the order of `parts`."""
+        """Merge the answers of several hosts, sorted by client; the order of `parts` does not matter."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -196,14 +204,14 @@ class HostAnswers:
         merged.attacks.sort(key=lambda attack: attack[0])
         shared = [part.shared for part in parts if part.shared is not None]
         if shared:
-            clients = np.sort(np.concatenate([one.clients for one in shared]))
-            compute_s = max(one.compute_s for one in shared)
+            clients = np.sort(np.concatenate([answer.clients for answer in shared]))
+            compute_s = max(answer.compute_s for answer in shared)
             merged.shared = SharedAnswer(clients, shared[0].header, shared[0].size, compute_s)
         return merged
 
 
 class Hosts(Protocol):
-    """The place where clients run: in this process, or actors on a Ray cluster."""
+    """The processes that run clients: this process, or actors on a Ray cluster."""
 
     async def begin_round(self, round_number: int) -> None:
         """Forget the protocol state of earlier rounds."""
@@ -214,14 +222,19 @@ class Hosts(Protocol):
     async def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
     ) -> tuple[Sum, float]:
-        """Sum of the vectors that `clients` answered at stage `key`, summed where they lie.
+        """Return the sum of the vectors that `clients` answered with at stage `key`, computed on the hosts.
 
         Ring vectors are summed modulo their ring. Float vectors are multiplied with the clients' `weights` and
         summed in 64-bit fixed point, so that no grouping changes the result; see `testbed.network.sums`.
 
+        Args:
+            key: the stage, as in `Delivery`.
+            clients: `(m,)` int64, sorted client numbers.
+            weights: `(m,)` int64 factors for float vectors; None for ring vectors.
+
         Returns:
-            the sum, and CPU seconds it took.
+            The sum, and the CPU seconds that it took.
         """
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
-        """Single vectors, for attacks and debugging; moves them to the caller."""
+        """Return single vectors by client, for attacks and debugging; this moves them to the caller."""

@@ -1,11 +1,11 @@
-"""Exchanges with single clients that begin and end when they do, beside the stages that the server waits for.
+"""Exchanges with single clients that run beside the stages that the server waits for.
 
-A flight is one or more questions to one client, each asked when the one before has been answered. Its times are those
-of a stage (`emulated`): server uplink share -> latency -> client downlink -> compute -> client uplink -> latency ->
-server downlink share; only that nobody waits for all of them.
+An exchange is one or more questions to one client, each asked when the previous one has been answered. Its times are
+those of a stage (`emulated`): server uplink share -> latency -> client downlink -> compute -> client uplink -> latency
+-> server downlink share. The server does not wait for all exchanges to end.
 
-Flights share the server's link max-min fairly with one another, exactly (`fair_sharing.open_ended`). With the stages
-that a protocol asks meanwhile they do not: either is as fast as if the other was not there.
+Exchanges share the server's link max-min fairly with one another, exactly (`fair_sharing.open_ended`). They do not
+share it with the stages that a protocol asks meanwhile: each is as fast as if the other did not exist.
 """
 
 import math
@@ -21,7 +21,7 @@ from testbed.network.exchanges import ANSWERED, DROPPED, LATE, REFUSED, SILENT
 from testbed.network.fair_sharing.open_ended import EndedTransfer, OpenTransfers
 
 STAGES = ("train", "plain/update")
-"""Of questions that are asked in flights, in runs that have them; in their records, stages begin when each is asked."""
+"""Stages of the questions of exchanges; in the records, such a stage begins when its question is asked."""
 
 
 @dataclass
@@ -29,13 +29,16 @@ class PendingQuestion:
     """One question and its answer.
 
     Attributes:
-        limit_s: after how many seconds the server gives up waiting.
-        size_down, size_up: bytes of the question, and of the answer (0: there is none).
-        compute_s: seconds that the answer takes on the client's device.
-        outcome: position in `OUTCOMES`: what the client does, and in the end what became of it.
-        drops: whether the client is lost when it has the question.
-        sent_s, received_s: when it was asked, and when the answer was complete (infinite: never).
-        down, up: shares of question and answer that got through.
+        limit_s: seconds after which the server stops waiting.
+        size_down: bytes of the question.
+        size_up: bytes of the answer; 0 if there is none.
+        compute_s: seconds of work on the client's device.
+        outcome: position in `OUTCOMES`: at first the client's reaction, in the end the outcome.
+        drops: whether the client drops out when it has received the question.
+        sent_s: seconds at which the question was asked; infinite: never.
+        received_s: seconds at which the answer was complete; infinite: never.
+        down: share of the question that got through, 0 to 1.
+        up: share of the answer that got through, 0 to 1.
     """
 
     limit_s: float
@@ -52,16 +55,17 @@ class PendingQuestion:
 
 @dataclass
 class PendingExchange:
-    """One client's.
+    """The exchange with one client.
 
     Attributes:
-        client: its number.
-        round: in which it began.
-        latency_s: one way, from the beginning on.
-        leaves_s: when the client goes offline.
-        legs: its questions, in order.
-        at: the leg that is under way, or was the last.
-        end_s: when it is over: the last answer is there, or the server knows that none will come; infinite: not known.
+        client: number of the client.
+        round: round in which the exchange began.
+        latency_s: one-way latency at the beginning, seconds.
+        leaves_s: seconds at which the client goes offline.
+        legs: the questions, in order.
+        at: index of the current or last question.
+        end_s: seconds at which the exchange ends, with the last answer or when the server knows that no answer will
+            come; infinite: not known yet.
     """
 
     client: int
@@ -74,20 +78,20 @@ class PendingExchange:
 
     @property
     def leg(self) -> PendingQuestion:
-        """The one under way."""
+        """The current question."""
         return self.legs[self.at]
 
     @property
     def answered(self) -> bool:
-        """Whether all questions have been."""
+        """Whether all questions have been answered."""
         return self.at == len(self.legs) - 1 and self.leg.outcome == ANSWERED and self.leg.received_s < math.inf
 
 
 class PendingExchanges:
-    """All flights that are under way.
+    """All exchanges in progress.
 
     Args:
-        links: the clients' and the server's.
+        links: links of the clients and of the server.
         disconnects_visible: whether the server learns at once that a client has gone, instead of by timeout.
     """
 
@@ -104,7 +108,7 @@ class PendingExchanges:
         return iter(self._flights)
 
     def begin(self, now_s: float, flights: Sequence[PendingExchange]) -> None:
-        """Ask their first questions; none of these clients has a flight."""
+        """Ask the first question of each exchange; none of these clients may have an exchange in progress."""
         self._happen(now_s)
         for flight in flights:
             self._flights[flight.client] = flight
@@ -112,12 +116,12 @@ class PendingExchanges:
 
     @property
     def next_s(self) -> float:
-        """When something happens next; infinite: nothing is under way."""
+        """Seconds at which the next transfer or exchange ends; infinite: no exchange is in progress."""
         over_s = min((flight.end_s for flight in self._flights.values()), default=math.inf)
         return min(self._down.next_s, self._up.next_s, over_s)
 
     def advance(self, until_s: float) -> list[PendingExchange]:
-        """Let happen what happens until then; the flights that are over, in the order in which they ended."""
+        """Advance to `until_s`; return the exchanges that have ended, in the order in which they ended."""
         self._happen(until_s)
         over = [flight for flight in self._flights.values() if flight.end_s <= until_s]
         for flight in over:
@@ -125,7 +129,7 @@ class PendingExchanges:
         return sorted(over, key=lambda flight: (flight.end_s, flight.client))
 
     def _happen(self, until_s: float) -> None:
-        """Each message that is through, or cut off, in the order of time."""
+        """Process each message that is through or cut off by `until_s`, in order of time."""
         while (now_s := min(self._down.next_s, self._up.next_s)) <= until_s:
             questions, answers = self._down.take_ended(now_s), self._up.take_ended(now_s)
             self._arrived(now_s, questions)
@@ -147,7 +151,7 @@ class PendingExchanges:
         )
 
     def _arrived(self, now_s: float, questions: Sequence[EndedTransfer]) -> None:
-        """Questions have arrived whole, or never will."""
+        """Process questions that have arrived completely, or never will."""
         answering = []
         for ended in questions:
             flight = self._flights[ended.client]
@@ -177,8 +181,8 @@ class PendingExchanges:
         )
 
     def _answered(self, now_s: float, answers: Sequence[EndedTransfer]) -> None:
-        """Answers have arrived whole, or never will."""
-        asked = []
+        """Process answers that have arrived completely, or never will."""
+        continuing = []
         for ended in answers:
             flight = self._flights[ended.client]
             leg = flight.leg
@@ -191,11 +195,11 @@ class PendingExchanges:
                 flight.end_s = ended.end_s
             else:
                 flight.at += 1
-                asked.append(flight)
-        self._ask(now_s, asked)
+                continuing.append(flight)
+        self._ask(now_s, continuing)
 
     def _lose(self, flight: PendingExchange, known_s: float | None = None) -> None:
-        """No answer will come: since the client has left, is too late, or (`known_s`) for what its leg says."""
+        """End an exchange without an answer: the client left, is late, or stays silent, or `known_s` says when."""
         leg = flight.leg
         limit_s = leg.sent_s + leg.limit_s
         if known_s is None and leg.outcome != SILENT:
@@ -208,28 +212,28 @@ class PendingExchanges:
         return size + self._links.transport.overhead(size)[0]
 
     def to_checkpoint(self) -> dict[str, npt.NDArray[Any]]:
-        """What a run that is resumed must know; nothing when nothing is under way."""
+        """Return the state that a resumed run needs; empty when no exchange is in progress."""
         if not self._flights:
             return {}
         ways = {"down": self._down.to_checkpoint(), "up": self._up.to_checkpoint()}
         return packed(list(self._flights.values())) | ways
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Resume with what `to_checkpoint` gave."""
+        """Restore the state that `to_checkpoint` returned."""
         self._flights = {flight.client: flight for flight in unpacked(saved)} if saved else {}
         for direction, name in ((self._down, "down"), (self._up, "up")):
             direction.restore(saved.get(name, np.zeros((0, 7))))
 
 
 def packed(flights: Sequence[PendingExchange]) -> dict[str, npt.NDArray[Any]]:
-    """Flights, at least one, as arrays of a checkpoint: "flights" and "legs"."""
+    """Return exchanges, at least one, as the arrays "flights" and "legs" of a checkpoint."""
     rows = [(f.client, f.round, f.latency_s, f.leaves_s, f.at, f.end_s) for f in flights]
     legs = [[astuple(leg) for leg in flight.legs] for flight in flights]
     return {"flights": np.array(rows, np.float64), "legs": np.array(legs, np.float64)}
 
 
 def unpacked(saved: Mapping[str, npt.NDArray[Any]]) -> list[PendingExchange]:
-    """Inverse of `packed`."""
+    """Return the exchanges that `packed` stored."""
     flights = []
     for row, legs in zip(saved["flights"].tolist(), saved["legs"].tolist(), strict=True):
         client, number, latency_s, leaves_s, at, end_s = row

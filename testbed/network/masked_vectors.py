@@ -1,18 +1,18 @@
-"""Vectors under masks that nobody has looked at yet: what they hide, and which masks hide it.
+"""Vectors with unexpanded masks: the plain elements, and the seeds of the masks that hide them.
 
-Most masks of secure aggregation are expanded only to cancel: the pairwise mask of two survivors is added by one and
-subtracted by the other, and the server takes off the rest with the seeds that it has reconstructed. An emulator that
-holds both ends need not expand them. A `MaskedVector` keeps the elements and, by seed, how often its mask is to be
-added; sums of them (`testbed.network.sums`) add the elements and count the seeds. Where the count of a seed ends at 0
-nothing is left to expand, and where it does not (a wrong share, a mask whose other end has gone) its mask is expanded
-then, with the very bits that it would have had all along.
+Most masks of secure aggregation cancel: one survivor adds the pairwise mask and the other one subtracts it, and the
+server removes the remaining masks with reconstructed seeds. An emulator that holds both ends need not expand them. A
+`MaskedVector` keeps the plain elements and, by seed, how often its mask is added. Sums of such vectors
+(`testbed.network.sums`) add the elements and count the seeds. A seed with a final count of 0 is never expanded. Any
+other seed (after a wrong share, or of a pair with a dropout) is expanded then, to exactly the bits that eager expansion
+gives.
 
-Nor need anybody know a seed that two clients agree on. It follows from their public keys, so it is counted by these,
-and agreed on when its mask is expanded, with the private key of either. The elements of one input are made when they
-are needed, too: `Elements` are added to a sum without lying anywhere in between.
+The seed that two clients agree on follows from their public keys. It is counted under these keys, and computed only
+when its mask is expanded, with the private key of either client. The elements of one input are computed on demand, too:
+`Elements` are added to a sum without being stored.
 
-Whoever asks for the elements, `MaskedVector.values`, gets them with all masks in them: to an adversary, a socket or a
-subclass it is a vector like any other. What the work would have cost is charged by who masks, whichever way it goes.
+`MaskedVector.values` returns the elements with all masks added: for an adversary, a socket or a subclass it is a vector
+like any other. The client that masks is charged for the full work of masking in either case.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,27 +28,36 @@ from testbed.errors import ProtocolError
 from testbed.messages import Vector
 
 AgreedSeed = tuple[bytes, bytes, bytes]
-"""The seed that two agree on: its purpose, and their public keys in ascending order."""
+"""The seed that two clients agree on: its purpose, and their public keys in ascending order."""
 
 Seed = bytes | AgreedSeed
 
 
 def agreed_seed(own_public: bytes, peer_public: bytes, purpose: bytes) -> AgreedSeed:
-    """What `PrivateKey.agree` gives to the owner of either key for this purpose, without computing it."""
+    """Return the symbolic form of the seed that `PrivateKey.agree` computes for this pair of keys.
+
+    Args:
+        own_public: 32 bytes, X25519 public key.
+        peer_public: 32 bytes, X25519 public key.
+        purpose: domain separator of the agreement.
+
+    Returns:
+        (purpose, smaller key, larger key): the same for both ends.
+    """
     return (purpose, own_public, peer_public) if own_public < peer_public else (purpose, peer_public, own_public)
 
 
 class Masks:
-    """Masks of one generator that nobody has expanded.
+    """Unexpanded masks of one generator.
 
     Args:
-        seeds: of each mask.
-        signs: how often it is added, aligned; negative: subtracted.
-        prg: what expands them.
-        keys: whose seeds are agreed on: for each of these one of its two ends.
+        seeds: the seed of each mask.
+        signs: how often each mask is added, aligned with `seeds`; negative: subtracted.
+        prg: the generator that expands the masks.
+        keys: for each agreed seed, the private key of one of its two ends.
 
     Attributes:
-        counts: by seed, how often its mask is added; none is 0.
+        counts: by seed, how often its mask is added; seeds with count 0 are absent.
 
     Raises:
         InvalidKey: a seed or a public key is not 32 bytes long.
@@ -80,7 +89,11 @@ class Masks:
         return bool(self.counts)
 
     def add(self, more: "Masks") -> None:
-        """Count some more; what cancels is gone. Raises `ProtocolError` when they are of another generator."""
+        """Add the counts of more masks; drop seeds that cancel.
+
+        Raises:
+            ProtocolError: the masks are of different generators.
+        """
         if not more.counts:
             return
         if self.counts and more.prg != self.prg:
@@ -94,12 +107,12 @@ class Masks:
                 counts[seed] = left
 
     def expanded(self) -> tuple[list[bytes], list[int]]:
-        """Seeds and signs, aligned, as `testbed.crypto.masks.add_masks` takes them: a seed as often as it counts."""
-        seeds = [known for seed, count in self.counts.items() for known in [self._known(seed)] * abs(count)]
+        """Return aligned seeds and signs for `testbed.crypto.masks.add_masks`; seeds repeat as often as they count."""
+        seeds = [secret for seed, count in self.counts.items() for secret in [self._seed_bytes(seed)] * abs(count)]
         signs = [1 if count > 0 else -1 for count in self.counts.values() for _ in range(abs(count))]
         return seeds, signs
 
-    def _known(self, seed: Seed) -> bytes:
+    def _seed_bytes(self, seed: Seed) -> bytes:
         if isinstance(seed, bytes):
             return seed
         purpose, first, second = seed
@@ -129,12 +142,12 @@ class Elements(Protocol):
 
 
 class MaskedVector(Vector):
-    """Ring elements under masks, which are expanded when the elements are asked for.
+    """Ring elements under masks that are expanded when the elements are read.
 
     Args:
-        plain: `(d,)` of `word_dtype(bits)`, what the masks hide; below ``2**bits``.
-        bits: of the ring, 1 to 64.
-        masks: what hides it.
+        plain: `(d,)` of `word_dtype(bits)`, the unmasked elements; below ``2**bits``.
+        bits: bits of the ring, 1 to 64.
+        masks: the masks.
     """
 
     __slots__ = ("_masked", "_plain", "masks")
@@ -150,12 +163,12 @@ class MaskedVector(Vector):
 
     @property
     def plain(self) -> npt.NDArray[Any] | Elements:
-        """`(d,)` what the masks hide: for sums over whole sets of masks only."""
+        """The `(d,)` unmasked elements, for sums over whole sets of masks only."""
         return self._plain
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """`(d,)` the elements, all masks in them; read-only: a sum would not have what is changed here."""
+        """The `(d,)` elements with all masks added; read-only, since a sum would ignore changes."""
         if self._masked is None:
             masked = np.array(self._plain)
             self.masks.add_to(masked, self.bits)

@@ -1,6 +1,6 @@
-"""The base of all networks. It keeps a round's exchanges by stage, its events, the server's own work, and who has gone.
+"""The base class of all networks: it records a round's exchanges by stage, events, server work and dropouts.
 
-All of that is in memory, for one round. `testbed.engine.recorder` makes the rows that are written.
+The records of one round are kept in memory. `testbed.engine.recorder` turns them into rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,24 +39,24 @@ class Event:
 
 
 class RecordingNetwork(RoundNetwork):
-    """What is recorded of one round at a time; a network adds how it asks.
+    """The records of one round at a time; subclasses implement `_ask`.
 
     Args:
         links: the clients' and the server's links.
         speed_factors: `(n,)` compute slowdown per client.
-        availability: who is reachable when, and who drops out where.
-        timing: what the server waits for.
+        availability: model of availability and dropout.
+        timing: deadlines and quorums.
         compute: measured or modelled seconds.
         on_stage: called with (stage, seconds) when a stage begins.
-        on_crash: what a crash in a client's code does: end the run (unless it is "drop").
+        on_crash: reaction to a crash of a client's code: the run ends, unless this is "drop".
 
     Attributes:
-        crashes: of the clients in this round, each with its stage.
+        crashes: crashes of clients' code in this round, each with its stage.
         server_compute_s: seconds of the server's own work in this round.
-        server_work: those after each stage has ended, up to the next one, by stage; what came before the first stage is
-            under "round".
-        behind_s: how much longer this round has taken than links and devices say, for want of a faster machine; 0 on
-            the virtual clock.
+        server_work: the same seconds by stage: the work between the end of the stage and the next one; the work before
+            the first stage is under "round".
+        behind_s: seconds by which this round exceeds the time of links and devices because the machine is too slow; 0
+            on the virtual clock.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RecordingNetwork(RoundNetwork):
         self.round_number = round_number
         self._in_round = True
         self.exchanges: list[Exchanges] = []
-        self.events: list[Event] = self._between_rounds  # what happened since the last round is recorded in this one
+        self.events: list[Event] = self._between_rounds  # events since the last round belong to this round
         self._between_rounds = []
         self.crashes: list[tuple[str, Crash]] = []
         self.behind_s = 0.0
@@ -105,16 +105,16 @@ class RecordingNetwork(RoundNetwork):
         self.connections.begin_round()
 
     def to_checkpoint(self, round_number: int) -> Memory:
-        """What a run that is resumed after this round must know of its network."""
-        kept = _CONNECTIONS.named(self.connections.to_checkpoint())
-        if (heard := self.announced_rounds.to_checkpoint(round_number)) is not None:
-            kept[_ANNOUNCED] = heard
-        return kept
+        """Return the network state that a run resumed after this round needs."""
+        state = _CONNECTIONS.named(self.connections.to_checkpoint())
+        if (announced := self.announced_rounds.to_checkpoint(round_number)) is not None:
+            state[_ANNOUNCED] = announced
+        return state
 
     def restore(self, memory: Memory) -> None:
-        """Resume with what `to_checkpoint` gave, which is taken out of `memory`."""
-        if (heard := memory.pop(_ANNOUNCED, None)) is not None:
-            self.announced_rounds.restore(heard)
+        """Restore the state that `to_checkpoint` returned, and remove it from `memory`."""
+        if (announced := memory.pop(_ANNOUNCED, None)) is not None:
+            self.announced_rounds.restore(announced)
         self.connections.restore(_CONNECTIONS.take(memory))
 
     async def pause(self, seconds: float) -> None:
@@ -134,7 +134,7 @@ class RecordingNetwork(RoundNetwork):
             self._between_rounds.append(Event("between rounds", party, kind, detail))
 
     def _record_answers(self, answers: HostAnswers) -> None:
-        """The events that answers bring: attacks, refusals, and handlers that crashed."""
+        """Record the events of answers: attacks, refusals and crashed handlers."""
         for client, line in answers.attacks:
             self.record_event(f"client:{client}", "attack", line)
         for refusal in answers.refusals:
@@ -164,7 +164,7 @@ class RecordingNetwork(RoundNetwork):
         self._server_worked(spent_s)
 
     def _server_worked(self, spent_s: float) -> None:
-        """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
+        """Account `spent_s` seconds of the server's work; a network with a virtual clock also advances the clock."""
         self.server_compute_s += spent_s
         self.server_work[self._stage] = self.server_work.get(self._stage, 0.0) + spent_s
 
@@ -174,10 +174,10 @@ class RecordingNetwork(RoundNetwork):
         self.beacon_bytes_down += bytes_down
         return bytes_up / self.links.server_up_bytes_s + bytes_down / self.links.server_down_bytes_s
 
-    # -- who is there ----------------------------------------------------------------------------------------
+    # -- presence of clients ---------------------------------------------------------------------------------
 
     def _presence(self, recipients: Ids) -> Presence:
-        """What becomes of `recipients` in the present stage, those who have gone in this round left out."""
+        """Return the presence of `recipients` in the current stage; clients that dropped out before are absent."""
         presence = self.availability.presence(self.round_number, self._stage, self.now_s, recipients)
         reachable = presence.reachable & ~self._gone[recipients]
         drops = presence.drops & reachable
@@ -191,24 +191,24 @@ class RecordingNetwork(RoundNetwork):
     def _note_announced(
         self,
         message: Message,
-        asked: Ids,
+        recipients: Ids,
         reached: npt.NDArray[np.bool_],
         answers: HostAnswers,
         cut_off: Iterable[int] = (),
     ) -> None:
-        """Note who has heard what `message` announces; a client that crashed over it has not.
+        """Record which clients have heard the announcement in `message`; a client that crashed over it has not.
 
-        `cut_off`: whose answer was. They may have refused, and count as if they had.
+        `cut_off`: clients whose answer was cut off. They may have refused, and count as if they had.
         """
         if not message.announces:
             return
         number: int = message.round  # type: ignore[attr-defined]  # all that announce a round have one
         crashed = [crash.client for crash in answers.crashes]
         refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(cut_off)))
-        self.announced_rounds.record(number, asked, reached & ~np.isin(asked, crashed), refused)
+        self.announced_rounds.record(number, recipients, reached & ~np.isin(recipients, crashed), refused)
 
     def _keep_record(self, stage: "Stage", answers: HostAnswers, sent_s: float) -> None:
-        """Record a stage that has ended, and who is gone until the round is over."""
+        """Record a stage that has ended, and the clients that are gone until the end of the round."""
         if not self.availability.comes_back:
             self._gone[stage.who(DROPPED, OFFLINE)] = True
         stage.ride_on_answers(self.links.transport, self.speed_factors)
@@ -217,27 +217,27 @@ class RecordingNetwork(RoundNetwork):
 
 
 class Stage:
-    """What is known of one stage while it runs: arrays aligned with the clients that were asked, or one of each kind.
+    """The state of one running stage: arrays with one row per asked client, or per group of clients.
 
     Args:
         kind: type of the question.
         recipients: `(m,)` sorted client numbers.
         size: bytes of the common part on the wire.
         private: encoded private part per client, or None.
-        number: names the stage within the round.
-        kinds: of these recipients; None: all may differ. Private parts do.
+        number: identifies the stage within the round.
+        kinds: groups of these recipients; None: all may differ. Clients with private parts always differ.
 
     Attributes:
-        recipients: `(m,)` clients with an array's row: those that were asked, or one of each of m kinds.
-        kinds: who is like whom.
-        size_down, size_up: `(m,)` int64 bytes that are to be carried; `bytes_down`, `bytes_up` those that were.
-        transport_down, transport_up: `(m,)` int64 transport headers and acknowledgements that went with them.
+        recipients: `(m,)` int64, the client of each row: all asked clients, or one of each of m groups.
+        kinds: the groups.
+        size_down, size_up: `(m,)` int64 bytes to transfer; `bytes_down`, `bytes_up` the bytes transferred.
+        transport_down, transport_up: `(m,)` int64 bytes of transport headers and acknowledgements.
         pki_up, pki_down: `(m,)` int64 bytes exchanged with the PKI by the handler.
         compute_s: `(m,)` seconds on the reference machine.
-        ready_s: `(m,)` when the client had done its work, look-ups at the PKI included; infinite: never.
-        arrival_s: `(m,)` when the answer was complete at the server; infinite: never.
+        ready_s: `(m,)` seconds at which the client's work was done, including look-ups at the PKI; infinite: never.
+        arrival_s: `(m,)` seconds at which the answer was complete at the server; infinite: never.
         outcome: `(m,)` int8 position in `OUTCOMES`.
-        number: names the stage within the round.
+        number: identifies the stage within the round.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Stage:
         self.outcome = np.full(count, SILENT, np.int8)
 
     def place(self, answers: HostAnswers) -> None:
-        """Note what the clients did: answered, refused or stayed silent, and what it took them."""
+        """Store the clients' reactions (answered, refused or silent) and their cost."""
         at = np.searchsorted(self.recipients, answers.clients)
         self.size_up[at] = answers.sizes
         self.compute_s[at] = answers.compute_s
@@ -283,7 +283,7 @@ class Stage:
             self.outcome[who] = SILENT if shared.header is None else ANSWERED
 
     def who(self, *outcomes: int) -> Ids:
-        """Sorted numbers of the clients with one of these outcomes."""
+        """Return the sorted numbers of the clients with one of these outcomes."""
         return self.kinds.members(np.isin(self.outcome, outcomes))
 
     def ride_on_answers(self, transport: Transport, speed_factors: Floats) -> None:
@@ -293,7 +293,7 @@ class Stage:
         self.transport_up = self.transport_up - np.where(rode, transport.delayed_acknowledgement(self.size_down), 0)
 
     def exchanges(self, sent_s: float, speed_factors: Floats) -> Exchanges:
-        """The stage as it is recorded; `(n,)` `speed_factors` scale the compute time."""
+        """Return the records of the stage; `(n,)` `speed_factors` scale the compute time."""
         arrived = np.isfinite(self.arrival_s) & (self.outcome != LATE)
         each = Exchanges(
             stage=self.kind.stage,
@@ -315,7 +315,7 @@ class Stage:
     def replies(
         self, answers: HostAnswers, summing: Summing, gathering: Gathering, sent_s: float, end_s: float
     ) -> Replies:
-        """What the server gets of a stage that began at `sent_s` and ended at `end_s`."""
+        """Return the server's view of a stage that began at `sent_s` and ended at `end_s`."""
         refused = self.who(REFUSED)
         in_time = set(refused.tolist())
         missing = Missing(

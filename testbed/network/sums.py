@@ -43,7 +43,7 @@ class Sum:
         return len(self.values)
 
     def with_masks(self, more: Masks) -> "Sum":
-        """The sum with some more masks in it; raises `ProtocolError` when another generator expands these."""
+        """Return the sum with more masks added; raises `ProtocolError` if their generator differs."""
         masks = Masks()
         masks.add(self.masks)
         masks.add(more)
@@ -60,10 +60,13 @@ class Sum:
 
 
 def ring_total(vectors: Sequence[Vector]) -> Sum:
-    """Sum of ring vectors of one shape; masks that are not expanded are counted. `_one_shape` says what it raises.
+    """Return the sum of ring vectors of one shape; unexpanded masks are counted.
 
-    Its words are the ring's, whichever the vectors have: on a wire 8 bits come as bytes, and a dishonest client may
-    send wider words than it should.
+    The sum has the word size of the ring, even if the vectors have other words: 8-bit elements are sent as bytes, and a
+    malicious client may send wider words than it should.
+
+    Raises:
+        ProtocolError: the vectors differ in ring or length.
     """
     _one_shape(vectors)
     masks, bits = Masks(), vectors[0].sum_bits
@@ -83,15 +86,25 @@ def ring_total(vectors: Sequence[Vector]) -> Sum:
 
 
 def _make(total: npt.NDArray[Any], elements: Sequence[Elements]) -> None:
-    for one in elements:
-        one.add_to(total)
+    for term in elements:
+        term.add_to(total)
 
 
 def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
-    """Sum of weights[i] * vectors[i] in fixed point.
+    """Return the sum of weights[i] * vectors[i] in fixed point.
 
-    Integer addition is associative, so every grouping gives the same bits. Raises `RunError` when an element is not
-    finite or so large that the sum could overflow; see `_one_shape` for what else it raises.
+    Integer addition is associative, so every grouping gives the same bits.
+
+    Args:
+        vectors: float vectors of one length d.
+        weights: one factor per vector.
+
+    Returns:
+        `(d,)` in 64-bit fixed point.
+
+    Raises:
+        ProtocolError: the vectors differ in length.
+        RunError: an element is not finite, or so large that the sum could overflow.
     """
     _one_shape(vectors)
     length, bound = len(vectors[0]), _LIMIT / max(1, len(vectors))
@@ -118,9 +131,11 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
 
 
 def merged(parts: Iterable[Sum]) -> Sum:
-    """The sum of partial sums; made of them in any order and grouping, it is the same.
+    """Return the sum of partial sums; order and grouping of the parts do not matter.
 
-    Raises `ProtocolError` when the parts differ in shape or type, `RunError` when there are none or they overflow.
+    Raises:
+        ProtocolError: the parts differ in shape or type.
+        RunError: there are no parts, or their sum overflows.
     """
     total: npt.NDArray[Any] | None = None
     masks, bits = Masks(), 0
@@ -130,11 +145,11 @@ def merged(parts: Iterable[Sum]) -> Sum:
             total, bits = part.values.copy(), part.bits
             continue
         if (part.values.shape, part.values.dtype, part.bits) != (total.shape, total.dtype, bits):
-            told = [f"{one.shape} {one.dtype}" for one in (part.values, total)]
-            raise ProtocolError(f"partial sums differ: {', '.join(told)}")
+            shapes = [f"{values.shape} {values.dtype}" for values in (part.values, total)]
+            raise ProtocolError(f"partial sums differ in shape or type: {', '.join(shapes)}")
         _add(total, part.values, may_wrap=bits > 0)
     if total is None:
-        raise RunError("there is nothing to sum")
+        raise RunError("there are no vectors to sum")
     return Sum(total if bits == 0 else reduced(total, bits), bits, masks)
 
 
@@ -160,12 +175,20 @@ def _one_shape(vectors: Sequence[Vector]) -> None:
 
 
 def _elements(vector: Vector) -> npt.NDArray[Any] | Elements:
-    """Without masks that are not expanded yet."""
+    """Return the elements without unexpanded masks."""
     return vector.plain if isinstance(vector, MaskedVector) else vector.values
 
 
 def reduced(words: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """`words` modulo ``2**bits``, in place where bits are to be cut off."""
+    """Reduce ring elements modulo ``2**bits``, in place unless the words have exactly `bits` bits.
+
+    Args:
+        words: `(d,)` of an unsigned dtype.
+        bits: bits of the ring.
+
+    Returns:
+        The reduced array.
+    """
     if bits < 8 * words.dtype.itemsize:
         np.bitwise_and(words, words.dtype.type((1 << bits) - 1), out=words)
     return words
@@ -177,7 +200,15 @@ Item = TypeVar("Item")
 def add_masks_in_threads(
     total: npt.NDArray[Any], seeds: list[bytes], signs: list[int], bits: int, prg: Prg = "aes-256-ctr"
 ) -> None:
-    """`add_masks` with the seeds spread over the machine's cores; `(d,)` `total` changes in place."""
+    """Run `add_masks` with the seeds spread over the machine's cores.
+
+    Args:
+        total: `(d,)` ring elements, changed in place.
+        seeds: 32 bytes each.
+        signs: 1 (add) or -1 (subtract), aligned with `seeds`.
+        bits: bits of the ring.
+        prg: the generator that expands the masks.
+    """
 
     def add(part: npt.NDArray[Any], masks: Sequence[tuple[bytes, int]]) -> None:
         add_masks(part, [seed for seed, _ in masks], [sign for _, sign in masks], bits, prg)
@@ -192,14 +223,14 @@ def add_in_threads(
     bits: int,
     at_least: int,
 ) -> None:
-    """Add what `add` makes of items to `(d,)` `total`, in place, modulo 2**bits.
+    """Add the vectors that `add` makes of the items to `total`, in place, modulo 2**bits.
 
     Args:
-        total: ring elements.
-        items: spread over the machine's cores.
-        add: adds some of them to a vector like `total`, in place; what it meters counts as this thread's.
-        bits: of the ring.
-        at_least: so many items are worth a thread.
+        total: `(d,)` ring elements.
+        items: the items, spread over the machine's cores.
+        add: adds some items to a vector like `total`, in place; operations that it meters are charged to this thread.
+        bits: bits of the ring.
+        at_least: the smallest number of items that is worth a thread.
     """
     workers = min(os.cpu_count() or 1, max(1, len(items) // at_least))
     if workers == 1:

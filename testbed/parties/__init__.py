@@ -1,1 +1,1 @@
-"""Who takes part: clients with their roles, the hosts that hold many of them, and the PKI."""
+"""The parties of a run: clients with their roles, the hosts that hold many clients, the PKI and the round beacon."""

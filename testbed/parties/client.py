@@ -3,16 +3,19 @@
 A `Role` is the client side of one protocol: a set of handlers, one per message type. Role state lives for one round.
 A misbehaving client has some handlers overridden: a subclass of the role, given to chosen clients by `RoleSpec.only`.
 
-Which question a client answers in which state, and what comes next, is a table: a `StageTable`. Two rules, as in h11's
-`_state.py`: a question is answered in the states that its row names and in no other, and a client that has refused one
-answers no more in that round, unless the row says what else. Whoever could ask again, or go on after a refusal, could
-have answers that no honest run gives together. States are words that only the table knows. `secagg` has, in short:
+A `StageTable` lists the questions that a client answers in each state, and the state that follows. Two rules hold, as
+in h11's `_state.py`. A question is answered only in the source states of its row. A client that has refused a question
+answers no more in that round, unless the row names another state. A server that could ask twice, or continue after a
+refusal, could collect answers that no honest run gives together. States are strings local to the table. An excerpt of
+`secagg`:
 
     STAGES = StageTable(
         start="new",
         rows={
-            AdvertiseKeys: Row(after={"new"}, target="advertised", refusal="secagg.out-of-order", starts_round=True),
-            ShareKeys: Row(after={"advertised"}, target="shared", refusal="secagg.out-of-order"),
+            AdvertiseKeys: Transition(
+                sources={"new"}, target="advertised", refusal="secagg.out-of-order", starts_round=True
+            ),
+            ShareKeys: Transition(sources={"advertised"}, target="shared", refusal="secagg.out-of-order"),
         },
     )
 
@@ -24,10 +27,10 @@ have answers that no honest run gives together. States are words that only the t
         @handles(ShareKeys)
         def on_share_keys(self, message: ShareKeys) -> SealedForPeers:
             with self.progress.answering(message, message.round):
-                ...  # a `Refusal` in here is the last thing that the client says in this round
+                ...  # a `Refusal` in here is the client's last answer in this round
 
-A protocol that is built upon another one has the other's rows and some more: ``STAGES.extended({...})``. One in which a
-client may hear of several rounds says what a new one makes of each state: `StageTable.new_round`.
+A protocol that builds on another one extends its table: ``STAGES.extended({...})``. If a client may hear of several
+rounds, the table maps each state to the state in the new round: `StageTable.new_round`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -53,28 +56,31 @@ Method = TypeVar("Method", bound=Callable[..., Message | None])
 
 @dataclass(kw_only=True)
 class Environment:
-    """What all clients of a host share.
+    """The settings that all clients of a host share.
 
     Attributes:
         population: number of clients n.
-        randomness: the experiment's.
-        compute: how work becomes seconds.
+        randomness: the experiment's randomness.
+        compute: cost model that turns work into seconds.
         directory: the PKI's bulletin board.
-        workload: what clients train on; None when a run needs no training.
-        experiment_id: 16 bytes that tell this experiment from others; in what is signed and drawn on.
+        workload: the training task; None if the run needs no training.
+        experiment_id: 16 bytes that identify the experiment in signatures and random draws.
         participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
-        clients_decide: each client has decided in selection whether it takes part; one that does not never trains.
-        rounds: the experiment's; a server that could name any later number could look for one that favours its clients.
-        minimum_participants, maximum_participants: an honest server has no other rounds: clients refuse to sum.
-        batches: groups of clients whose updates may only be summed together, where selection works with such.
-        client_rate: probability with which each available client takes part in a round, where that is independent.
-        reports_training: whether clients say what their mean loss was, and how many samples they have.
-        symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
-        derives_identities: whether clients have keys that follow from the seed (`testbed.parties.derived_keys`).
-        results: of pure functions that several parties here need (`testbed.crypto.memo`); None: not memo.
-        client_algorithm: how clients train, and what they keep from round to round.
-        client_states: the kept arrays; None where clients keep nothing.
-        participation: what each insists on about its own rounds; None: it takes part whenever it is asked.
+        clients_decide: each client decides in selection whether it takes part; a client that does not never trains.
+        rounds: the experiment's number of rounds. It limits round numbers, as a server could otherwise search for a
+            number that favours its clients.
+        minimum_participants: clients refuse to sum over fewer participants; an honest server has no such rounds.
+        maximum_participants: clients refuse to sum over more participants; an honest server has no such rounds.
+        batches: groups of clients with updates that may only be summed together, if selection uses batches.
+        client_rate: probability with which each available client takes part in a round, if clients are drawn
+            independently.
+        reports_training: whether clients report their mean loss and their number of samples.
+        symbolic_masks: whether masks stay seeds until they are read (`testbed.network.masked_vectors`).
+        derives_identities: whether clients' keys are derived from the seed (`testbed.parties.derived_keys`).
+        results: memo of pure functions that several parties evaluate (`testbed.crypto.memo`); None: no memo.
+        client_algorithm: local training algorithm, with the state that clients keep from round to round.
+        client_states: the clients' states; None if clients keep none.
+        participation: limits that clients put on their own participation; None: no limits.
     """
 
     population: int
@@ -99,9 +105,9 @@ class Environment:
     participation: OwnParticipation | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
-        """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""
-        asked = list(clients)
-        meter_pki(bytes_up=len(encode(Lookup(asked))), bytes_down=_entries_bytes(len(asked)))
+        """Query the PKI for the keys of `clients`; the asking client is charged for the bytes."""
+        numbers = list(clients)
+        meter_pki(bytes_up=len(encode(Lookup(numbers))), bytes_down=_entries_bytes(len(numbers)))
         return self.directory
 
 
@@ -115,15 +121,16 @@ class Client:
 
     Attributes:
         number: 0..n-1.
-        identity: its key pairs; None when no protocol of the run needs them.
-        last_round: the highest round number it has taken part in selecting for; a lower or equal one is refused.
-        last_announced: the last announced round that it has heard of, or knows that it has missed.
-        last_served: the highest round number in which it has served others, on a committee: in no earlier one again.
-        local_update: what it has learned this round.
-        agreed_participants: this round's participants' signing keys as it has verified them; None: nothing to verify.
-        takes_part: whether it has decided to, in this round; None: it was not asked, or is not the one to decide.
-        attacks: what a dishonest client has done since its last answer, one line each, for the records.
-        prepared: what `Role.prepare` has left for it.
+        environment: the settings shared by all clients of the host.
+        identity: its key pairs; None if no protocol of the run needs them.
+        last_round: the highest round number for which it took part in selection; it refuses lower and equal numbers.
+        last_announced: the last announced round that it has heard of, or knows to have missed.
+        last_served: the highest round number in which it served on a committee; it refuses to serve in earlier rounds.
+        local_update: its update of this round.
+        agreed_participants: verified signing keys of this round's participants; None: nothing to verify.
+        takes_part: its decision to take part in this round; None: it was not asked, or does not decide.
+        attacks: actions of a malicious client since its last answer, one line each, for the records.
+        prepared: data that `Role.prepare` has stored for it.
     """
 
     __slots__ = (
@@ -159,7 +166,7 @@ class Client:
         self.prepared: object = None
 
     def role(self, kind: "type[Role]", parameters: Any) -> "Role":
-        """This round's instance of a role."""
+        """Return this round's instance of a role."""
         role = self._roles.get(kind)
         if role is None:
             role = self._roles[kind] = kind(self, parameters)
@@ -176,9 +183,13 @@ class _Handler(Protocol):
 def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Method], Method]:
     """Mark a method of a `Role` as the handler of messages of type `kind`.
 
-    The method gets `(self, message)`, or `(self, message, private)` when the message type has a private part, and
-    returns the answer, or None to stay silent. With `stateless`, all clients answer the same and have nothing to
-    remember: a static method of `(environment, message)`, called once for all clients of a host.
+    The method gets `(self, message)`, or `(self, message, private)` if the message type has a private part. It
+    returns the answer, or None to stay silent.
+
+    Args:
+        kind: type of the question.
+        stateless: all clients answer the same and keep no state; the handler is then a static method of `(environment,
+            message)`, called once for all clients of a host.
     """
 
     def mark(method: Method) -> Method:
@@ -191,12 +202,12 @@ def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Method
 class Role:
     """The client side of one protocol, for one client and one round.
 
-    A protocol that is built upon another one says which questions its clients answer: ``class SecAggPlusClient(
-    SecAggClient, answers=(...))``. To all others they give the refusal ``message.other-protocol``, though they inherit
-    handlers: a handler of another protocol would find no state of its own.
+    A protocol that builds on another one declares the questions that its clients answer: ``class SecAggPlusClient(
+    SecAggClient, answers=(...))``. Clients give the refusal ``message.other-protocol`` to all other questions, even if
+    a handler is inherited: it would find no state of its own protocol.
 
     Args:
-        client: who plays it.
+        client: the client that plays the role.
         parameters: the protocol's parameter object from the experiment.
 
     Attributes:
@@ -208,22 +219,22 @@ class Role:
     _declared: ClassVar[tuple[type[Message], ...] | None] = None
 
     def __init_subclass__(cls, answers: Iterable[type[Message]] | None = None, **more: Any) -> None:
-        """Collect the handlers; raises `TypeError` unless it is clear which questions are answered."""
+        """Collect the handlers; raises `TypeError` if it is not clear which questions are answered."""
         super().__init_subclass__(**more)
         cls._declared = None if answers is None else tuple(answers)
-        found: dict[type[Message], tuple[str, bool]] = {}
+        handlers: dict[type[Message], tuple[str, bool]] = {}
         for ancestor in reversed(cls.__mro__):
-            found |= _marked(ancestor)
+            handlers |= _marked(ancestor)
         answered = _answered(cls)
-        if without := [kind.__name__ for kind in answered or () if kind not in found]:
+        if without := [kind.__name__ for kind in answered or () if kind not in handlers]:
             raise TypeError(f"{cls.__name__}: answers: no handler of {', '.join(without)}")
-        cls._handlers = {kind: how for kind, how in found.items() if answered is None or kind in answered}
+        cls._handlers = {kind: how for kind, how in handlers.items() if answered is None or kind in answered}
         cls.questions = tuple(cls._handlers)
         added = [kind.__name__ for kind in _marked(cls) if not any(kind in base._handlers for base in _roles(cls)[1:])]
         if answers is None and added and any(base._handlers for base in _roles(cls)[1:]):
             raise TypeError(
-                f"{cls.__name__}: handles {', '.join(added)} beside what it inherits; say which questions it answers: "
-                f"class {cls.__name__}(..., answers=(...))"
+                f"{cls.__name__}: handles {', '.join(added)} in addition to inherited questions; declare the questions "
+                f"that it answers: class {cls.__name__}(..., answers=(...))"
             )
 
     def __init__(self, client: Client, parameters: Any) -> None:
@@ -235,67 +246,71 @@ class Role:
     def shared_answer_predicate(
         cls, message: Message, parameters: Any, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
-        """A test of clients that stand at the same place: for whom it is true, they all answer the same.
+        """Return a predicate of clients in equal states; all clients for which it holds give the same answer.
 
-        The host then lets one of them answer for all. A number that is drawn with a key decides, so that is what the
-        test is given: a client's VRF seed and public key.
+        The host then computes the answer once for all of them. The answer depends on a number drawn with a client's
+        key, so the predicate takes the client's VRF seed and public key.
 
         Args:
             message: the question.
-            parameters: what an instance gets.
-            environment: what the clients share.
+            parameters: parameters of the role's instances.
+            environment: settings shared by the clients.
 
         Returns:
-            The test; None: of no client can it be said beforehand, as of those of a class that overrides anything.
+            The predicate; None if answers cannot be predicted, as for classes that override a handler.
         """
         return None
 
     @classmethod
     def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
-        """Before clients of a host answer a question, one after the other: what is better begun for all of them.
-        It is left in `Client.prepared`, and changes no answer. No work is metered here: clients are charged for their
-        own when they answer.
+        """Prepare work that is faster for all asked clients of a host together, before each of them answers.
+
+        Results go into `Client.prepared`, and must not change any answer. No work is metered here: clients are charged
+        for their own work when they answer.
 
         Args:
-            environment: what they share.
-            clients: those that are asked; made when they are first looked at.
+            environment: settings shared by the clients.
+            clients: the clients that are asked; each is created when it is iterated over.
             question: the same object that the handlers get.
         """
 
 
 def _marked(of: type) -> dict[type[Message], tuple[str, bool]]:
-    """The handlers that a class itself has: the name of each, and whether it is stateless."""
-    found = {}
+    """Return the handlers that a class defines itself: by message type, the name and whether it is stateless."""
+    handlers = {}
     for name, member in vars(of).items():
         method = member.__func__ if isinstance(member, staticmethod) else member
         if isinstance(method, _Handler):
             kind, stateless = method._handles
-            found[kind] = (name, stateless)
-    return found
+            handlers[kind] = (name, stateless)
+    return handlers
 
 
 def _roles(of: type[Role]) -> list[type[Role]]:
-    return [one for one in of.__mro__ if issubclass(one, Role)]
+    return [base for base in of.__mro__ if issubclass(base, Role)]
 
 
 def _answered(of: type[Role]) -> set[type[Message]] | None:
-    """What the nearest class says that says it, and what those handle that are derived from it; None: nobody says."""
+    """Return the questions declared by the nearest class with a declaration, and those handled below it.
+
+    None if no class has a declaration.
+    """
     answered: set[type[Message]] = set()
-    for one in _roles(of):
-        if one._declared is not None and "_declared" in vars(one):
-            return answered | set(one._declared)
-        answered |= _marked(one).keys()
+    for base in _roles(of):
+        if base._declared is not None and "_declared" in vars(base):
+            return answered | set(base._declared)
+        answered |= _marked(base).keys()
     return None
 
 
 @dataclass(frozen=True)
 class RoleSpec:
-    """A role and who plays it.
+    """A role, and the clients that play it.
 
     Attributes:
         role: the class.
-        parameters: what its instances get.
-        only: these clients alone (they play it instead of an earlier role for the same messages); None: all.
+        parameters: parameters of its instances.
+        only: the clients that play it, instead of an earlier role for the same messages; None: all clients.
     """
 
     role: type[Role]
@@ -303,25 +318,25 @@ class RoleSpec:
     only: frozenset[int] | None = None
 
 
-# -- where a client stands in a protocol -------------------------------------------------------------------------------
+# -- a client's state in a protocol ------------------------------------------------------------------------------------
 
 
 REFUSED = "refused"
-"""Where a refusal leaves a client, if its row says nothing else: no honest client's row comes after it."""
+"""The state after a refusal, unless the row names another one; no row of an honest client has it as a source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """What a client does with one question.
+    """The transition of a client's state by one question.
 
     Attributes:
         sources: the states in which the question is answered.
         target: the state after the answer; None: the question changes no state, answered or refused.
-        refusal: what the refusal is called in all other states.
-        detail: what the refusal says; ``{round}`` is the round that was asked about.
-        starts_round: whether it begins the protocol's round; all others must be of the round that was begun.
-        other_round: check and detail of the refusal in another round than that; None: as in other states.
-        target_on_refusal: the state in which a check that fails leaves the client.
+        refusal: refusal code in all other states.
+        detail: text of the refusal; ``{round}`` is the round of the question.
+        starts_round: whether the question starts the protocol's round; all other questions must be of that round.
+        other_round: code and detail of the refusal of a question of another round; None: as in other states.
+        target_on_refusal: the state after a failed check.
     """
 
     sources: Set[str]
@@ -348,19 +363,19 @@ class StageTable:
     new_round: Mapping[str, str] = field(default_factory=dict)
 
     def extended(self, rows: Mapping[type[Message], Transition]) -> "StageTable":
-        """The table with more rows, or with others for the same questions."""
+        """Return the table with more rows, or with other rows for the same questions."""
         return replace(self, rows={**self.rows, **rows})
 
     def progress(self) -> "StageProgress":
-        """Where a client stands that nobody has asked anything."""
+        """Return the initial state of a client that has not been asked anything."""
         return StageProgress(self)
 
 
 class StageProgress:
-    """Where one client stands in one round.
+    """The state of one client in one round.
 
     Attributes:
-        state: what its last answer has left it in.
+        state: the state after its last answer.
         round: the round that has begun; None before.
     """
 
@@ -370,11 +385,11 @@ class StageProgress:
         self.round: int | None = None
 
     def begin(self, round_number: int) -> None:
-        """A round begins, whose number the caller has checked."""
+        """Begin a round whose number the caller has checked."""
         self.state, self.round = self._table.new_round[self.state], round_number
 
     def check_round(self, message: Message, round_number: int) -> Transition:
-        """The row of a question; raises `Refusal` unless it is of the round that has begun. Nothing changes."""
+        """Return the row of a question; raises `Refusal` unless it is of the current round. Nothing changes."""
         row = self._table.rows[type(message)]
         if not row.starts_round and round_number != self.round:
             check, detail = row.other_round or (row.refusal, row.detail)
@@ -382,7 +397,7 @@ class StageProgress:
         return row
 
     def check(self, message: Message, round_number: int) -> Transition:
-        """The row of a question of this round; raises `Refusal` where it is not to be answered now. Nothing changes."""
+        """Return the row of a question of this round; raises `Refusal` if no answer is allowed now. Nothing changes."""
         row = self.check_round(message, round_number)
         if self.state not in row.sources:
             raise Refusal(row.refusal, row.detail.format(round=round_number))
@@ -390,7 +405,7 @@ class StageProgress:
 
     @contextmanager
     def answering(self, message: Message, round_number: int) -> Iterator[None]:
-        """Answer a question: then comes what its row says, or what it says of a refusal if a check fails inside."""
+        """Answer a question: move to the row's target, or to its `target_on_refusal` if a check inside fails."""
         row = self.check(message, round_number)
         self.round = round_number
         if row.target is not None:

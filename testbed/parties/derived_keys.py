@@ -1,8 +1,8 @@
-"""Keys that follow from the experiment's seed, made when somebody looks at them.
+"""Keys derived from the experiment's seed, made on first use.
 
-With a seed, what a client and the PKI draw for a registration is derived from it, and an honest registration always
-holds. So where nobody measures how long registering takes, a million clients need not do it: whoever looks at a key
-gets the one that the board would have, bit for bit. `PKI` and `Identity.registration` are the long way.
+With a seed, the random values of a registration are derived from it, and an honest registration always succeeds. If
+the time of registration is not measured, a million clients therefore need not register: reading a key gives exactly
+the key that the bulletin board would have. `PKI` and `Identity.registration` are the full procedure.
 """
 
 from collections.abc import Callable
@@ -19,23 +19,38 @@ from testbed.randomness import Randomness
 KEY_BYTES = 32
 _BLOCK = 4096
 _ALL_FROM = 16
-"""Who asks for one key in so many, or more, is taken to need all in time: they are kept as an array, not one by one."""
+"""When more than one key in this many is read, all keys are made and stored as an array, not one by one."""
 
 Purpose = Literal["signing", "agreement", "vrf"]
 
 
 def signing_seed(randomness: Randomness, client: int) -> bytes:
-    """The secret that a client's Ed25519 key is made from, 32 bytes."""
+    """Return the 32 bytes from which a client's Ed25519 key is made.
+
+    Args:
+        randomness: the experiment's randomness.
+        client: number of the client.
+    """
     return randomness.identity_secret(client, 0, "signing key")
 
 
 def agreement_seed(randomness: Randomness, client: int) -> bytes:
-    """The secret that a client's X25519 key is made from, 32 bytes."""
+    """Return the 32 bytes from which a client's X25519 key is made.
+
+    Args:
+        randomness: the experiment's randomness.
+        client: number of the client.
+    """
     return randomness.identity_secret(client, 0, "agreement key")
 
 
 def vrf_seed(randomness: Randomness, client: int) -> bytes:
-    """The secret that the PKI draws for a client's VRF key, 32 bytes."""
+    """Return the 32 bytes that the PKI draws for a client's VRF key.
+
+    Args:
+        randomness: the experiment's randomness.
+        client: number of the client.
+    """
     return randomness.identity_secret("pki", client, "vrf key")
 
 
@@ -70,17 +85,17 @@ class DerivedKeys:
         return self.shape[0]
 
     def __getstate__(self) -> tuple[int, Randomness, Purpose]:
-        """Keys are made again wherever they are looked at."""
+        """Return the state without keys, which each process makes again."""
         return self.shape[0], self._randomness, self._purpose
 
     def __setstate__(self, state: tuple[int, Randomness, Purpose]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def __getitem__(self, clients: Any) -> npt.NDArray[np.uint8]:
-        """The keys of clients, by number, numbers, slice or mask: `(m, 32)`, or `(32,)` of a single one."""
+        """Return keys by number, numbers, slice or mask: `(m, 32)`, or `(32,)` for a single client."""
         if isinstance(clients, int | np.integer):
-            one: npt.NDArray[np.uint8] = self._some([range(len(self))[int(clients)]])[0]
-            return one
+            key: npt.NDArray[np.uint8] = self._some([range(len(self))[int(clients)]])[0]
+            return key
         numbers = np.asarray(clients) if not isinstance(clients, slice) else np.arange(len(self))[clients]
         numbers = np.flatnonzero(numbers) if numbers.dtype == np.bool_ else numbers
         if self._rows is None and _ALL_FROM * len(numbers) < len(self):
@@ -98,7 +113,7 @@ class DerivedKeys:
         return self[:].astype(np.uint8 if dtype is None else dtype)
 
     def tobytes(self) -> bytes:
-        """All keys, one after the other."""
+        """Return all keys, concatenated."""
         return self[:].tobytes()
 
     def _some(self, clients: list[int]) -> npt.NDArray[np.uint8]:

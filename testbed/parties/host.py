@@ -1,6 +1,6 @@
-"""A host: many logical clients in one process, whatever the process is (this one, or a Ray actor).
+"""A host: many logical clients in one process (this one, or a Ray actor).
 
-`LocalHosts` are hosts in this process: for unit tests and debugging, with plain stack traces and no Ray.
+`LocalHosts` are hosts in this process, for unit tests and debugging, with plain stack traces and without Ray.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ from testbed.parties.pki import PKI, Identity
 Handle = Callable[[Client, Message | None], Message | None]
 
 FEW_ALIKE = 64
-"""Fewer clients answer for themselves each, whatever can be said of them beforehand."""
+"""Below this number, clients are always handled one by one."""
 
 OTHER_PROTOCOL = "message.other-protocol"
 """The refusal of a question that belongs to no protocol of the run."""
 
 
 class Host:
-    """Holds the clients with the given numbers and runs their handlers.
+    """A host of clients; it runs their handlers.
 
     Args:
-        numbers: its clients, sorted.
-        environment: what they share.
+        numbers: numbers of its clients, sorted.
+        environment: settings shared by the clients.
         roles: the protocols' client sides.
-        last_round: rounds up to this one are over (a resumed run): clients refuse them.
-        on_crash: what a handler that crashes does. stop: those after it are not asked, since the run ends; drop: its
-            client is lost; raise: the exception comes through as it is.
+        last_round: rounds up to this one are over (in a resumed run); clients refuse them.
+        on_crash: reaction to a crash of a handler. stop: clients after it are not asked, since the run ends; drop: the
+            client drops out; raise: the exception is raised unchanged.
     """
 
     def __init__(
@@ -65,29 +65,29 @@ class Host:
         self._vectors: dict[tuple[int, int], dict[int, Vector]] = {}
 
     def client(self, number: int) -> Client:
-        """The client object, made when it is first needed."""
+        """Return the client object, made on first use."""
         client = self._clients.get(number)
         if client is None:
             client = self._clients[number] = self._idle.leave(number)
-            for heard in self._idle.heard:
-                self._catch_up(client, heard)
+            for question in self._idle.deferred:
+                self._catch_up(client, question)
         return client
 
-    def _catch_up(self, client: Client, heard: DeferredQuestion) -> None:
-        """What others have answered for this client, too, it now handles itself; the answer is known."""
-        at = int(np.searchsorted(heard.clients, client.number))
-        if at < len(heard.clients) and heard.clients[at] == client.number:
-            self._deliver(heard.delivery.restricted(heard.delivery.recipients == client.number), alike=False)
+    def _catch_up(self, client: Client, question: DeferredQuestion) -> None:
+        """Handle a question that another client has answered on behalf of this one, to update its state."""
+        at = int(np.searchsorted(question.clients, client.number))
+        if at < len(question.clients) and question.clients[at] == client.number:
+            self._deliver(question.delivery.restricted(question.delivery.recipients == client.number), alike=False)
 
     @property
     def questions(self) -> dict[str, type[Message]]:
-        """What its clients answer: the types of questions, by name (`question_name`)."""
+        """The types of the questions that its clients answer, by name (`question_name`)."""
         return {question_name(kind): kind for spec in self._roles for kind in spec.role._handlers}
 
     # -- registration ----------------------------------------------------------------------------------------
 
     def registrations(self, first: int = 0, count: int | None = None) -> list[bytes]:
-        """The requests to the PKI of `count` clients (default: all), from the `first` of this host's on."""
+        """Return the requests to the PKI of `count` clients (default: all), from the `first` of this host's on."""
         end = None if count is None else first + count
         numbers = self.numbers[first:end].tolist()
         former = self._registering
@@ -95,7 +95,7 @@ class Host:
         return [identity.registration() for identity in self._registering.values()]
 
     def accept_registrations(self, answers: Sequence[bytes]) -> None:
-        """The PKI's answers to the latest `registrations`, in their order."""
+        """Accept the PKI's answers to the latest `registrations`, in their order."""
         for (number, identity), answer in zip(self._registering.items(), answers, strict=True):
             identity.accept(answer)
             self._idle.keep(number, identity)
@@ -104,15 +104,15 @@ class Host:
         self._registering = {}
 
     def _identity(self, number: int) -> Identity:
-        """The identity that a client has, or now gets; it counts once the PKI has answered."""
+        """Return the client's identity, a new one if it has none; it counts once the PKI has answered."""
         client = self._clients.get(number)
-        known = self._idle.identity(number) if client is None else client.identity
-        return Identity(number, self.environment.randomness) if known is None else known
+        identity = self._idle.identity(number) if client is None else client.identity
+        return Identity(number, self.environment.randomness) if identity is None else identity
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
     def begin_round(self) -> None:
-        """Forget what belongs to earlier rounds."""
+        """Forget the state of earlier rounds."""
         for number in self._active:
             self._clients[number].forget_round()
         self._active.clear()
@@ -124,7 +124,7 @@ class Host:
         with memo_scope(self.environment.results):
             answers = self._deliver(delivery)
         if self.environment.participation is not None:
-            self.environment.participation.log.sync()  # what clients remember is safe before anybody has an answer
+            self.environment.participation.log.sync()  # on disk before the server gets an answer
         return answers
 
     def _deliver(self, delivery: Delivery, alike: bool = True) -> HostAnswers:
@@ -160,13 +160,13 @@ class Host:
     def _one_for_all(
         self, delivery: Delivery, handle: Handle, test: Callable[[bytes, bytes], bool], differing: Sequence[int]
     ) -> HostAnswers:
-        """One of those who are certain to answer the same does so for all of them; the others answer for themselves.
+        """Compute one answer for all clients that certainly give the same; handle the other clients singly.
 
         Args:
             delivery: the question.
-            handle: answers it.
-            test: says who is certain to, of clients with the common role.
-            differing: who plays another one.
+            handle: answers it for one client.
+            test: predicate of `Role.shared_answer_predicate`, valid for clients with the common role.
+            differing: numbers of clients with another role.
         """
         at, recipients = self._idle.in_initial_state(delivery), delivery.recipients
         if differing:
@@ -184,7 +184,7 @@ class Host:
         if as_expected:
             size, compute_s = int(example.sizes[0]), float(example.compute_s[0])
             answers.shared = SharedAnswer(alike, example.headers.get(number), size, compute_s)
-            self._idle.heard.append(DeferredQuestion(delivery, alike, self.client(number).last_round))
+            self._idle.deferred.append(DeferredQuestion(delivery, alike, self.client(number).last_round))
         return answers
 
     def _once_for_all(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:
@@ -209,11 +209,11 @@ class Host:
             client = self.client(number)
             self._active.add(number)
             if delivery.kind.announces:
-                known = delivery.last_announced
-                client.last_announced = delivery.key[0] - 1 if known is None else int(known[position])
+                last_announced = delivery.last_announced
+                client.last_announced = delivery.key[0] - 1 if last_announced is None else int(last_announced[position])
             with metered() as meter:
                 began = thread_cpu_s()
-                detached = self._one(delivery, client, handle, answers)
+                detached = self._answer(delivery, client, handle, answers)
                 spent = thread_cpu_s() - began
             answers.compute_s[position] = self.environment.compute.seconds(meter, spent)
             answers.pki_up[position] = meter.pki_bytes_up
@@ -231,14 +231,14 @@ class Host:
                 self._vectors.setdefault(delivery.key, {})[number] = detached.vectors[0]
         return answers
 
-    def _one(
+    def _answer(
         self,
         delivery: Delivery,
         client: Client,
         handle: Handle,
         answers: HostAnswers,
     ) -> Detached | None:
-        """The client's answer; None where it says nothing, or its code has crashed."""
+        """Return the client's answer; None if it stays silent or its code has crashed."""
         private: Message | None = None
         try:
             if delivery.private is not None and delivery.kind.Private is not None:
@@ -253,7 +253,7 @@ class Host:
             raise KeyboardInterrupt from error
         except BaseException as error:
             if self._on_crash == "raise" or not is_crash(error) or isinstance(error, RunError):
-                raise  # what a client keeps is lost, which is no bug of its code
+                raise  # a lost client state is no bug of the client's code
             answers.crashes.append(Crash.of(client.number, error))
             return None
         answers.refusals.append(ClientRefusal(client.number, check, detail))
@@ -300,16 +300,30 @@ def _raising(error: BaseException) -> Handle:
 Result = TypeVar("Result")
 
 REGISTERED_AT_ONCE = 4096
-"""Clients of a host that ask the PKI together: the key pairs of so many are in memory at the same time."""
+"""Number of clients of a host that register together: their key pairs are in memory at the same time."""
 
 
 def owned_by(host: int, hosts: int, population: int) -> Ids:
-    """Numbers of the clients that live on one of `hosts` hosts: every `hosts`-th, so that work spreads evenly."""
+    """Return the clients of one host: every `hosts`-th client, so that work spreads evenly.
+
+    Args:
+        host: index of the host.
+        hosts: number of hosts.
+        population: number of clients n.
+
+    Returns:
+        Sorted int64 client numbers.
+    """
     return np.arange(host, population, hosts, dtype=np.int64)
 
 
 def split(delivery: Delivery, hosts: int) -> list[Delivery]:
-    """The delivery's parts, one per host."""
+    """Split a delivery into one part per host.
+
+    Args:
+        delivery: the delivery.
+        hosts: number of hosts.
+    """
     if hosts == 1:
         return [delivery]
     return [delivery.restricted(delivery.recipients % hosts == host) for host in range(hosts)]
@@ -318,21 +332,28 @@ def split(delivery: Delivery, hosts: int) -> list[Delivery]:
 def chosen_on(
     host: int, hosts: int, clients: Ids, weights: npt.NDArray[np.int64] | None
 ) -> tuple[Ids, npt.NDArray[np.int64] | None]:
-    """The clients among `clients` (and their weights) that live on `host`."""
+    """Return the clients among `clients`, and their weights, that live on one host.
+
+    Args:
+        host: index of the host.
+        hosts: number of hosts.
+        clients: `(m,)` int64 client numbers.
+        weights: `(m,)` int64; None: no weights.
+    """
     here = clients % hosts == host
     return clients[here], None if weights is None else weights[here]
 
 
 class LocalHosts:
-    """One or more hosts in this process; several work in threads at the same time.
+    """One or more hosts in this process; several hosts run in parallel threads.
 
-    The clients of different hosts share nothing that changes in a round, except through the workload: with several
-    hosts its `train` is called from several threads (those of `workloads` then train one after another), and must
-    depend on its arguments alone. Results do not depend on the number of hosts.
+    Clients of different hosts share no mutable state in a round, except through the workload. With several hosts its
+    `train` is called from several threads (the built-in workloads then train one client after another), and must depend
+    on its arguments alone. Results do not depend on the number of hosts.
 
     Args:
         population: number of clients n.
-        environment: what the clients share.
+        environment: settings shared by the clients.
         roles: the protocols' client sides.
         hosts: number of hosts.
         last_round: see `Host`.
@@ -386,10 +407,10 @@ class LocalHosts:
         return merged(summed for summed, _ in parts), sum(cpu_s for _, cpu_s in parts)
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
-        found: dict[int, Vector] = {}
+        vectors: dict[int, Vector] = {}
         for position, host in enumerate(self.hosts):
-            found.update(host.vectors(key, chosen_on(position, len(self.hosts), clients, None)[0]))
-        return found
+            vectors.update(host.vectors(key, chosen_on(position, len(self.hosts), clients, None)[0]))
+        return vectors
 
     async def _everywhere(self, work: Sequence[Callable[[], Result]]) -> list[Result]:
         if len(work) == 1:

@@ -1,9 +1,9 @@
-"""Clients of a host of whom nobody has wanted to know anything by themselves: what is kept of them instead of objects.
+"""Compact storage for clients that have not been addressed individually.
 
-Their secrets, if they have registered (96 bytes), or nothing, where keys follow from the seed; the VRF public keys of
-those whom an announcement has reached (32 bytes); and up to which round they have heard (8 bytes). What a whole group
-has answered alike in the present round is kept as the question: a client that then is asked by itself first handles it
-for real, and so stands where it would have stood.
+Per client, the storage holds the secrets if it has registered (96 bytes; none if keys are derived from the seed), the
+VRF public key if an announcement has reached it (32 bytes), and the last round that it has heard of (8 bytes). If a
+group has given a shared answer in the current round, the question is stored. A client of the group that is addressed
+individually later handles the stored question first, and so reaches the state that it would have.
 """
 
 from collections.abc import Callable
@@ -27,13 +27,7 @@ _VRF_SEED = slice(SECRETS_BYTES - vrf.SEED_BYTES, SECRETS_BYTES)
 
 @dataclass(frozen=True)
 class DeferredQuestion:
-    """A question that clients have answered alike.
-
-    Attributes:
-        delivery: it, to all of these clients and perhaps others.
-        clients: `(m,)` they, sorted.
-        last_round: what their `Client.last_round` is from then on.
-    """
+    """A question that one client has answered on behalf of a group."""
 
     delivery: Delivery
     clients: Ids
@@ -41,15 +35,15 @@ class DeferredQuestion:
 
 
 class IdleClients:
-    """See above.
+    """The idle clients of a host: those that have not been addressed individually.
 
     Args:
         numbers: the host's clients, sorted.
-        environment: what they share.
+        environment: settings shared by the clients.
         last_round: rounds up to this one are over.
 
     Attributes:
-        heard: what groups have answered alike in this round.
+        deferred: questions with a shared answer in this round.
     """
 
     def __init__(self, numbers: Ids, environment: Environment, last_round: int) -> None:
@@ -59,9 +53,9 @@ class IdleClients:
         self._last_rounds: Ids | None = None  # (m,), from the first question on that was answered alike
         self._secrets: npt.NDArray[np.uint8] | None = None  # (m, 96), of the clients that are `_registered`, (m,)
         self._registered = np.zeros(0, np.bool_)
-        self._vrf_keys: npt.NDArray[np.uint8] | None = None  # (m, 32), zeros where it has not been made yet
-        self._own = np.ones(len(numbers), np.bool_)  # who is idle
-        self.heard: list[DeferredQuestion] = []
+        self._vrf_keys: npt.NDArray[np.uint8] | None = None  # (m, 32), zeros if not made yet
+        self._own = np.ones(len(numbers), np.bool_)  # idle clients
+        self.deferred: list[DeferredQuestion] = []
 
     def keep(self, number: int, identity: Identity) -> None:
         """Keep the secrets of a client that is registered."""
@@ -73,7 +67,7 @@ class IdleClients:
         self._registered[row] = True
 
     def identity(self, number: int) -> Identity | None:
-        """The identity of a client that is registered, recreated from its secrets or derived."""
+        """Return the identity of a registered client, recreated from its secrets or derived; None if not registered."""
         if self._secrets is None:
             derives = self._environment.derives_identities
             return Identity.derived(number, self._environment.randomness) if derives else None
@@ -83,7 +77,7 @@ class IdleClients:
         return Identity.restored(number, self._secrets[row].tobytes())
 
     def leave(self, number: int) -> Client:
-        """A client is idle no more: its object, as it stood when the round began."""
+        """Remove a client from the storage; return its object in the state at the beginning of the round."""
         row = int(np.searchsorted(self.numbers, number))
         if row < len(self.numbers):
             self._own[row] = False
@@ -93,45 +87,53 @@ class IdleClients:
         return client
 
     def begin_round(self) -> None:
-        """What was heard in the round before has come to stay."""
-        for heard in self.heard:
+        """Begin a round: the effects of the previous round's shared answers become permanent."""
+        for question in self.deferred:
             if self._last_rounds is None:
                 self._last_rounds = np.full(len(self.numbers), self._last_round, np.int64)
-            self._last_rounds[np.searchsorted(self.numbers, heard.clients)] = heard.last_round
-        self.heard.clear()
+            self._last_rounds[np.searchsorted(self.numbers, question.clients)] = question.last_round
+        self.deferred.clear()
 
     def in_initial_state(self, delivery: Delivery) -> Ids:
-        """`(k,)` positions among the recipients of those that are idle and stand where the first of them does.
+        """Return positions among the recipients of the idle clients whose state equals that of the first one.
 
-        Nobody after a question that many have answered alike: that is not looked at more than once in a round.
+        Empty after the first shared answer of a round, so that the search runs once per round.
         """
         rows = np.searchsorted(self.numbers, delivery.recipients)
-        at = np.flatnonzero(self._own[rows]) if not self.heard else np.zeros(0, np.int64)
+        at = np.flatnonzero(self._own[rows]) if not self.deferred else np.zeros(0, np.int64)
         if self._last_rounds is not None and len(at):
             last = self._last_rounds[rows[at]]
             at = at[last == last[0]]
         if delivery.last_announced is not None and len(at):
-            known = delivery.last_announced[at]
-            at = at[known == known[0]]
+            announced = delivery.last_announced[at]
+            at = at[announced == announced[0]]
         return at
 
     def certain(self, clients: Ids, is_certain: Callable[[bytes, bytes], bool]) -> npt.NDArray[np.bool_]:
-        """`(m,)` for which clients this is true of their VRF seed and the public key that belongs to it."""
+        """Return for which clients the predicate holds, given their VRF seed and public key.
+
+        Args:
+            clients: `(m,)` int64, sorted client numbers.
+            is_certain: see `Role.shared_answer_predicate`.
+
+        Returns:
+            `(m,)` bool.
+        """
         rows = np.searchsorted(self.numbers, clients)
         if self._vrf_keys is None:
             self._vrf_keys = np.zeros((len(self.numbers), vrf.PUBLIC_KEY_BYTES), np.uint8)
-        found = np.zeros(len(clients), np.bool_)
+        holds = np.zeros(len(clients), np.bool_)
 
         def look(part: slice) -> None:
             for at, row, number in zip(
-                range(len(found))[part], rows[part].tolist(), clients[part].tolist(), strict=True
+                range(len(holds))[part], rows[part].tolist(), clients[part].tolist(), strict=True
             ):
-                found[at] = is_certain(*self._vrf_pair(row, number))
+                holds[at] = is_certain(*self._vrf_pair(row, number))
 
         parts = [slice(first, first + _BLOCK) for first in range(0, len(clients), _BLOCK)]
         for _ in thread_map(look, parts):
             pass
-        return found
+        return holds
 
     def _vrf_pair(self, row: int, number: int) -> tuple[bytes, bytes]:
         assert self._vrf_keys is not None

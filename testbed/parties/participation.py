@@ -1,18 +1,17 @@
-"""How often, and how close together, clients take part: they insist on it themselves, whatever a server asks.
+"""Limits on the frequency and spacing of participation, enforced by the clients themselves.
 
-A client counts from the moment that it begins to train. Without an update of the round no aggregation gets anything of
-its data (`testbed.training.trained_update`), so the rounds whose sums it is in are among those; whether a sum has it in
-the end it could only be told by the server, who may lie.
+A client counts a round from the moment that it begins to train. Aggregation gets nothing of its data without an update
+of the round (`testbed.training.trained_update`), so the rounds whose sums include its update are among the counted
+ones. The client cannot know which sums include it, as a malicious server may lie about that.
 
-It has to know in which rounds that was, also after the host that it lived on has died, and in a run that goes on. So
-what it has decided is in a file of the run's directory before its answer leaves the host (`ParticipationLog.sync`).
-Every process appends to a file of its own, and reads those of all when it begins. An entry that has changed since is
-noticed by its checksum, and a run goes on only if nobody has forgotten a round that the records have
-(`check_remembered`).
+A client must remember these rounds even if its host dies or the run is resumed. Its decision is therefore written
+to a file in the run's directory before its answer leaves the host (`ParticipationLog.sync`). Every process appends to
+its own file, and reads all files when it starts. Checksums detect modified entries, and a run continues only if no
+client has forgotten a round that is in the records (`check_remembered`).
 
-A round that was under way when a host or a run stopped is repeated, so a client begins one number again. All other
-numbers that it knows count, higher ones too: a server that runs ahead with its numbers gains nothing by a host that
-dies.
+A round that was in progress when a host or a run stopped is repeated, so a client may begin the same number again. All
+other numbers that it remembers count, including higher ones: a server that runs ahead with round numbers gains nothing
+from the death of a host.
 """
 
 import os
@@ -38,15 +37,15 @@ _KINDS = {"round": 0, "bin": 1}
 
 
 class ParticipationLog:
-    """The rounds in which clients have begun to train, and the bins that they have thrown themselves into.
+    """The rounds in which clients have begun to train, and the bins that they have chosen.
 
-    Threads may share it, as each client is one thread's.
+    Threads may share the log, as long as each client belongs to one thread.
 
     Args:
-        directory: the run's; None: a temporary one, which goes with the object.
+        directory: the run's directory; None: a temporary one, deleted with the object.
 
     Raises:
-        RunError: what clients remember cannot be read.
+        RunError: the clients' memory cannot be read.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -63,25 +62,25 @@ class ParticipationLog:
             self._read(path)
 
     def rounds(self, client: int) -> list[int]:
-        """The rounds in which it has begun to train, ascending."""
+        """Return the rounds in which the client has begun to train, ascending."""
         return sorted(set(self._rounds.get(client, [])))
 
     def trains(self, client: int, round_number: int) -> None:
-        """It begins to train in this round."""
+        """Record that the client begins to train in this round."""
         self._rounds.setdefault(client, []).append(round_number)
         self._append(client, "round", round_number)
 
     def bin(self, client: int) -> int | None:
-        """The bin that it has thrown itself into; None: it has not yet."""
+        """Return the bin that the client has chosen; None: none yet."""
         return self._bins.get(client)
 
     def thrown(self, client: int, number: int) -> None:
-        """It has thrown itself into this bin."""
+        """Record the bin that the client has chosen."""
         self._bins[client] = number
         self._append(client, "bin", number)
 
     def sync(self) -> None:
-        """All of that is on disk when this returns; raises `RunError`."""
+        """Write all records to disk; raises `RunError`."""
         with self._lock:
             if not self._unsaved or self._file is None:
                 return
@@ -116,8 +115,7 @@ class ParticipationLog:
 
     def _unwritable(self, error: OSError) -> RunError:
         return RunError(
-            f"{self._folder}: cannot write: {error.strerror or error}; what was recorded before is intact, rerun with "
-            "--resume"
+            f"{self._folder}: cannot write: {error.strerror or error}; earlier records are intact, rerun with --resume"
         )
 
     def _close(self) -> None:
@@ -130,21 +128,21 @@ class ParticipationLog:
 
 
 def check_remembered(directory: Path, in_sums: Ids) -> None:
-    """Raise `RunError` where clients have forgotten a round: their memory in a run's directory is damaged, or gone.
+    """Raise `RunError` if clients have forgotten a round: their memory in a run's directory is damaged or gone.
 
     Args:
-        directory: the run's.
+        directory: the run's directory.
         in_sums: client numbers, each as often as a recorded sum has its update.
     """
     parts = [entries[entries["kind"] == _KINDS["round"]] for entries in map(_entries, _files(directory))]
     rounds = np.unique(np.concatenate([np.zeros(0, _ENTRY), *parts])[["client", "value"]])["client"]
-    clients, wanted = np.unique(in_sums, return_counts=True)
-    known = np.searchsorted(rounds, clients, side="right") - np.searchsorted(rounds, clients)
-    if (known < wanted).any():
-        first = int(np.argmax(known < wanted))
+    clients, sums = np.unique(in_sums, return_counts=True)
+    remembered = np.searchsorted(rounds, clients, side="right") - np.searchsorted(rounds, clients)
+    if (remembered < sums).any():
+        first = int(np.argmax(remembered < sums))
         raise _lost(
             directory / FOLDER,
-            f"client {clients[first]} knows of {known[first]} rounds, and is in {wanted[first]} sums",
+            f"client {clients[first]} remembers {remembered[first]} rounds, but is in {sums[first]} sums",
         )
 
 
@@ -153,28 +151,28 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def _entries(path: Path) -> Any:
-    """The entries of a file, `_ENTRY`; raises `RunError` where one is not as it was written."""
+    """Return the entries of a file, `_ENTRY`; raises `RunError` if an entry has been modified."""
     try:
-        found = path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise _lost(path, error.strerror or str(error)) from None
-    whole = len(found) - len(found) % _ENTRY.itemsize  # the last entry of a process that died may be cut off
-    entries = np.frombuffer(found[:whole], _ENTRY)
+    whole = len(content) - len(content) % _ENTRY.itemsize  # the last entry of a process that died may be cut off
+    entries = np.frombuffer(content[:whole], _ENTRY)
     for number, (begin, checksum) in enumerate(zip(range(0, whole, _ENTRY.itemsize), entries["checksum"], strict=True)):
-        if zlib.crc32(found[begin : begin + _CHECKED]) != checksum:
+        if zlib.crc32(content[begin : begin + _CHECKED]) != checksum:
             raise _lost(path, f"entry {number + 1} has changed")
     return entries
 
 
 def _lost(path: Path, why: str) -> RunError:
     return RunError(
-        f"{path}: what clients remember of their participation is lost ({why}), and nothing goes on without; restore "
-        "it from a copy, or start again with another --out"
+        f"{path}: the clients' memory of their participation is lost ({why}), and the run cannot continue without it; "
+        "restore it from a copy, or start again with another --out"
     )
 
 
 class Pattern(Protocol):
-    """`testbed.privacy.participation_pattern.ParticipationPattern`, which says what these are."""
+    """The protocol of `testbed.privacy.participation_pattern.ParticipationPattern`, which documents the members."""
 
     @property
     def min_separation(self) -> int: ...
@@ -188,18 +186,18 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True)
 class OwnParticipation:
-    """What every client insists on about its own rounds; of others' it knows nothing.
+    """The limits that every client puts on its own rounds, without knowledge of other clients.
 
     Attributes:
-        pattern: of the rounds in which it trains.
-        log: what clients remember.
+        pattern: pattern of the rounds in which a client trains.
+        log: the clients' memory.
     """
 
     pattern: Pattern
     log: ParticipationLog
 
     def begin(self, client: int, number: int) -> None:
-        """The client begins to train in this round, and remembers; raises `Refusal` where it is not to."""
+        """Record that the client begins to train in this round; raises `Refusal` if the pattern does not allow it."""
         had = [other for other in self.log.rounds(client) if other != number]
         separation, most = self.pattern.min_separation, self.pattern.max_participations
         if had:

@@ -1,9 +1,11 @@
-"""The public key infrastructure of Lotto (Jiang et al., arXiv 2401.02880, section 3.4 and its setup stage).
+"""The public key infrastructure of Lotto.
 
-It is not mediated by the server, accepts a registration only from the client itself (over a channel that says who is
-there; the request is signed with the key that it registers; one signing key per client), generates the VRF key pair
-so that a client cannot grind for lucky keys, and returns it sealed to the client's own key. Everything public goes to
-the bulletin board, `Directory`.
+The server does not mediate it. It accepts a registration only from the client itself: the channel is authenticated, the
+request is signed with the key that it registers, and each client has one signing key. The PKI generates the VRF key
+pair, so that a client cannot grind for lucky keys, and returns it sealed to the client's own key. All public data are
+on the bulletin board, `Directory`.
+
+Source: Jiang et al., arXiv 2401.02880, section 3.4 and its setup stage.
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,7 @@ from testbed.parties.derived_keys import DerivedKeys, agreement_seed, signing_se
 from testbed.randomness import Randomness
 
 REGISTRATION_DOMAIN = b"testbed/pki/registration/v1"
-"""What signatures over a registration begin with."""
+"""Domain separator of signatures over a registration."""
 
 _SEALED_DOMAIN = b"testbed/pki/vrf-key/v1"
 _OWN_SECRET_DOMAIN = b"testbed/pki/own-secret/v1"
@@ -50,7 +52,7 @@ class Registered(Message, frozen=True):
 
 
 class Lookup(Message, frozen=True):
-    """A query to the bulletin board (kept for its size: clients pay for what they look up)."""
+    """A query to the bulletin board; its encoded size is charged to the client that looks up keys."""
 
     clients: list[ClientId]
 
@@ -85,13 +87,13 @@ class Directory:
 
     @classmethod
     def empty(cls, population: int) -> "Directory":
-        """A board on which nobody is registered."""
+        """Return a board without registrations."""
         signing, agreement, vrf_keys = (np.zeros((population, 32), np.uint8) for _ in range(3))
         return cls(signing, agreement, vrf_keys, np.zeros(population, np.bool_))
 
     @classmethod
     def derived(cls, population: int, randomness: Randomness) -> "Directory":
-        """The board as it is when everybody has registered, of an experiment with a seed; see `derived_keys`."""
+        """Return the board after all clients have registered, for an experiment with a seed; see `derived_keys`."""
         signing, agreement, vrf_keys = (
             DerivedKeys(population, randomness, "signing"),
             DerivedKeys(population, randomness, "agreement"),
@@ -103,17 +105,17 @@ class Directory:
         return 0 <= client < len(self.registered) and bool(self.registered[client])
 
     def signing_key(self, client: int) -> bytes:
-        """The client's Ed25519 registration key; raises `Refusal` for a client that the PKI does not know."""
+        """Return the client's Ed25519 registration key; raises `Refusal` for a client unknown to the PKI."""
         self._check_known(client)
         return bytes(self.signing[client])
 
     def agreement_key(self, client: int) -> bytes:
-        """The client's X25519 key; raises `Refusal` for a client that the PKI does not know."""
+        """Return the client's X25519 key; raises `Refusal` for a client unknown to the PKI."""
         self._check_known(client)
         return bytes(self.agreement[client])
 
     def vrf_key(self, client: int) -> bytes:
-        """The client's VRF public key; raises `Refusal` for a client that the PKI does not know."""
+        """Return the client's VRF public key; raises `Refusal` for a client unknown to the PKI."""
         self._check_known(client)
         return bytes(self.vrf[client])
 
@@ -128,51 +130,54 @@ class Directory:
 
 
 class PKI:
-    """See the module's docstring.
+    """The PKI's side of registration: see the module's docstring.
 
     Args:
         population: number of clients that may register, 0..population-1.
-        randomness: the experiment's; the PKI generates VRF keys from its own secrets.
+        randomness: the experiment's randomness; the PKI generates VRF keys from its own secrets.
     """
 
     def __init__(self, population: int, randomness: Randomness) -> None:
         self._signing, self._agreement, self._vrf = (np.zeros((population, 32), np.uint8) for _ in range(3))
         self._board = Directory(self._signing, self._agreement, self._vrf, np.zeros(population, np.bool_))
         self._randomness = randomness
-        self._vrf_secrets = np.zeros((population, 32), np.uint8)  # drawn once: no second draw for who asks again
+        self._vrf_secrets = np.zeros((population, 32), np.uint8)  # one draw per client, for repeated requests
 
     def register(self, request: bytes, sender: int) -> bytes:
         """Answer an encoded `Registration` with an encoded `Registered`.
 
-        Repeating one's own registration gives the same VRF key again (a client that was restarted), sealed to the
-        agreement key of the new request; anything else that is wrong raises `Refusal`.
+        A client may repeat its own registration (after a restart). It gets the same VRF key again, sealed to the
+        agreement key of the new request.
 
         Args:
             request: the encoded request.
-            sender: the client at the other end of the authenticated channel, whatever the request says.
+            sender: the client at the other end of the authenticated channel, regardless of the request's content.
+
+        Raises:
+            Refusal: any other request that is not valid.
         """
         try:
-            asked = decode(Registration, request)
+            registration = decode(Registration, request)
         except ProtocolError as error:
             raise Refusal("pki.malformed", str(error)) from None
-        board, client = self._board, asked.client
+        board, client = self._board, registration.client
         if client >= len(board.registered):
             raise Refusal("pki.unknown-client", f"client {client} is outside the population")
         if sender != client:
             raise Refusal("pki.not-by-the-client", f"client {sender} asks to register client {client}")
-        keys = signed_content(client, asked.signing_key, asked.agreement_key)
+        keys = signed_content(client, registration.signing_key, registration.agreement_key)
         try:
-            signatures.validate_public_key(asked.signing_key)
-            signatures.verify(asked.signing_key, REGISTRATION_DOMAIN, keys, asked.signature)
+            signatures.validate_public_key(registration.signing_key)
+            signatures.verify(registration.signing_key, REGISTRATION_DOMAIN, keys, registration.signature)
         except ProtocolError as error:
             raise Refusal("pki.not-by-the-client", str(error)) from None
-        if client in board and board.signing_key(client) != asked.signing_key:
+        if client in board and board.signing_key(client) != registration.signing_key:
             raise Refusal("pki.already-registered", f"client {client} has registered another key before")
         secret = self._vrf_secret(client)
         public = vrf.SecretKey.from_seed(secret).public
         try:
             sealed = encryption.seal_to(
-                asked.agreement_key,
+                registration.agreement_key,
                 secret,
                 _SEALED_DOMAIN + client.to_bytes(8, "big"),
                 self._randomness.identity_secret("pki", client, "ephemeral key"),
@@ -182,8 +187,8 @@ class PKI:
         if client not in board:
             self._vrf_secrets[client] = np.frombuffer(secret, np.uint8)
         for rows, key in (
-            (self._signing, asked.signing_key),
-            (self._agreement, asked.agreement_key),
+            (self._signing, registration.signing_key),
+            (self._agreement, registration.agreement_key),
             (self._vrf, public),
         ):
             rows[client] = np.frombuffer(key, np.uint8)
@@ -191,22 +196,22 @@ class PKI:
         return encode(Registered(public, sealed))
 
     def _vrf_secret(self, client: int) -> bytes:
-        """The client's one VRF secret: with secrets from the operating system a new draw would be another key."""
+        """Return the client's VRF secret; without a seed, drawing it again would give another key."""
         if client in self._board:
             return bytes(self._vrf_secrets[client])
         return vrf_seed(self._randomness, client)
 
     def register_many(self, requests: Sequence[bytes], senders: Ids) -> list[bytes]:
-        """`register` for each of a host's clients.
+        """Register several clients of a host, as `register` does.
 
         Args:
-            requests: as many as there are senders.
-            senders: whose channels they came over, by who owns which clients and not by the host's word.
+            requests: one encoded request per sender.
+            senders: `(m,)` int64, the owners of the channels; the host's own claim does not count.
         """
         return [self.register(request, sender) for request, sender in zip(requests, senders.tolist(), strict=True)]
 
     def directory(self) -> Directory:
-        """The bulletin board."""
+        """Return the bulletin board."""
         return self._board
 
 
@@ -215,11 +220,12 @@ class Identity:
 
     Args:
         client: its number.
-        randomness: the experiment's.
+        randomness: the experiment's randomness.
 
     Attributes:
-        secrets: what the key pairs are made from, 64 bytes; 96 when the PKI's answer has been accepted. A
-            host keeps no more than this of a client that nobody has asked yet; the key pairs take 20 times as much.
+        secrets: the secrets from which the key pairs are made, 64 bytes; 96 once the PKI's answer has been accepted. A
+            host stores only the secrets of a client that has not been asked yet; the key pairs take 20 times as much
+            memory.
     """
 
     __slots__ = ("agreement", "client", "secrets", "signing", "vrf")
@@ -229,7 +235,7 @@ class Identity:
 
     @classmethod
     def derived(cls, client: int, randomness: Randomness) -> "Identity":
-        """The identity that a client has once it is registered, of an experiment with a seed; see `derived_keys`."""
+        """Return the identity of a registered client, for an experiment with a seed; see `derived_keys`."""
         identity = cls(client, randomness)
         seed = vrf_seed(randomness, client)
         identity.vrf = vrf.SecretKey.from_seed(seed)
@@ -238,7 +244,7 @@ class Identity:
 
     @classmethod
     def restored(cls, client: int, secrets: bytes) -> "Identity":
-        """The identity of a client whose 96 bytes of `secrets` were kept."""
+        """Return the identity of a client with 96 stored bytes of `secrets`."""
         identity = cls.__new__(cls)
         identity._expand(client, secrets[: 2 * _SEED_BYTES])
         identity.vrf = vrf.SecretKey.from_seed(secrets[2 * _SEED_BYTES :])
@@ -253,11 +259,14 @@ class Identity:
         self.vrf: vrf.SecretKey | None = None
 
     def derived_secret(self, purpose: bytes) -> bytes:
-        """32 bytes that nobody else can compute, for one purpose: HMAC-SHA-256 under the secrets of the key pairs."""
+        """Return 32 bytes that no other party can compute, for one purpose.
+
+        They are the HMAC-SHA-256 of the purpose under the secrets of the key pairs.
+        """
         return prf.evaluate(self.secrets[: 2 * _SEED_BYTES], _OWN_SECRET_DOMAIN + purpose)
 
     def registration(self) -> bytes:
-        """The encoded request to the PKI."""
+        """Return the encoded request to the PKI."""
         keys = signed_content(self.client, self.signing.public, self.agreement.public)
         signature = self.signing.sign(REGISTRATION_DOMAIN, keys)
         meter("ed25519.sign")

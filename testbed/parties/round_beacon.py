@@ -1,14 +1,14 @@
-"""A public randomness beacon that opens rounds, and registers their participant lists. In no paper of Lotto's.
+"""A public randomness beacon that opens rounds and registers their participant lists. It is not part of Lotto's paper.
 
-In the spirit of drand (drand.love; its unchained mode): a party that nobody else controls publishes a signature on
-each round's number when the round is opened; its hash is randomness that nobody knew before and everybody can verify.
-It stands in what the VRF or PRF of Lotto is evaluated on. A round is open until a later one is: only then the beacon
-signs the digest of one participant list for it. A server can therefore look at a round's lots only by opening it, and
-nothing of an earlier round can begin any more then.
+It follows drand (drand.love; unchained mode). An independent party publishes a signature on each round's number when
+the round is opened. The hash of the signature is randomness that was unpredictable before and is publicly verifiable.
+It is part of the input of Lotto's VRF or PRF. A round is open until a later round is opened: only during that time does
+the beacon sign the digest of one participant list for it. A server can therefore evaluate a round's lots only by
+opening the round, and cannot return to an earlier round afterwards.
 
-The beacon is assumed to be honest and available, and the server not to know its key. drand spreads that trust over a
-committee, by threshold BLS signatures; here one Ed25519 key stands for the committee's. The server asks the beacon;
-its answers go on to the clients in messages that they get anyway.
+The beacon is assumed to be honest and available, and the server not to know its key. drand distributes that trust over
+a committee with threshold BLS signatures; here one Ed25519 key stands for the committee's key. The server asks the
+beacon, and passes its answers on to the clients in messages that they get anyway.
 """
 
 import hashlib
@@ -63,8 +63,8 @@ class RoundBeacon:
     ) -> None:
         self._key = key
         self._experiment_id = experiment_id
-        kept = bytes(8 + _DIGEST_BYTES) if state is None else state.tobytes()
-        self._open, self._digest = int.from_bytes(kept[:8], "big"), kept[8:]  # zeros: no list was registered
+        saved = bytes(8 + _DIGEST_BYTES) if state is None else state.tobytes()
+        self._open, self._digest = int.from_bytes(saved[:8], "big"), saved[8:]  # zeros: no list was registered
 
     @property
     def state(self) -> npt.NDArray[np.uint8]:
@@ -72,7 +72,7 @@ class RoundBeacon:
         return np.frombuffer(self._open.to_bytes(8, "big") + self._digest, np.uint8).copy()
 
     def open(self, number: int) -> bytes:
-        """The 64-byte pulse of round `number`; the round that is open may be asked for again, as it is public.
+        """Return the 64-byte pulse of round `number`; the open round may be requested again, as its pulse is public.
 
         Raises:
             Refusal: a later round has been opened.
@@ -84,7 +84,7 @@ class RoundBeacon:
         return self._key.sign(PULSE_DOMAIN, signed_content(self._experiment_id, number))
 
     def register(self, number: int, digest: bytes) -> bytes:
-        """The 64-byte receipt for the one list of round `number`; for the same list the same again.
+        """Return the 64-byte receipt for the one list of round `number`; the same list gets the same receipt again.
 
         Raises:
             Refusal: the round is not open, or has another list.
@@ -132,23 +132,44 @@ class BeaconAccess:
 
 
 def randomness_of(pulse: bytes) -> bytes:
-    """The 32 bytes that a pulse gives."""
+    """Return the 32 bytes of randomness that a pulse gives."""
     return hashlib.sha512(_RANDOMNESS_DOMAIN + pulse).digest()[:32]
 
 
 def check_pulse(beacon: bytes, experiment_id: bytes, number: int, pulse: bytes | None) -> None:
-    """Raise `ProtocolError` unless `pulse` is the one of this round, by the beacon with this public key."""
+    """Check that a pulse is valid for a round.
+
+    Args:
+        beacon: 32 bytes, the beacon's public key.
+        experiment_id: 16 bytes.
+        number: the round.
+        pulse: 64 bytes; None: the server sent none.
+
+    Raises:
+        ProtocolError: the pulse is missing or not valid.
+    """
     meter("ed25519.verify")
-    signatures.verify(beacon, PULSE_DOMAIN, signed_content(experiment_id, number), _given(pulse))
+    signatures.verify(beacon, PULSE_DOMAIN, signed_content(experiment_id, number), _required(pulse))
 
 
 def check_receipt(beacon: bytes, experiment_id: bytes, number: int, digest: bytes, receipt: bytes | None) -> None:
-    """Raise `ProtocolError` unless the beacon has registered the list of this round that has `digest`."""
+    """Check that the beacon has registered a participant list for a round.
+
+    Args:
+        beacon: 32 bytes, the beacon's public key.
+        experiment_id: 16 bytes.
+        number: the round.
+        digest: 32 bytes, digest of the participant list.
+        receipt: 64 bytes; None: the server sent none.
+
+    Raises:
+        ProtocolError: the receipt is missing or not valid.
+    """
     meter("ed25519.verify")
-    signatures.verify(beacon, LIST_DOMAIN, signed_content(experiment_id, number, digest), _given(receipt))
+    signatures.verify(beacon, LIST_DOMAIN, signed_content(experiment_id, number, digest), _required(receipt))
 
 
-def _given(signature: bytes | None) -> bytes:
+def _required(signature: bytes | None) -> bytes:
     if signature is None:
         raise ProtocolError("nothing by the beacon")
     return signature

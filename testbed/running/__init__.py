@@ -1,9 +1,9 @@
-"""Running experiments into run directories: the library behind ``testbed run``, and what notebooks call.
+"""Running experiments into run directories: the library behind ``testbed run`` and notebooks.
 
-`validation` tells what is wrong with an experiment before anything runs and without data, `preparation` decides where
-each point goes and what is there already, `execution` runs the points, by `workers` of this process or on Ray,
-`open_runs` keeps two processes out of one directory, which says where its numbers come from,
-`observers` are told how it goes, and `status` says how runs stand.
+`validation` checks an experiment before anything runs and without data. `preparation` chooses the directory of each
+point and finds existing runs. `execution` runs the points, with `workers` in this process or on Ray. `open_runs` locks
+run directories and writes their provenance. `observers` are notified of progress, and `status` reports the state of
+runs.
 """
 
 import importlib

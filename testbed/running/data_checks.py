@@ -21,21 +21,22 @@ Check = Callable[[PlannedRun, RunPlan, str], list[str]]
 
 
 def checked_on_ray(runs: Sequence[PlannedRun]) -> bool:
-    """Whether the check with data may leave this process.
+    """Return whether the check with data may run on Ray's workers.
 
-    It may for runs on Ray that share workers, without code of the user's. Records, which more rounds need, are here.
+    It may for runs on Ray that share workers and have no user-defined code. Checks for more rounds need the records,
+    which are on this machine.
     """
     if any(run.has_more_rounds for run in runs):
         return False
     experiments = [run.point.experiment for run in runs]
     return len(group_by_resources(runs)) == 1 and all(
-        one.cluster.network == "ray" and one.workload.is_built_in and not any(plugin_classes(one))
-        for one in experiments
+        point.cluster.network == "ray" and point.workload.is_built_in and not any(plugin_classes(point))
+        for point in experiments
     )
 
 
 def checked_here() -> Check:
-    """Checks in this process; runs in a row with the same workload build it once."""
+    """Return a check in this process; consecutive runs with the same workload build it once."""
     built: list[tuple[Any, Any]] = []
 
     def check(run: PlannedRun, plan: RunPlan, where: str) -> list[str]:
@@ -53,28 +54,38 @@ def checked_here() -> Check:
 def check_with_data(
     runs: Sequence[PlannedRun], plans: Sequence[RunPlan], where: str, observer: Observer, check: Check
 ) -> None:
-    """Check the runs with their data before anything runs; their plans are at hand.
+    """Check the runs with their data before anything runs.
 
-    Runs with the same workload and seed are checked in a row, so that their data are built once. A note that holds for
-    several runs is said once.
+    Runs with the same workload and seed are checked consecutively, so that their data are built once. A note that holds
+    for several runs is reported once.
+
+    Args:
+        runs: the runs.
+        plans: the plan of each run.
+        where: prefix of error lines.
+        observer: gets the notes as warnings.
+        check: the check of one run.
+
+    Raises:
+        ExperimentError: a run cannot run with its data.
     """
     notes: dict[int, list[str]] = {}
     for place in _by_workload(runs, plans):
         run = runs[place]
         with refusing_as(run, where):
             notes[place] = check(run, plans[place], run.point.where(where))
-    told: set[str] = set()
+    reported: set[str] = set()
     for place, run in enumerate(runs):
         for line in [*notes[place], *filter(None, [memory_warning(run.point.experiment.population)])]:
-            if line not in told:
+            if line not in reported:
                 observer.warned(run, line)
-            told.add(line)
+            reported.add(line)
     for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):
         observer.warned(runs[0], line)
 
 
 def _by_workload(runs: Sequence[PlannedRun], plans: Sequence[RunPlan]) -> list[int]:
-    """The places of the runs: those with the workload of the first, then those with the next one, and so on."""
+    """Return the positions of the runs, grouped by workload in the order of their first run."""
     groups: list[tuple[Any, list[int]]] = []
     for place, (run, plan) in enumerate(zip(runs, plans, strict=True)):
         key = (run.point.experiment.workload, run.point.experiment.population, plan.seed)
@@ -87,7 +98,12 @@ def _by_workload(runs: Sequence[PlannedRun], plans: Sequence[RunPlan]) -> list[i
 
 @contextlib.contextmanager
 def refusing_as(run: PlannedRun, where: str) -> Iterator[None]:
-    """Errors within are of this run's preparation, and their lines begin with its place."""
+    """Attribute errors inside to the preparation of this run, and prefix their lines with its place.
+
+    Args:
+        run: the run.
+        where: prefix of error lines.
+    """
     place = run.point.where(where)
     try:
         with locating_crashes(f"{place}: its preparation", then=""):
@@ -99,7 +115,7 @@ def refusing_as(run: PlannedRun, where: str) -> Iterator[None]:
 
 
 def group_by_resources(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-    """The runs in groups that share workers: those with the same cluster section and clock, in their order."""
+    """Group the runs that share workers: those with the same cluster section and clock, in their order."""
     groups: dict[tuple[Cluster, str], list[PlannedRun]] = {}
     for run in runs:
         experiment = run.point.experiment

@@ -1,13 +1,13 @@
-"""Running an experiment's points into their run directories, several at the same time where there is room; comparing.
+"""Running an experiment's points into their run directories, in parallel if possible.
 
 An experiment without a sweep is one run, and its directory is `out`; each point of a sweep is a run in
 ``out/<label>``. All points are checked before the first one starts.
 
-Points with the same cluster section share workers. A point that keeps a real clock (`time.clock: wall`) has the machine
-to itself, because what it measures would be the others' work too; so has one that runs in this process.
+Points with the same cluster section share workers. A point on a real clock (`time.clock: wall`) runs alone on the
+machine, because other work would disturb its measurements. A point that runs in this process runs alone, too.
 
-Code that takes seconds to import is a service (`testbed.plugins.services`), imported when it is first asked for: the
-summary (pandas, scipy) at a run's end, the hosts on Ray for runs on a cluster; in-process runs do without Ray.
+Code that takes seconds to import is a service (`testbed.plugins.services`), imported on first use: the
+summary (pandas, scipy) at a run's end, and the hosts on Ray for runs on a cluster. In-process runs do not import Ray.
 """
 
 import contextlib
@@ -48,28 +48,31 @@ def run(
     accept_changed_code: bool = False,
     debug: bool = False,
 ) -> RunsPath:
-    """Run an experiment, or all points of its sweep; returns the directory with the records.
+    """Run an experiment, or all points of its sweep; return the directory with the records.
 
-    In a notebook, progress is shown unless there is an observer, the directory shows itself as a table of what became
-    of the runs, and errors are one line each.
+    In a notebook, progress is shown unless there is an observer, the directory is displayed as a table of the runs'
+    outcomes, and errors are one line each.
 
     Args:
         experiment: the experiment, or its file.
-        out: the directory, or the URI of one (s3://..., gs://..., hdfs://...); default: ``output.directory`` of the
-            experiment, else ``runs/<name>``. For a URI, what is returned is the local copy.
-        network: "ray" or "in-process", instead of what the experiment says.
-        resume: continue the runs that are there; finished ones are left as they are, missing ones are started.
-        observer: told how it goes.
+        out: the directory, or its URI (s3://..., gs://..., hdfs://...); default: ``output.directory`` of the
+            experiment, else ``runs/<name>``.
+        network: "ray" or "in-process", instead of the experiment's network.
+        resume: continue existing runs; finished runs are left unchanged, missing runs are started.
+        observer: notified of progress.
         accept_changed_code: resume although your own modules have changed since the run began; the run records it.
-        debug: in a notebook, show tracebacks of errors, as it does with the environment variable ``TESTBED_DEBUG``.
+        debug: in a notebook, show tracebacks of errors, as with the environment variable ``TESTBED_DEBUG``.
+
+    Returns:
+        The directory; for a URI, its local copy.
 
     Raises:
-        ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
+        ExperimentError: the experiment cannot be run as written, or (resume) is not that of the existing run.
         RunError: a run directory exists (without resume), is in use by another run, or cannot be written.
         ClusterError: Ray cannot be reached, or lost more than the run can replace.
-        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume continues with them.
+        KeyboardInterrupt: SIGINT or SIGTERM; the records hold all finished rounds, and resume continues from them.
 
-    An error of one point stops the others: their finished rounds stay, and the error says which point it is of.
+    An error of one point stops the others: their finished rounds stay, and the error names the point.
     """
     if not isinstance(experiment, Experiment | str | Path):
         raise ExperimentError(
@@ -100,7 +103,16 @@ def run(
 
 
 def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -> Experiment:
-    """The experiment with the values of some dotted keys set; raises `ExperimentError` when it is not valid then."""
+    """Return the experiment with the values of some dotted keys replaced.
+
+    Args:
+        experiment: the experiment.
+        values: new values by dotted key.
+        where: prefix of error lines.
+
+    Raises:
+        ExperimentError: the result is not valid.
+    """
     data = experiment.model_dump(mode="json", exclude_unset=True)
     for key, value in values.items():
         set_key(data, key, value, where)
@@ -108,7 +120,16 @@ def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -
 
 
 def with_overrides(experiment: Experiment, overrides: Sequence[str], where: str) -> Experiment:
-    """The experiment with what ``key=value`` says set (values are YAML); raises as `with_values` does."""
+    """Return the experiment with ``key=value`` overrides applied.
+
+    Args:
+        experiment: the experiment.
+        overrides: ``key=value``, with values in YAML.
+        where: prefix of error lines.
+
+    Raises:
+        ExperimentError: the result is not valid.
+    """
     data = experiment.model_dump(mode="json", exclude_unset=True)
     for override in overrides:
         apply_override(data, override)
@@ -137,8 +158,8 @@ def run_all(
     """
     observer = observer or Observer()
     guarded = [
-        Guarded(one, name, functools.partial(_note_failure, observer))
-        for name, one in made_observers(experiment.output.observers, where)
+        Guarded(named, name, functools.partial(_note_failure, observer))
+        for name, named in made_observers(experiment.output.observers, where)
     ]
     watching = Serialised(observer, *guarded)
     with stopping_on_signals():
@@ -163,9 +184,9 @@ def run_all(
                         pool.join_ray(unfinished)
                 check_with_data(unfinished, plans, where, watching, pool.checked if on_ray else checked_here())
             _run(runs, watching, pool)
-        for one in guarded:
-            if one.failures > 1:
-                observer.warned(runs[-1], f"observer {one.name} failed {one.failures} times in all runs")
+        for guard in guarded:
+            if guard.failures > 1:
+                observer.warned(runs[-1], f"observer {guard.name} failed {guard.failures} times in all runs")
     return [run.path for run in runs]
 
 
@@ -205,21 +226,21 @@ def _warn_of_notes(runs: Sequence[PlannedRun], observer: Observer) -> None:
             reported.add(line)
 
 
-def _note_failure(told: Observer, name: str, run: PlannedRun | None, error: Exception, before: int) -> None:
-    """An observer that the experiment names has failed: log it, and warn of the first failure."""
+def _note_failure(observer: Observer, name: str, run: PlannedRun | None, error: Exception, before: int) -> None:
+    """Log the failure of an observer that the experiment names, and warn of the first failure."""
     if run is not None:
         RunLog(run.path).write("observer-failed", observer=name, error=reason(error, 500))
         if not before:
-            told.warned(run, f"observer {name}: {reason(error)}; the run goes on, the log has all such failures")
+            observer.warned(run, f"observer {name}: {reason(error)}; the run goes on, the log has all such failures")
 
 
 def _summary(run: RunRecords) -> dict[str, Any]:
-    """The contents of ``summary.json`` of a finished run."""
+    """Return the contents of ``summary.json`` of a finished run."""
     return dict(service("results.summary")(run))
 
 
 def requires_exclusive_access(experiment: Experiment) -> bool:
-    """Whether nothing else may run beside it."""
+    """Return whether the experiment must run alone on the machine."""
     return experiment.cluster.network == "in-process" or experiment.time.clock == "wall"
 
 
@@ -263,14 +284,18 @@ class WorkerPool:
         self._remote.start_checking(group[0].point.experiment, _at_once(group))
 
     def checked(self, run: PlannedRun, plan: RunPlan, name: str) -> list[str]:
-        """The notes of a run; see `Check`."""
+        """Return the notes of a run; see `Check`."""
         assert self._remote is not None, "start_checking comes first"
         return self._remote.notes_of(run, name)
 
     def workers_for(
         self, group: Sequence[PlannedRun], open_run: Callable[[PlannedRun], OpenRun]
     ) -> Sequence[PointWorker]:
-        """Workers for a group of `group_by_resources`; `open_run`: see `PointWorker`.
+        """Return the workers for a group of runs.
+
+        Args:
+            group: a group of `group_by_resources`.
+            open_run: see `PointWorker`.
 
         Raises:
             ClusterError: Ray cannot be reached or started.
@@ -285,18 +310,18 @@ class WorkerPool:
 
 
 def _at_once(group: Sequence[PlannedRun]) -> int:
-    """The number of runs of a group that may share the cluster: one that must have it for itself does not."""
+    """Return the number of runs of a group that may share the cluster; 1 if a run needs exclusive access."""
     return 1 if requires_exclusive_access(group[0].point.experiment) else len(group)
 
 
 @contextlib.contextmanager
 def _importing_workloads(runs: Sequence[PlannedRun]) -> Iterator[None]:
-    """Import what the built-in workloads need (torch: a second) in another thread, as this one waits for Ray to start.
+    """Import the built-in workloads' libraries (torch: 1 s) in another thread while this one waits for Ray.
 
-    Without Ray nobody waits, and nothing is imported. Whoever needs it and finds that it cannot be imported says so.
+    Without Ray there is no waiting, and nothing is imported. A failed import is reported where the library is used.
     """
     experiments = [run.point.experiment for run in runs]
-    if not any(one.cluster.network == "ray" and one.workload.is_built_in for one in experiments):
+    if not any(point.cluster.network == "ray" and point.workload.is_built_in for point in experiments):
         yield
         return
     building.one_thread()  # before torch is there
@@ -306,7 +331,7 @@ def _importing_workloads(runs: Sequence[PlannedRun]) -> Iterator[None]:
 
 
 def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) -> list[RunPlan]:
-    """The plans of these runs; raises, before anything is started, what the protocols' own classes can tell of them."""
+    """Return the plans of these runs; raises errors of the protocols' own classes before anything starts."""
     check_addresses([run.point.experiment for run in runs], where)
     plans = []
     for run in runs:
@@ -316,6 +341,6 @@ def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) 
     stages = {id(plan.experiment): plan.stages for plan in plans}
     check_points(
         [(point.where(where), point.experiment) for point in all_points],
-        lambda one: stages.get(id(one)) or stages_of(one),
+        lambda experiment: stages.get(id(experiment)) or stages_of(experiment),
     )
     return plans

@@ -24,61 +24,61 @@ from testbed.workload.contract import Workload
 _START_AGAIN = "start again with another --out"
 
 
-def check_more_rounds(stored: Experiment, given: Experiment, path: Path) -> None:
-    """Raise `ExperimentError` (one line) where a run cannot go on to the number of rounds that is given.
+def check_more_rounds(stored: Experiment, requested: Experiment, path: Path) -> None:
+    """Raise `ExperimentError` (one line) if a run cannot continue to the requested number of rounds.
 
     Args:
         stored: the run's experiment, as recorded.
-        given: the experiment to resume with; its number of rounds differs.
+        requested: the experiment to resume with; its number of rounds differs.
         path: the run's directory.
     """
-    if given.rounds < stored.rounds:
+    if requested.rounds < stored.rounds:
         raise ExperimentError(
-            f"{path}: this run has rounds: {stored.rounds}, the experiment has {given.rounds}; a run can be given more "
-            f"rounds, not fewer: --set rounds={stored.rounds} resumes it as it is"
+            f"{path}: this run has rounds: {stored.rounds}, the experiment has {requested.rounds}; a run can be given "
+            f"more rounds, not fewer: --set rounds={stored.rounds} resumes it as it is"
         )
-    begins = f"{path}: rounds: {stored.rounds} to {given.rounds} is not possible:"
-    before, after = (getattr(one.aggregation, "noise", None) for one in (stored, given))
+    begins = f"{path}: rounds: {stored.rounds} to {requested.rounds} is not possible:"
+    before, after = (getattr(experiment.aggregation, "noise", None) for experiment in (stored, requested))
     if before is not None and after is not None and before.rounds != after.rounds:
         key = f"aggregation.noise.rounds: {before.rounds}"
         if isinstance(before, Noise):
             raise ExperimentError(
                 f"{begins} the noise keeps epsilon {before.epsilon:g} over {before.rounds} rounds ({key}); add --set "
-                f"aggregation.noise.rounds={before.rounds} to go on with the same noise, which {given.rounds} rounds "
-                f"make worth less, or {_START_AGAIN}"
+                f"aggregation.noise.rounds={before.rounds} to go on with the same noise, which {requested.rounds} "
+                f"rounds make worth less, or {_START_AGAIN}"
             )
         raise ExperimentError(
             f"{begins} its noise is correlated over {before.rounds} rounds ({key}) and ends with them; {_START_AGAIN}, "
             "and with aggregation.noise.rounds as large as you may need"
         )
-    if given.adversary is not None and (named := given.adversary.depending_on_rounds()):
+    if requested.adversary is not None and (named := requested.adversary.depending_on_rounds()):
         raise ExperimentError(
             f"{begins} adversary.{named} acts by the number of rounds, so that a longer run differs from its first "
             f"round on; {_START_AGAIN}"
         )
 
 
-def recorded_rounds(stored: Experiment, given: Experiment) -> int:
-    """The rounds with which a run is resumed: those given, or those recorded if it has been given more since.
+def recorded_rounds(stored: Experiment, requested: Experiment) -> int:
+    """Return the number of rounds to resume a run with: the requested one, or a larger one recorded since.
 
-    So an interrupted run of 3 rounds that was given 6 goes on to 6, though the file of its experiment still says 3.
+    An interrupted run of 3 rounds that was extended to 6 thus continues to 6, even if its experiment file still says 3.
 
     Args:
         stored: the run's experiment, as recorded.
-        given: the experiment to resume with.
+        requested: the experiment to resume with.
     """
     history = (stored.provenance or {}).get(MORE_ROUNDS) or []
     former = {entry["rounds"] for entry in history if isinstance(entry, dict)}
-    return stored.rounds if given.rounds in former and given.rounds < stored.rounds else given.rounds
+    return stored.rounds if requested.rounds in former and requested.rounds < stored.rounds else requested.rounds
 
 
 def check_not_ended(experiment: Experiment, records: RunDirectory, path: Path) -> None:
-    """Raise `ExperimentError` where the last round met the target that ends the run (`stop_at`).
+    """Raise `ExperimentError` if the last round met the target that ends the run (`stop_at`).
 
     Args:
-        experiment: of the run.
-        records: of the run, all of whose rounds are done.
-        path: its directory.
+        experiment: the run's experiment.
+        records: the run's records; all its rounds are done.
+        path: the run's directory.
     """
     rounds = records.table("rounds")
     if experiment.stop_at is None or not len(rounds):
@@ -97,7 +97,13 @@ def check_not_ended(experiment: Experiment, records: RunDirectory, path: Path) -
 
 
 def check_budget_left(plan: RunPlan, workload: Workload, path: Path) -> None:
-    """Raise `ExperimentError` where the recorded rounds have spent the privacy budget."""
+    """Raise `ExperimentError` if the recorded rounds have spent the privacy budget.
+
+    Args:
+        plan: the run's plan.
+        workload: its workload.
+        path: the run's directory.
+    """
     ledger = open_ledger(plan, workload)
     if ledger is None:
         return
@@ -109,7 +115,14 @@ def check_budget_left(plan: RunPlan, workload: Workload, path: Path) -> None:
 def with_more_rounds(
     stored: Mapping[str, Any], experiment: Experiment, records: RunDirectory, at: str
 ) -> dict[str, Any]:
-    """The plain experiment of a run that is given the rounds of ``experiment``, with an entry in its provenance."""
+    """Return the plain experiment of a run that is extended, with an entry in its provenance.
+
+    Args:
+        stored: the run's plain experiment, as recorded.
+        experiment: the experiment with more rounds.
+        records: the run's records.
+        at: time of the extension, UTC.
+    """
     origin, every = stored.get("provenance") or {}, experiment.workload.evaluate_every
     entry = more_rounds_entry(records.table("rounds"), int(stored["rounds"]), experiment.rounds, every, at)
     history = [*(origin.get(MORE_ROUNDS) or []), entry]

@@ -1,6 +1,6 @@
-"""What a notebook shows of runs: progress while they go on, and their outcome as a table.
+"""Display of runs in notebooks: progress while they run, and their outcome as a table.
 
-Plain HTML that IPython displays and replaces; no widgets.
+The output is plain HTML that IPython displays and replaces; there are no widgets.
 """
 
 import json
@@ -21,17 +21,17 @@ _SHOWN = 200  # runs of a table
 
 
 def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, which shows HTML."""
+    """Return whether this process is the kernel of a notebook, which shows HTML."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
 class RunsPath(PosixPath):
-    """The directory of runs, a path like any other; in a notebook, a table of what became of them."""
+    """The directory of runs: an ordinary path, displayed in notebooks as a table of the runs' outcomes."""
 
     def _repr_html_(self) -> str | None:
-        """As notebooks show it; None: as text."""
+        """Return the HTML for notebooks; None: display as text."""
         if not self.is_dir():
             return None
         rows = []
@@ -51,7 +51,7 @@ class NotebookProgress(Observer):
     """A bar for each run that goes on, in the output of the cell."""
 
     def __init__(self) -> None:
-        self._runs: dict[Path, list[Any]] = {}  # label, rounds done, rounds, what it does now
+        self._runs: dict[Path, list[Any]] = {}  # label, rounds done, rounds, current activity
         self._warnings: list[str] = []
         self._handle: Any = None
         self._shown_s = 0.0
@@ -91,7 +91,7 @@ class NotebookProgress(Observer):
         self._show()
 
     def html(self) -> str:
-        """The picture."""
+        """Return the current display."""
         rows = [
             f"<tr><td>{_text(label)}</td><td><progress value='{done}' max='{rounds}' aria-label='{_text(label)}'>"
             f"</progress></td><td>{done}/{rounds}</td><td>{_text(now)}</td></tr>"
@@ -109,15 +109,15 @@ class NotebookProgress(Observer):
             self._handle.update(HTML(self.html()))  # type: ignore[no-untyped-call]
 
 
-def _outcome(told: Mapping[str, Any], name: str) -> list[str]:
-    """What a run's summary says of it."""
-    counts = [f"{told.get(f'rounds_{name}', 0)} {name}" for name in ("completed", "skipped", "aborted")]
+def _outcome(summary: Mapping[str, Any], name: str) -> list[str]:
+    """Return the table cells for a run's summary."""
+    counts = [f"{summary.get(f'rounds_{name}', 0)} {name}" for name in ("completed", "skipped", "aborted")]
     return [
-        str(told.get("label", name)),
-        ", ".join(one for one in counts if not one.startswith("0 ")),
-        _number(told.get("mean_round_s"), 1, 2, " s"),
-        _number(told.get("final_accuracy"), 100, 1, " %"),
-        str(told.get("reasons") or ""),
+        str(summary.get("label", name)),
+        ", ".join(count for count in counts if not count.startswith("0 ")),
+        _number(summary.get("mean_round_s"), 1, 2, " s"),
+        _number(summary.get("final_accuracy"), 100, 1, " %"),
+        str(summary.get("reasons") or ""),
     ]
 
 
@@ -130,6 +130,6 @@ def _text(value: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th scope='col'>{_text(one)}</th>" for one in heads)
+    head = "".join(f"<th scope='col'>{_text(title)}</th>" for title in heads)
     body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

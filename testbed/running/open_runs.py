@@ -48,18 +48,18 @@ def provenance() -> dict[str, Any]:
 
 
 def now() -> str:
-    """The time, in UTC, to the second."""
+    """Return the current time, in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"testbed": VERSION, "python": platform.python_version()}
+    versions: dict[str, str | None] = {"testbed": VERSION, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+            versions[package] = None
+    return versions
 
 
 def _git_commit(checkout: Path) -> str | None:
@@ -68,10 +68,10 @@ def _git_commit(checkout: Path) -> str | None:
         return None
     describe = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        found = subprocess.run(describe, capture_output=True, text=True, timeout=20, check=True)
+        output = subprocess.run(describe, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip() or None
+    return output.stdout.strip() or None
 
 
 def _processor() -> str:
@@ -95,7 +95,15 @@ def _memory_bytes() -> int | None:
 def with_changed_code(
     recorded: Mapping[str, Any], after_round: int, changed: tuple[str, ...], now: Mapping[str, str], at: str
 ) -> dict[str, Any]:
-    """The provenance of a run that goes on after a round with other own modules than it has recorded."""
+    """Return the provenance of a run that continues with other own modules than recorded.
+
+    Args:
+        recorded: the recorded provenance.
+        after_round: the last round with the old modules.
+        changed: names of the changed modules.
+        now: digests of the modules as they are.
+        at: time of the change, UTC.
+    """
     entry = {"after_round": after_round, "at": at, "changed": list(changed), "modules": dict(now)}
     return {**recorded, "changed_code": [*(recorded.get("changed_code") or []), entry]}
 
@@ -150,41 +158,43 @@ class OpenRun:
             raise
         self._log = RunLog(run.path)
         experiment = run.point.experiment
-        said = {"label": run.label, "point": place, "points": places, "rounds": experiment.rounds}
+        fields = {"label": run.label, "point": place, "points": places, "rounds": experiment.rounds}
         if run.exists:
             changed = {"changed_code": list(run.changed)} if run.changed else {}
-            self._log.write("run-resumed", **said, after_round=len(self.outcomes), **changed)
+            self._log.write("run-resumed", **fields, after_round=len(self.outcomes), **changed)
         else:
-            self._log.write("run-started", **said, population=experiment.population, network=experiment.cluster.network)
+            self._log.write(
+                "run-started", **fields, population=experiment.population, network=experiment.cluster.network
+            )
 
     def finish(self, summarise: Callable[[RunRecords], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Summarise the run; returns the summary."""
         try:
-            told = summarise(RunRecords(self.run.path))
-            self.records.write_summary(told)
+            summary = summarise(RunRecords(self.run.path))
+            self.records.write_summary(summary)
         except BaseException as error:
             self.end(error)
             name_point(error, self.run)
             raise
-        ended_early = {"reason": told["stopped"]} if told.get("stopped") else {}
-        self._end("run-ended", rounds=self.run.point.experiment.rounds, wall_s=told["wall_s"], **ended_early)
-        return told
+        ended_early = {"reason": summary["stopped"]} if summary.get("stopped") else {}
+        self._end("run-ended", rounds=self.run.point.experiment.rounds, wall_s=summary["wall_s"], **ended_early)
+        return summary
 
     def end(self, error: BaseException | None = None, *, stopped: bool = False) -> None:
-        """Give the directory up before the run has ended.
+        """Release the directory before the run has ended.
 
         Args:
-            error: what ended it; a `KeyboardInterrupt` is no failure, and neither is a closed pipe.
-            stopped: another run has failed, or somebody wants it all to stop: `error` is only what that led to.
+            error: the cause; a `KeyboardInterrupt` is no failure, and neither is a closed pipe.
+            stopped: another run has failed, or the user stops all runs: `error` is only a consequence.
         """
         if error is None or stopped or isinstance(error, KeyboardInterrupt):
             self._end("run-stopped")
         elif isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
             self._end("run-stopped", error="nobody reads its output")  # rich ends the process in `run | head`
         else:
-            said = reason(error, 500) if isinstance(error, Exception) else type(error).__name__
+            message = reason(error, 500) if isinstance(error, Exception) else type(error).__name__
             trace = {"traceback": error.trace} if isinstance(error, CodeCrashed) and error.trace else {}
-            self._end("run-failed", error=said, **trace)
+            self._end("run-failed", error=message, **trace)
 
     def _end(self, event: str, **fields: Any) -> None:
         if not self._over:
@@ -195,7 +205,12 @@ class OpenRun:
 
 
 def name_point(error: BaseException, run: PlannedRun) -> None:
-    """Let the error say which point of a sweep it is of: its lines begin with it."""
+    """Prefix the error's lines with the point of the sweep.
+
+    Args:
+        error: the error.
+        run: the run of the point.
+    """
     point = run.point.label
     if point and isinstance(error, TestbedError):
         error.args = ("\n".join(f"sweep point {point}: {line}" for line in str(error).splitlines()), *error.args[1:])
@@ -204,7 +219,7 @@ def name_point(error: BaseException, run: PlannedRun) -> None:
 
 
 def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
-    """What a run directory's ``experiment.yaml`` holds, of the point at this place of its sweep, from 1."""
+    """Return the content of ``experiment.yaml`` for the point at this position of its sweep, counted from 1."""
     experiment = run.point.experiment
     origin: dict[str, Any] = {"id": secrets.token_hex(6), **provenance(), SECRETS: SECRETS_FORM}
     if experiment.seed is None:
@@ -217,7 +232,7 @@ def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
     if run.modules:
         origin["modules"] = dict(run.modules)
     offered = [installed.offering(name) for _, name in plugin_classes(experiment)]
-    if plugins := {one.target: f"{one.kind}.{one.name} of {one.origin}" for one in offered if one is not None}:
+    if plugins := {each.target: f"{each.kind}.{each.name} of {each.origin}" for each in offered if each is not None}:
         origin["plugins"] = plugins
     point: dict[str, Any] = {"label": run.label, "sweep": run.point.values, "written": written_keys(experiment)}
     if run.point.values:

@@ -1,4 +1,4 @@
-"""Before anything runs: where each point's records go, what is there already, and whether it fits."""
+"""Preparation of runs: the directory of each point, existing runs, and whether they belong to the experiment."""
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,15 +32,15 @@ class PlannedRun:
     Attributes:
         point: the point.
         path: its run directory.
-        simulation_seed: what stands in for the experiment's seed when it has none.
-        exists: whether a run is there, to be resumed.
-        rounds_done: rounds recorded there.
-        complete: all rounds are run, merged and summarised: nothing is left to do.
-        stopped: why it ended before its last round and may not go on, in one line; empty otherwise.
+        simulation_seed: replaces the experiment's seed if it has none.
+        exists: whether a run exists there, to be resumed.
+        rounds_done: number of recorded rounds.
+        complete: all rounds are run, merged and summarised; nothing is left to do.
+        stopped: why it ended before its last round and may not continue, in one line; empty otherwise.
         modules: digests of the user's own modules as they are now (`testbed.plugins.sources.digests`).
-        changed: those of them that are not what the run has recorded, and with which it resumes all the same.
+        changed: the modules that differ from the recorded ones, if it resumes in spite of that.
         has_more_rounds: whether the experiment has more rounds than the run has recorded in its ``experiment.yaml``.
-        note: how the run departs from the given experiment, in one line; empty where it does not.
+        note: how the run departs from the given experiment, in one line; empty if it does not.
     """
 
     point: Point
@@ -67,25 +67,25 @@ class PlannedRun:
 
 
 def default_directory(experiment: Experiment) -> str | Path:
-    """Where the records go when nobody says so: ``output.directory`` (may be a URI), else ``runs/<name>``."""
+    """Return the default directory of the records: ``output.directory`` (may be a URI), else ``runs/<name>``."""
     return experiment.output.directory or Path("runs") / file_name(experiment.name)
 
 
 def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_code: bool = False) -> list[PlannedRun]:
-    """The runs of all points, in their order.
+    """Return the runs of all points, in their order.
 
     Without a seed, all points of a sweep get the same random `simulation_seed`, so that they differ in nothing else;
-    runs that are resumed keep theirs, and those that are missing take it from the others.
+    resumed runs keep theirs, and missing runs take it from the others.
 
     Args:
         points: all points of one experiment.
         out: the run's directory, or the sweep's.
-        resume: runs that are there will be resumed, rather than being an error.
-        accept_changed_code: also those whose own modules have changed since.
+        resume: existing runs will be resumed, rather than being an error.
+        accept_changed_code: resume also runs whose own modules have changed since.
 
     Raises:
-        RunError: a directory is there and (without resume) must not be, or is something else.
-        ExperimentError: a run that is there is of another experiment.
+        RunError: a directory exists and (without resume) must not, or is no run directory.
+        ExperimentError: an existing run is of another experiment.
     """
     if len(points) > 1 and (out / "experiment.yaml").exists():
         raise RunError(f"{out}: holds a single run; give another --out for a sweep")
@@ -100,7 +100,7 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
         if resume and (path / "experiment.yaml").is_file():
             stored[path] = _existing(point, path, accept_changed_code)
         else:
-            _refuse_what_is_there(path)
+            _refuse_existing(path)
     seed = next((run.simulation_seed for run in stored.values()), secrets.randbits(63))
     return [
         stored.get(path) or PlannedRun(point, path, seed, modules=digests(_names(point)))
@@ -109,7 +109,7 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
 
 
 def _begun(out: Path) -> dict[str, Path]:
-    """The runs of a sweep that are there, by the swept values of each: a point may have had another name before."""
+    """Return the existing runs of a sweep by their swept values, as the name of a point may have changed."""
     begun: dict[str, Path] = {}
     for file in sorted(out.glob("*/experiment.yaml")):
         try:
@@ -125,19 +125,19 @@ def _names(point: Point) -> list[str]:
     return [name for _, name in plugin_classes(point.experiment)]
 
 
-def _refuse_what_is_there(path: Path) -> None:
-    """The same check that `RunDirectory.create` will make, for all points before the first one runs."""
+def _refuse_existing(path: Path) -> None:
+    """Raise the errors of `RunDirectory.create` for all points, before the first one runs."""
     if not path.exists() or is_empty(path):
         return
     if (path / "experiment.yaml").is_file():
         raise RunError(f"{path}: already holds a run; give another --out, or --resume to continue it")
     sweep = path.is_dir() and next(path.glob("*/experiment.yaml"), None) is not None
-    what = "holds the runs of a sweep" if sweep else "is there and is not an empty directory"
-    raise RunError(f"{path}: {what}; give another --out")
+    problem = "holds the runs of a sweep" if sweep else "exists and is not an empty directory"
+    raise RunError(f"{path}: {problem}; give another --out")
 
 
 def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun:
-    """The run at `path`, which must be one of `point`."""
+    """Return the run at `path`, which must be a run of `point`."""
     file = path / "experiment.yaml"
     stored = validated(read_yaml(file), str(file))
     rounds = recorded_rounds(stored, point.experiment)
@@ -149,9 +149,9 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     experiment = point.experiment
     if experiment.rounds != stored.rounds:
         check_more_rounds(stored, experiment, path)
-    for key, was, given in differences(stored.plain() | {"rounds": experiment.rounds}, experiment.plain()):
+    for key, was, now in differences(stored.plain() | {"rounds": experiment.rounds}, experiment.plain()):
         raise ExperimentError(
-            f"{path}: this run has {key}: {was}, the experiment {given}; "
+            f"{path}: this run has {key}: {was}, the experiment {now}; "
             "resume with the experiment as it was, or give another --out"
         )
     provenance = stored.provenance or {}
@@ -160,8 +160,8 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     changed = changed_modules(provenance, modules)
     if changed and not accept_changed_code:
         raise ExperimentError(
-            f"{path}: --resume: your own {', '.join(changed)} changed since this run began; put back what was there, "
-            f"give another --out, or insist with {ACCEPT_CHANGED_CODE}, which the run records"
+            f"{path}: --resume: your own {', '.join(changed)} changed since this run began; restore the "
+            f"recorded version, give another --out, or insist with {ACCEPT_CHANGED_CODE}, which the run records"
         )
     seed = stored.seed if stored.seed is not None else provenance.get("simulation_seed")
     if not isinstance(seed, int) or seed < 0:
@@ -178,9 +178,14 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     return PlannedRun(point, path, seed, True, done, complete, why, modules, changed, more, note)
 
 
-def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The dotted keys in which two plain experiments differ, with both values as text."""
-    flat = [dict(flattened(plain)) for plain in (stored, given)]
+def differences(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the dotted keys in which two plain experiments differ, with both values as text.
+
+    Args:
+        stored: the recorded experiment.
+        requested: the experiment to resume with.
+    """
+    flat = [dict(flattened(plain)) for plain in (stored, requested)]
     for key in dict.fromkeys((*flat[1], *flat[0])):
         if key.partition(".")[0] not in _MAY_DIFFER and flat[0].get(key) != flat[1].get(key):
             was, now = (repr(side[key]) if key in side else "nothing" for side in flat)
@@ -188,10 +193,10 @@ def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator
 
 
 def changed_modules(recorded: Mapping[str, Any], now: Mapping[str, str]) -> tuple[str, ...]:
-    """Own modules that are not what a run has recorded, sorted: changed, gone, or new to it.
+    """Return the own modules that differ from a run's records, sorted: changed, gone, or new.
 
     Args:
-        recorded: the run's provenance. One of before own modules were recorded says nothing.
+        recorded: the run's provenance; if it is older than the recording of own modules, nothing counts as changed.
         now: digests of the modules as they are (`testbed.plugins.sources.digests`).
     """
     if "modules" not in recorded and "changed_code" not in recorded:

@@ -1,7 +1,7 @@
-"""How runs stand, from what lies in their directories: while they go on, after they were killed, at their end.
+"""The state of runs, read from their directories: running, killed or finished.
 
-Everything here may be read in the middle of a write. What is large (exchanges, models) is not read at all, and of
-the parts of a run that goes on only those that hold something; for the outcomes of its rounds, the log is believed.
+All files may be read in the middle of a write. Large data (exchanges, models) are not read at all. Of the parts of a
+running run, only non-empty ones are read. The outcomes of its rounds come from the log.
 """
 
 import contextlib
@@ -32,44 +32,48 @@ from testbed.running.observers.pace import in_lanes
 
 State = Literal["finished", "running", "interrupted", "unclear"]
 ENDS = ("run-ended", "run-failed", "run-stopped")
-_RECENT_ROUNDS = 20  # whose mean duration is the run's speed
+_RECENT_ROUNDS = 20  # number of rounds for the mean duration of a round
 _LAST_EVENTS = 5
-_TRIES = 3  # of reading what is being merged or replaced
+_TRIES = 3  # attempts to read files that are being merged or replaced
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How one run stands.
+    """The state of one run.
 
     Attributes:
         path: its directory.
-        label: names it among the runs of its sweep.
-        state: finished; running (a process holds it); interrupted (none does, rounds are missing); unclear (nobody
-            here can tell: a copy of what is written elsewhere, or a file system without locks).
-        ending: how it ended last: run-ended, run-failed, run-stopped, or empty (goes on, or was killed).
-        error: of a run that failed, or why it stopped where that is known.
-        selection, aggregation: its protocols.
+        label: its name among the runs of its sweep.
+        state: finished; running (a process holds the lock); interrupted (no process holds it, rounds are missing);
+            unclear (cannot be determined here: a copy of a remote run, or a file system without locks).
+        ending: how it last ended: run-ended, run-failed, run-stopped, or empty (it is running, or was killed).
+        error: the error of a failed run, or the known cause of a stop.
+        selection: its selection protocol.
+        aggregation: its aggregation protocol.
         population: number of clients.
-        point, points: which point of how many of its sweep, from 1; None when nothing says so.
-        rounds: how many there will be.
-        rounds_done: how many are recorded.
-        outcomes: of these, by outcome.
+        point: position in its sweep, from 1; None if not recorded.
+        points: number of points of its sweep; None if not recorded.
+        rounds: total number of rounds.
+        rounds_done: number of recorded rounds.
+        outcomes: number of recorded rounds by outcome.
         clock: virtual or wall.
         now_s: seconds of the run's clock.
-        wall_s: wall-clock seconds that its rounds took.
-        round_s: wall-clock seconds of a round lately, or None.
-        accuracy, accuracy_round: last measured, and after which round; None when it was not.
-        host_restarts, coordinator_restarts: how often one died and was replaced.
+        wall_s: wall-clock seconds of its rounds.
+        round_s: mean wall-clock seconds of the latest rounds, or None.
+        accuracy: the last measured accuracy; None if not measured.
+        accuracy_round: round of that measurement; None if not measured.
+        host_restarts: number of hosts that died and were replaced.
+        coordinator_restarts: number of coordinators that died and were replaced.
         poisoned: clients that killed their hosts and were left out.
-        excluded: clients that are left out of all later rounds for what they were proven to have done.
-        refusals: on record.
-        crashes: of clients' code, on record.
-        behind_rounds: of a live run, in which the machine could not keep up.
-        reasons: why rounds did not complete, summed up; empty when all did.
-        stopped: why it ended before its last round and may not go on; empty otherwise.
-        privacy_caveats: of a run that keeps a privacy ledger, what its epsilon does not cover.
-        seen_s: seconds since the last sign of life (log or checkpoint), or None.
-        events: the last entries of its log but for rounds, and the last round.
+        excluded: clients that are left out of all later rounds because of proven misbehaviour.
+        refusals: number of recorded refusals.
+        crashes: number of recorded crashes of clients' code.
+        behind_rounds: number of rounds of a live run in which the machine could not keep up.
+        reasons: summary of the reasons why rounds did not complete; empty if all did.
+        stopped: why it ended before its last round and may not continue; empty otherwise.
+        privacy_caveats: limits of the epsilon of a run with a privacy ledger.
+        seen_s: seconds since the last change of log or checkpoint, or None.
+        events: the last entries of its log except rounds, and the last round.
     """
 
     path: Path
@@ -142,8 +146,8 @@ class RunsAt:
             return None
         mean_s = sum(lengths) / len(lengths)
         interrupted = [run.left_s for run in self.runs if run.state == "interrupted"]
-        waiting = [*(mean_s if one is None else one for one in interrupted), *([mean_s] * self.not_started)]
-        return in_lanes([mean_s if one is None else one for one in running], waiting, len(running))
+        waiting = [*(mean_s if left_s is None else left_s for left_s in interrupted), *([mean_s] * self.not_started)]
+        return in_lanes([mean_s if left_s is None else left_s for left_s in running], waiting, len(running))
 
     @property
     def may_be_running(self) -> bool:
@@ -152,55 +156,80 @@ class RunsAt:
 
 
 def runs_at(directories: Sequence[str]) -> list[RunsAt]:
-    """How the runs at or below directories, or URIs, stand; raises `RunError` as `statuses`."""
-    found = []
+    """Return the state of the runs at or below directories or URIs.
+
+    Args:
+        directories: directories or URIs.
+
+    Raises:
+        RunError: there is no run, or a run is damaged.
+    """
+    groups = []
     for where in directories:
         directory = fetched(where)
-        found.append(RunsAt(where, statuses(directory), (directory / "experiment.yaml").is_file()))
-    return found
+        groups.append(RunsAt(where, statuses(directory), (directory / "experiment.yaml").is_file()))
+    return groups
 
 
-def plain(found: Sequence[RunsAt]) -> dict[str, Any]:
-    """All that is known, as plain data: ``runs``, how many ``points_not_started``, ``left_s`` until all have ended."""
-    runs = [run for one in found for run in one.runs]
+def plain(groups: Sequence[RunsAt]) -> dict[str, Any]:
+    """Return all information as plain data: ``runs``, ``points_not_started``, and ``left_s`` until all runs have ended.
+
+    Args:
+        groups: the runs at each place.
+    """
+    runs = [run for group in groups for run in group.runs]
     rows = [dataclasses.asdict(run) | {"path": str(run.path), "left_s": run.left_s} for run in runs]
-    left = [one.left_s for one in found if one.left_s is not None]
+    left = [group.left_s for group in groups if group.left_s is not None]
     return {
         "runs": rows,
-        "points_not_started": sum(one.not_started for one in found),
+        "points_not_started": sum(group.not_started for group in groups),
         "left_s": max(left) if left else None,
     }
 
 
 def statuses(directory: Path) -> list[RunStatus]:
-    """How the runs at or below `directory` stand, in the order of their sweep.
+    """Return the state of the runs at or below `directory`, in the order of their sweep.
+
+    Args:
+        directory: a run's or a sweep's directory.
 
     Raises:
-        RunError: no run there, or one that is damaged.
+        RunError: there is no run, or a run is damaged.
     """
     return in_order(status(path) for path in run_directories(directory))
 
 
-def in_order(found: Iterable[RunStatus]) -> list[RunStatus]:
-    """Runs in the order of their sweep."""
-    return sorted(found, key=lambda one: (one.path.parent, one.point or 0, one.path.name))
+def in_order(runs: Iterable[RunStatus]) -> list[RunStatus]:
+    """Return runs in the order of their sweep.
+
+    Args:
+        runs: the runs.
+    """
+    return sorted(runs, key=lambda run: (run.path.parent, run.point or 0, run.path.name))
 
 
 def run_directories(directory: Path) -> list[Path]:
-    """The directories of the runs at or below `directory`; raises `RunError` when there is none."""
-    found = []
+    """Return the directories of the runs at or below `directory`; raises `RunError` if there is none."""
+    directories = []
     for where, folders, files in os.walk(directory):
         if "experiment.yaml" in files:
-            found.append(Path(where))
+            directories.append(Path(where))
             folders.clear()  # a run's own are not searched: there may be one for every round
-    if not found:
+    if not directories:
         what = "no runs here" if directory.is_dir() else "no such directory"
         raise RunError(f"{directory}: {what}; `testbed run EXPERIMENT.yaml --out {directory}` makes some")
-    return found
+    return directories
 
 
 def status(path: Path) -> RunStatus:
-    """How the run in the directory `path` stands; raises `RunError` when there is none, or it is damaged."""
+    """Return the state of the run in the directory `path`.
+
+    Args:
+        path: the run's directory.
+
+    Raises:
+        RunError: there is no run, or it is damaged.
+    """
     for left in reversed(range(_TRIES)):
         try:
             return _status(path)
@@ -230,7 +259,7 @@ def _status(path: Path) -> RunStatus:
     )
     ending: dict[str, Any] = next((entry for entry in reversed(log) if str(entry["event"]).startswith("run-")), {})
     ended = ending.get("event") in ENDS
-    told = [entry for entry in log if entry["event"] != "round-ended" or entry is log[-1]]
+    shown = [entry for entry in log if entry["event"] != "round-ended" or entry is log[-1]]
     places: dict[str, Any] = next((entry for entry in reversed(log) if "points" in entry), {})
     return RunStatus(
         path=path,
@@ -263,31 +292,31 @@ def _status(path: Path) -> RunStatus:
         stopped=why,
         privacy_caveats=privacy_caveats(experiment) if _keeps_ledger(path, done) else [],
         seen_s=_seen_s(path, log),
-        events=told[-_LAST_EVENTS:],
+        events=shown[-_LAST_EVENTS:],
     )
 
 
 def _clients(events: Sequence[Mapping[str, Any]], kind: str) -> list[int]:
-    """The clients with an event of this kind, sorted."""
+    """Return the clients with an event of this kind, sorted."""
     return sorted({int(event["party"].removeprefix("client:")) for event in events if event["kind"] == kind})
 
 
 def _keeps_ledger(path: Path, done: int) -> bool:
-    """Whether somebody's epsilon is recorded: the table is merged, or a part of the last round."""
+    """Return whether an epsilon is recorded: the table is merged, or a part of the last round."""
     file = "privacy.parquet"
     return (path / file).is_file() or (part_of(path, done) / file).is_file()
 
 
 def _experiment(path: Path) -> dict[str, Any]:
-    found = plain_yaml.read(path / "experiment.yaml")
-    if not isinstance(found, dict):
+    content = plain_yaml.read(path / "experiment.yaml")
+    if not isinstance(content, dict):
         raise ValueError("experiment.yaml is not an experiment")
-    return found
+    return content
 
 
 def _protocol(experiment: Mapping[str, Any], section: str) -> str:
-    found = experiment.get(section)
-    return str(found.get("protocol", "")) if isinstance(found, Mapping) else str(found)
+    settings = experiment.get(section)
+    return str(settings.get("protocol", "")) if isinstance(settings, Mapping) else str(settings)
 
 
 def _state(path: Path, ended: bool) -> State:
@@ -301,43 +330,43 @@ def _state(path: Path, ended: bool) -> State:
 
 
 def _checkpoint(path: Path) -> tuple[int, float, float]:
-    """Rounds, seconds of the run's clock and wall-clock seconds; the model is left where it is."""
-    found = stamp(path)
-    return (0, 0.0, 0.0) if found is None else (found.round_number, found.now_s, found.wall_s)
+    """Return rounds, seconds of the run's clock and wall-clock seconds; the model is not read."""
+    checkpoint = stamp(path)
+    return (0, 0.0, 0.0) if checkpoint is None else (checkpoint.round_number, checkpoint.now_s, checkpoint.wall_s)
 
 
 def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What is needed of the rounds up to `done`: from the table, then the log, then the parts that it lacks."""
+    """Return the needed columns of the rounds up to `done`: from the table, then the log, then missing parts."""
     columns = ["round", "outcome", "reason", "accuracy"]
-    found: dict[int, dict[str, Any]] = {}
+    rows: dict[int, dict[str, Any]] = {}
     for entry in log:
         if entry["event"] == "round-ended" and isinstance(entry.get("round"), int) and "accuracy" in entry:
-            found[entry["round"]] = {name: entry.get(name) for name in columns}
+            rows[entry["round"]] = {name: entry.get(name) for name in columns}
     merged = path / "rounds.parquet"
     if merged.is_file():
-        found |= {
+        rows |= {
             row["round"]: row for row in parquet_files.read_table(merged, columns=columns, as_objects=True).to_pylist()
         }
     for number in range(1, done + 1):
-        if number not in found:
+        if number not in rows:
             part = part_of(path, number) / "rounds.parquet"
-            (found[number],) = parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
-    return [found[number] for number in range(1, done + 1)]
+            (rows[number],) = parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
+    return [rows[number] for number in range(1, done + 1)]
 
 
 def _events(path: Path, done: int) -> list[dict[str, Any]]:
-    """Round, party and kind of all recorded events; of parts, only those are read whose footers tell of rows."""
+    """Return round, party and kind of all recorded events; only parts with rows, as their footers say, are read."""
     columns = ["round", "party", "kind"]
-    merged, found, last = path / "events.parquet", [], 0
+    merged, events, last = path / "events.parquet", [], 0
     if merged.is_file():
         table = parquet_files.read_table(merged, columns=columns, as_objects=True)
         last = int((table.schema.metadata or {}).get(MERGED_UP_TO, 0))
-        found += table.to_pylist()
+        events += table.to_pylist()
     for number in range(last + 1, done + 1):
         part = part_of(path, number) / "events.parquet"
         if parquet_files.has_rows(part):
-            found += parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
-    return found
+            events += parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
+    return events
 
 
 def _round_s(log: Sequence[Mapping[str, Any]], done: int, wall_s: float) -> float | None:

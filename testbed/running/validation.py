@@ -1,7 +1,7 @@
-"""What can be told of an experiment before anything runs, without its data: what `testbed validate` tells.
+"""Checks of an experiment before anything runs, without its data: the checks of `testbed validate`.
 
-`testbed run` tells the same before its first round, and then what only the data can tell (`execution`). Classes of the
-user's own are imported only when that is asked for; what depends on them is then not checked, which the output says.
+`testbed run` makes the same checks before its first round, and then those that need the data (`execution`). The
+user's own classes are imported only on request; otherwise dependent checks are skipped, which the output says.
 """
 
 import os
@@ -29,14 +29,14 @@ from testbed.workload import building
 
 @dataclass
 class Checked:
-    """What was looked at, and what was not.
+    """The result of a validation, with the parts that were not checked.
 
     Attributes:
-        imported: key and name of each user-defined class, and the file that it came from (None: from none).
-        not_imported: key and name of those that were left alone.
+        imported: key and name of each user-defined class, and its file (None: no file).
+        not_imported: key and name of the classes that were not imported.
         not_started: key and name of Flower apps, which only a run starts.
         warnings: a line each.
-        notes: what the points have otherwise than somebody may expect from what is written; a line each.
+        notes: settings of the points that differ from what the file suggests; a line each.
     """
 
     imported: dict[tuple[str, str], Path | None] = field(default_factory=dict)
@@ -62,15 +62,19 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     stages: dict[int, tuple[str, ...] | None] = {}
     foreseen: list[tuple[str, str]] = []
     lines: list[str] = []
-    for entries in {repr(one): one for one in (point.experiment.output.observers for point in points)}.values():
+    for entries in {
+        repr(observers): observers for observers in (point.experiment.output.observers for point in points)
+    }.values():
         try:
             made_observers(entries, where, import_classes=import_classes)
         except ExperimentError as error:
             lines.append(str(error))
     for point in points:
         names = plugin_classes(point.experiment)
-        checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]
-        started = (one for one in named_code(point.experiment) if one not in (*names, *checked.not_started))
+        checked.not_imported += (
+            [] if import_classes else [named for named in names if named not in checked.not_imported]
+        )
+        started = (code for code in named_code(point.experiment) if code not in (*names, *checked.not_started))
         checked.not_started += started
         try:
             with locating_crashes(f"{point.where(where)}: its preparation", then=""):
@@ -89,14 +93,16 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
         lines += [f"{point.where(where)}: {line}" for line in missing(point.experiment)]
     if lines:
         raise ExperimentError("\n".join(dict.fromkeys(lines)))
-    check_points([(one.where(where), one.experiment) for one in points], lambda one: stages[id(one)])
+    check_points(
+        [(point.where(where), point.experiment) for point in points], lambda experiment: stages[id(experiment)]
+    )
     if None not in stages.values():
-        _check_schedules(points, {stage for found in stages.values() for stage in found or ()}, where)
+        _check_schedules(points, {stage for names in stages.values() for stage in names or ()}, where)
     checked.warnings = warnings(name for _, name in checked.imported)
     checked.warnings += [
-        f"not runnable on this machine: {line}" for line in missing_extras([one.experiment for one in points])
+        f"not runnable on this machine: {line}" for line in missing_extras([point.experiment for point in points])
     ]
-    too_large = {one.where(where): memory_warning(one.experiment.population) for one in points}
+    too_large = {point.where(where): memory_warning(point.experiment.population) for point in points}
     checked.warnings += [f"{place}: {line}" for place, line in too_large.items() if line]
     checked.warnings += merged(foreseen, where, len(points))
     checked.notes = notes(points)
@@ -104,8 +110,12 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
 
 
 def notes(points: Sequence[Point]) -> list[str]:
-    """What the points have otherwise than somebody may expect from what is written, a line each."""
-    lines = [str(one) for point in points for one in point.left_out]
+    """Return the settings of the points that differ from what the file suggests, a line each.
+
+    Args:
+        points: all points of the experiment.
+    """
+    lines = [str(setting) for point in points for setting in point.left_out]
     for point in points:
         experiment = point.experiment
         lines += asynchronous.notes(experiment.asynchronous, experiment.links, experiment.aggregation)
@@ -117,7 +127,11 @@ BYTES_PER_CLIENT = 90
 
 
 def memory_warning(population: int) -> str:
-    """That so many clients do not fit into this machine's memory, in one line; empty where they may."""
+    """Return the warning that this many clients do not fit into this machine's memory; empty if they may fit.
+
+    Args:
+        population: number of clients n.
+    """
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     needs = population * BYTES_PER_CLIENT
     if needs <= has:
@@ -129,28 +143,48 @@ def memory_warning(population: int) -> str:
 
 
 def memory_error(population: int) -> str:
-    """The line for an experiment whose parts did not fit into memory."""
+    """Return the error line for an experiment whose parts did not fit into memory.
+
+    Args:
+        population: number of clients n.
+    """
     return memory_warning(population) or f"population: there is no memory left for {population:,} clients"
 
 
 def check_addresses(experiments: Sequence[Experiment], where: str) -> None:
-    """Raise `ExperimentError` when the points of a sweep are to run on different clusters."""
-    addresses = {one.cluster.address for one in experiments if one.cluster.network == "ray"}
+    """Raise `ExperimentError` if the points of a sweep use different clusters.
+
+    Args:
+        experiments: the points.
+        where: prefix of error lines.
+    """
+    addresses = {experiment.cluster.address for experiment in experiments if experiment.cluster.network == "ray"}
     if len(addresses) > 1:
-        raise ExperimentError(f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one")
+        raise ExperimentError(
+            f"{where}: sweep: cluster.address: the points of a sweep run on experiment cluster, give experiment"
+        )
 
 
 def check_extras(experiments: Sequence[Experiment], where: str) -> None:
-    """Raise `MissingExtraError` where this machine lacks what the experiments need to run on it."""
+    """Raise `MissingExtraError` if this machine lacks extras that the experiments need.
+
+    Args:
+        experiments: the points.
+        where: prefix of error lines.
+    """
     if lines := missing_extras(experiments):
         raise MissingExtraError("\n".join(f"{where}: {line}" for line in lines))
 
 
 def missing_extras(experiments: Sequence[Experiment]) -> list[str]:
-    """A line for each extra that running some experiments here takes and that is not installed."""
-    on_ray = any(one.cluster.network == "ray" for one in experiments)
+    """Return a line for each extra that running the experiments here needs and that is not installed.
+
+    Args:
+        experiments: the points.
+    """
+    on_ray = any(experiment.cluster.network == "ray" for experiment in experiments)
     ray = first_missing("ray", "psutil") if on_ray else None
-    dataset = next((one.workload.dataset for one in experiments if one.workload.is_built_in), None)
+    dataset = next((experiment.workload.dataset for experiment in experiments if experiment.workload.is_built_in), None)
     torch = first_missing("torch") if dataset is not None else None
     if ray and torch:
         return [f"cluster.network: ray needs ray, workload.dataset: {dataset} needs torch: {install_command('all')}"]
@@ -163,7 +197,11 @@ def missing_extras(experiments: Sequence[Experiment]) -> list[str]:
 
 
 def check_plan(plan: RunPlan) -> None:
-    """Raise `ExperimentError` for what cannot be run, whatever the data are."""
+    """Raise `ExperimentError` if a plan cannot run with any data.
+
+    Args:
+        plan: the run's plan.
+    """
     plan.aggregation_parameters.check_weights(plan.maximum_participants, 1)
     plan.aggregation_parameters.check_before_data(plan.maximum_participants)
     check_budget(plan)
@@ -172,8 +210,12 @@ def check_plan(plan: RunPlan) -> None:
 def check_plugin_classes(experiment: Experiment, plan: RunPlan | None) -> None:
     """Import the user-defined classes that an experiment names beside its protocols, and check their options.
 
+    Args:
+        experiment: one point.
+        plan: its plan; None if its protocols are not imported.
+
     Raises:
-        ExperimentError: no such class, an option that it does not declare, or links or factors that cannot be.
+        ExperimentError: no such class, an option that it does not declare, or impossible links or factors.
     """
     workload, availability = experiment.workload, experiment.availability
     if workload.own:
@@ -182,14 +224,18 @@ def check_plugin_classes(experiment: Experiment, plan: RunPlan | None) -> None:
         kind = plugin_class(availability.model, "availability.model")
         plugin_options.check_callable(kind, availability.model, "availability", availability.options, 3)
     devices = [experiment.devices, *(kind.devices for kind in experiment.classes.values())]
-    if plan is not None and any(one is not None and ":" in one.model for one in devices):
+    if plan is not None and any(model is not None and ":" in model.model for model in devices):
         plan.speed_factors()
     if plan is not None and experiment.links.model is not None:
         plan.links()
 
 
 def warnings(names: Iterable[str]) -> list[str]:
-    """A line for each file that a class may have been meant to come from and does not, and for hidden packages."""
+    """Return a line for each file that a class may have been meant to come from but does not, and for hidden packages.
+
+    Args:
+        names: ``package.module:Name`` of the classes.
+    """
     modules = dict.fromkeys(name.partition(":")[0] for name in names)
     lines = sources.foreign_packages()
     for module in modules:
@@ -199,7 +245,10 @@ def warnings(names: Iterable[str]) -> list[str]:
 
 
 def _plan(experiment: Experiment, import_classes: bool) -> RunPlan | None:
-    """Its parts, without plug-in misbehaviours unless imported; None where its protocols are not to be imported."""
+    """Return the plan of a point; None if its protocols are not imported.
+
+    Plug-in misbehaviours are left out unless classes are imported.
+    """
     if import_classes:
         return RunPlan(experiment, 0)
     if stages_of(experiment) is None:

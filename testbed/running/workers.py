@@ -1,8 +1,7 @@
-"""What runs points to their end: workers that take them from one queue, here those of this process, and their threads.
+"""Workers that run points from one queue, here those of this process, and their threads.
 
-Only the main thread hears signals, so it is the one that waits, and everything that takes long and cannot be
-broken off from elsewhere belongs there too (summaries). A worker is ended by its `close`, which makes what runs in it
-raise.
+Only the main thread receives signals. It therefore waits, and also does everything that takes long and cannot be
+interrupted from elsewhere (summaries). `close` ends a worker, which makes the code that it runs raise.
 """
 
 import asyncio
@@ -41,25 +40,25 @@ class Worker(Protocol[_Taken, _Made]):
         """Do `item`; raises soon when the worker is closed meanwhile."""
 
     def close(self) -> None:
-        """Give up what the worker holds and end what runs in it. Called from any thread, and perhaps several times."""
+        """Release the worker's resources and end its work. May be called from any thread, and several times."""
 
 
 def run_all(
     items: Sequence[Item], workers: Sequence[Worker[Item, Result]], collect: Callable[[Item, Result], None]
 ) -> None:
-    """Do all items, each in the worker that is free first, and hand every result to `collect`, in this thread.
+    """Process all items, each in the worker that is free first, and pass every result to `collect` in this thread.
 
-    With a single worker everything happens in this thread, and in order. Either way all workers are closed at the
+    With a single worker everything happens in this thread, and in order. In either case all workers are closed at the
     end, and their threads have ended.
 
     Args:
-        items: what to do, in the order in which it is begun.
+        items: the items, in the order in which they are begun.
         workers: at least one.
         collect: takes an item and its result; items are collected in the order in which they end.
 
     Raises:
-        BaseException: what the first worker that failed has raised, or `collect`, or a signal in this thread. The other
-            workers are closed then: what they were doing is broken off, and what was not begun is left.
+        BaseException: the exception of the first worker that failed, of `collect`, or of a signal in this thread. The
+            other workers are closed then: their current items are interrupted, and remaining items are not begun.
     """
     if len(workers) > 1:
         _Threads(items, workers, collect).run_all()
@@ -102,7 +101,7 @@ class _Threads(Generic[Item, Result]):
         finally:
             with self._lock:
                 self._stopped = True
-            with contextlib.ExitStack() as ending:  # all of it, whatever one of them raises
+            with contextlib.ExitStack() as ending:  # joins all threads even if a join raises
                 for thread in threads:
                     if thread.ident is not None:
                         ending.callback(thread.join)
@@ -116,7 +115,7 @@ class _Threads(Generic[Item, Result]):
         except BaseException as error:  # a KeyboardInterrupt of an observer's, too: the thread that waits raises it
             self._made.put(error)
         else:
-            worker.close()  # what it holds is free for the workers that still run
+            worker.close()  # its resources are free for the remaining workers
 
     def _next(self) -> tuple[Item] | None:
         with self._lock:
@@ -166,7 +165,7 @@ class PointWorker(ABC):
 
     @abstractmethod
     def _prepare(self, run: PlannedRun) -> None:
-        """Get hold of what the point runs on."""
+        """Acquire the resources that the point runs on."""
 
     @abstractmethod
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
@@ -180,15 +179,15 @@ class RemoteHosts(Protocol):
     """
 
     def start_checking(self, experiment: Experiment, points: int) -> None:
-        """Start the hosts that check experiments with their data, and then run the first one of so many points."""
+        """Start the hosts that check experiments with their data and then run the first of `points` points."""
 
     def notes_of(self, run: PlannedRun, name: str) -> list[str]:
-        """The notes on a run of the hosts that check; raises the error that a check in this process raises."""
+        """Return the checking hosts' notes on a run; raises the same errors as a check in this process."""
 
     def workers(
         self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
     ) -> Sequence[PointWorker]:
-        """The workers for so many points with one cluster section; the first takes over the hosts that checked."""
+        """Return the workers for `points` points with one cluster section; the first takes over the checking hosts."""
 
 
 class LocalWorker(PointWorker):
@@ -198,7 +197,7 @@ class LocalWorker(PointWorker):
     """Whether this process has run a point before, with any worker."""
 
     def _prepare(self, run: PlannedRun) -> None:
-        """Nothing: this process is there."""
+        """Do nothing: this process needs no preparation."""
 
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
         experiment = with_digests(run.point.experiment, opened.files, opened.former_rounds)

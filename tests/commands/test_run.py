@@ -98,7 +98,7 @@ def test_no_point_runs_when_the_directory_of_a_later_one_exists(call: Call, writ
     for flags in ([], ["--resume"]):
         ended = call("run", written(sweep=SWEEP), "--out", tmp_path / "out", *flags)
         assert ended.code == 3
-        assert "batch-partition: is there and is not an empty directory" in ended.err
+        assert "batch-partition: exists and is not an empty directory" in ended.err
     assert not (tmp_path / "out" / "random").exists()
 
 

@@ -11,7 +11,7 @@ from tests.engine.federations import Run
 
 @pytest.fixture
 def same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs with one seed have the same masks and noise, whatever else they differ in; no user's runs have."""
+    """Give runs with one seed the same masks and noise even if other settings differ; users' runs never have them."""
     monkeypatch.setattr("testbed.engine.plan.secrets_context", lambda experiment: b"the same")
 
 

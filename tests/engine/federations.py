@@ -29,7 +29,10 @@ class Quality:
 
 
 class Pulling:
-    """Every client pulls the model towards its own point; what it learns depends on (client, round, model) alone."""
+    """A workload in which every client pulls the model towards its own point.
+
+    Updates depend on (client, round, model) alone.
+    """
 
     dimension = 23
 
@@ -53,13 +56,13 @@ class Pulling:
 
 
 class Run:
-    """A federation and what its rounds gave.
+    """A federation and the results of its rounds.
 
     Args:
-        keys: the experiment; a little is set already, and what is not has its `former_defaults`.
+        keys: the experiment; a few keys are set already, and all others have their `former_defaults`.
         path: where to record; None: nowhere.
         hosts: number of hosts.
-        resume: continue what is at `path`.
+        resume: continue the run at `path`.
         workload: made of the population; default: `Pulling`.
     """
 
@@ -88,7 +91,7 @@ class Run:
         )
 
     def rounds(self, count: int | None = None) -> "Run":
-        """Run so many rounds (or all that are left)."""
+        """Run `count` rounds (default: all remaining rounds)."""
         federation: Federation = self.federation
 
         async def run() -> None:

@@ -1,4 +1,4 @@
-"""Clients whose losses are quadratics, trained by exact gradient steps: what is learned can be worked out by hand."""
+"""Clients with quadratic losses, trained by exact gradient steps, so that results can be worked out by hand."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -90,12 +90,12 @@ class Quadratics:
 
 
 class Papers:
-    """The two algorithms as the papers have them: each client's c_i or g_i in a dictionary, all in float64.
+    """The two algorithms as in the papers: each client's c_i or g_i in a dictionary, all in float64.
 
     Args:
-        workload: whose clients.
-        section: of the experiment.
-        weights: `(n,)` what each client counts.
+        workload: the clients' losses.
+        section: workload section of the experiment.
+        weights: `(n,)` weight of each client.
     """
 
     def __init__(self, workload: Quadratics, section: WorkloadSection, weights: np.ndarray) -> None:
@@ -105,7 +105,7 @@ class Papers:
         self.common = np.zeros(workload.corrected)
 
     def round(self, number: int, survivors: np.ndarray) -> None:
-        """Those whose update is summed; what the others have trained leaves no trace."""
+        """Run a round for the clients in the sum; training of all other clients leaves no trace."""
         p, rate = self.workload.corrected, self.section.learning_rate_in(number)
         share = self.weights[survivors] / self.weights[survivors].sum()
         part = self.weights[survivors].sum() / self.weights.sum()
@@ -139,7 +139,7 @@ class Papers:
 
 
 def of_papers(workload: Quadratics, section: WorkloadSection, weights: np.ndarray, outcomes: Any) -> Papers:
-    """What the papers make of rounds with these outcomes."""
+    """Return the papers' result for rounds with these outcomes."""
     papers = Papers(workload, section, weights)
     for number, outcome in enumerate(outcomes, 1):
         if outcome.state == "completed":

@@ -43,7 +43,7 @@ def keys(protocol: str = "plain", **other: Any) -> dict[str, Any]:
 
 
 class Averaging(Pulling):
-    """What is learned depends on client and model alone, and every client has as many samples."""
+    """A workload that depends on client and model alone, with equal numbers of samples."""
 
     def __init__(self, population: int) -> None:
         super().__init__(population)
@@ -85,7 +85,7 @@ def test_it_is_fedbuff(run: Callable, exponent: float) -> None:
     assert one.federation.state.model == pytest.approx(model, abs=2e-6)
 
 
-def test_who_takes_the_place_of_the_last_one_is_sent_the_new_model(run: Callable) -> None:
+def test_a_client_that_takes_the_place_of_the_last_one_is_sent_the_new_model(run: Callable) -> None:
     section = {"concurrency": 1, "max_staleness": 0}
     one = run(keys(selection={"participants": 1}, asynchronous=section, rounds=6), "alone").rounds()
     assert [row["staleness"] for row in one.rows("staleness")] == [0] * 6
@@ -107,7 +107,7 @@ def test_candidates_are_counted_when_the_round_begins(run: Callable, protocol: s
 
 
 @pytest.mark.parametrize("protocol", ["plain", "secagg"])
-def test_with_everybody_in_every_buffer_it_is_fedavg(run: Callable, protocol: str) -> None:
+def test_with_all_clients_in_every_buffer_it_equals_fedavg(run: Callable, protocol: str) -> None:
     section = {"participants": 12}
     alike = {"population": 12, "selection": section, "asynchronous": {"concurrency": 12}, "rounds": 3}
     buffered = run(keys(protocol, **alike), "buffered").rounds()
@@ -117,7 +117,7 @@ def test_with_everybody_in_every_buffer_it_is_fedavg(run: Callable, protocol: st
     assert [len(outcome.survivors) for outcome in buffered.outcomes] == [12, 12, 12]
 
 
-def test_an_aggregation_holds_nobody_up_who_trains(run: Callable) -> None:
+def test_an_aggregation_does_not_delay_clients_that_train(run: Callable) -> None:
     costs = SLOW["costs"] | {"x25519.agree": 3.0}
     devices = {"model": "log-normal", "median": 5, "sigma": 0.9}
     links = NO_WAY | {"down_mbit_s": 0.01}
@@ -129,7 +129,7 @@ def test_an_aggregation_holds_nobody_up_who_trains(run: Callable) -> None:
         seconds = 0.01 * one.workload.dimension * 2 * samples[row["client"]] * speed[row["client"]]
         assert row["ready_s"] - row["sent_s"] == pytest.approx(seconds + download_s, rel=1e-4)
     waiting = {row["staleness"] for row in one.rows("staleness")}
-    assert max(waiting) <= 8  # who waits has a place: 30 of them, 4 at a time
+    assert max(waiting) <= 8  # waiting clients keep their places: 30 of them, 4 at a time
 
 
 def test_an_update_waits_for_its_client_to_be_back(run: Callable) -> None:
@@ -172,7 +172,7 @@ def test_lost_clients_are_replaced(run: Callable, protocol: str) -> None:
         assert sum(row["sent_s"] <= at < (row["received_s"] or row["sent_s"]) for row in rows) <= 14
 
 
-def test_what_is_recorded_is_what_was_sent(run: Callable) -> None:
+def test_the_records_equal_the_bytes_sent(run: Callable) -> None:
     one = run(keys(links=UNSTEADY["links"], devices=UNSTEADY["devices"], rounds=6), "run").rounds()
     size = len(encode(Train(1, Vector(one.workload.initial_model(), 0))))
     rows = trips(one)
@@ -194,7 +194,7 @@ def test_what_is_recorded_is_what_was_sent(run: Callable) -> None:
         of_client[row["client"]] = row["received_s"]
 
 
-def test_who_is_too_late_makes_room(run: Callable) -> None:
+def test_a_client_that_is_too_late_makes_room(run: Callable) -> None:
     devices = {"model": "zipf", "slowest": 1000.0}
     time = SLOW | {"deadline_s": 30}
     one = run(keys(devices=devices, time=time, asynchronous={"concurrency": 6}, population=60), "run").rounds()
@@ -228,7 +228,7 @@ def test_a_buffer_that_is_aborted_leaves_the_model(run: Callable) -> None:
         before = outcome.model
 
 
-def test_with_nobody_to_wait_for_the_round_is_skipped(run: Callable) -> None:
+def test_without_clients_in_progress_the_round_is_skipped(run: Callable) -> None:
     away = {"model": "bernoulli", "unavailable": 1.0}
     (outcome,) = run(keys(availability=away), "run").rounds(1).outcomes
     assert outcome.state == "skipped"
@@ -280,7 +280,7 @@ def test_a_server_optimizer_takes_the_step(run: Callable) -> None:
 
 
 class Failing(Averaging):
-    """Client 3's code crashes, and what client 5 learns is not finite."""
+    """A workload in which client 3's code crashes, and client 5's update is not finite."""
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> LocalUpdate:
         if client == 3:
@@ -289,7 +289,7 @@ class Failing(Averaging):
         return replace(update, delta=update.delta * np.nan) if client == 5 else update
 
 
-def test_who_crashes_or_refuses_makes_room(run: Callable) -> None:
+def test_a_client_that_crashes_or_refuses_makes_room(run: Callable) -> None:
     one = run(keys(on_crash="drop", time=SLOW | {"deadline_s": 2}, rounds=20), "run", workload=Failing).rounds()
     found = {(row["client"], row["outcome"]) for row in trips(one) if row["outcome"] != "answered"}
     assert found == {(3, "silent"), (5, "refused")}

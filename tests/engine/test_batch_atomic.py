@@ -56,7 +56,7 @@ def experiment(population: int, participants: int, rounds: int, **sections: Any)
 
 
 def view(done: Any) -> tuple[np.ndarray, np.ndarray]:
-    """What the server has of a run: `(rounds, n)` who is in each sum, and `(rounds, d)` the sums."""
+    """Return the server's view of a run: `(rounds, n)` the clients in each sum, and `(rounds, d)` the sums."""
     model, sums = done.workload.initial_model(), []
     matrix = np.zeros((len(done.outcomes), done.experiment.population), np.int64)
     for row, outcome in zip(matrix, done.outcomes, strict=True):
@@ -107,7 +107,7 @@ def test_with_the_check_attacked_rounds_end_in_refusals_and_t_stays(run: Callabl
         ("secagg.partial-batch", stage)
     }
     assert {event["round"] for event in refusals} == attacked
-    assert len(refusals) == 6 * len(attacked)  # also the victim, who is told that it has dropped out
+    assert len(refusals) == 6 * len(attacked)  # also the victim, which is told that it has dropped out
     privacy = weak_privacy(matrix)
     assert (strong_privacy(matrix), privacy.value, privacy.certified) == (T, T, True)
     batch = done.workload.updates[done.plan.selection.batches.members([VICTIM // T])]
@@ -115,7 +115,7 @@ def test_with_the_check_attacked_rounds_end_in_refusals_and_t_stays(run: Callabl
     assert np.abs(solved(matrix, sums)[VICTIM] - batch.mean(0)).max() < 1e-3  # the best that the server can do
 
 
-def test_among_neighbours_a_server_that_tells_everybody_the_same_is_refused_too(run: Callable) -> None:
+def test_among_neighbours_a_server_with_one_list_for_all_is_refused_too(run: Callable) -> None:
     done = under_attack(run, "whole", "secagg-plus", dishonest=0, security=1, correctness=1, dropouts=0.2)
     attacked = {event["round"] for event in done.rows("events") if event["kind"] == "attack"}
     assert attacked == {n for n, outcome in enumerate(done.outcomes, 1) if outcome.state == "aborted"}
@@ -155,7 +155,7 @@ def test_drop_outs_at_each_stage_leave_t_as_it_is(run: Callable, stage: str) -> 
     assert (strong_privacy(broken) < T) == (stage in BEFORE_THE_SUM)
 
 
-def test_who_is_in_the_sum_is_what_the_records_say(run: Callable) -> None:
+def test_the_recorded_survivors_are_those_in_the_sum(run: Callable) -> None:
     aggregation = {"threshold": 0.55, "smallest_sum": T}
     availability = {"dropout": {"rate": 0.1, "stage": "secagg/masked-input"}}
     done = run(experiment(24, 12, 6, aggregation=aggregation, availability=availability), "recorded").rounds()
@@ -168,7 +168,7 @@ def test_who_is_in_the_sum_is_what_the_records_say(run: Callable) -> None:
 
 
 def test_whole_batches_alone_make_a_sum(run: Callable) -> None:
-    """A server that takes whom it likes takes parts of batches: clients sum none of them."""
+    """A server that selects freely splits batches: clients refuse to sum any of the parts."""
     adversary = {"dishonest": 6, "server": "prefer-dishonest"}
     done = run(experiment(30, 6, 3, aggregation={"threshold": 4}, adversary=adversary), "parts").rounds()
     assert {outcome.state for outcome in done.outcomes} == {"aborted"}

@@ -1,4 +1,4 @@
-"""Runs whose clients are of classes: what they are like is recorded, and rounds take what it says."""
+"""Runs with classes of clients: the clients' properties are recorded, and rounds use the recorded values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def recorded(run: Any) -> pd.DataFrame:
     return RunRecords(run.records.path).clients
 
 
-def test_the_table_says_what_the_clients_are_like(run: Callable) -> None:
+def test_the_table_has_the_clients_properties(run: Callable) -> None:
     one = run(experiment_with("random", classes=CLASSES), "here").rounds(1)
     clients = recorded(one)
     assert clients["client"].tolist() == list(range(30))
@@ -45,7 +45,7 @@ def test_the_table_says_what_the_clients_are_like(run: Callable) -> None:
     assert set(by.get_group("phone")["device_factor"]) == {20.0}
 
 
-def test_stragglers_are_those_whose_class_is_slow(run: Callable) -> None:
+def test_stragglers_are_the_clients_of_slow_classes(run: Callable) -> None:
     keys = experiment_with("random", "plain", classes=CLASSES, rounds=2)
     keys |= {"availability": {"model": "always"}, "selection": {"protocol": "random", "participants": 30}}
     one = run(keys, "here").rounds()
@@ -97,4 +97,4 @@ def test_runs_that_differ_in_their_classes_have_unrelated_secrets() -> None:
 
     a, b = {"share": 0.5}, {"share": 0.5, "latency_ms": 7}
     assert len({context(), context(a=a, b=a), context(a=a, b=b), context(a=b, b=a)}) == 4
-    assert context(a=a, b=b) == context(b=b, a=a)  # the same run: who is in which class does not depend on the order
+    assert context(a=a, b=b) == context(b=b, a=a)  # the same run: membership in classes does not depend on the order

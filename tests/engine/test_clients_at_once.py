@@ -1,4 +1,4 @@
-"""A federation whose hosts train several participants as one computation."""
+"""A federation with hosts that train several participants as one computation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +12,7 @@ from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment
 from tests.engine.federations import Run
 from tests.engine.test_same_results import UNSTEADY
+from tests.messages_named import naming
 from workloads import build
 
 DIGITS = {
@@ -25,7 +26,7 @@ KEYS = {"workload": DIGITS, "selection": {"participants": 9}, "aggregation": {"p
 
 
 def together(number: int, **keys: Any) -> dict[str, Any]:
-    """The experiment with so many clients at once."""
+    """Return the experiment with this number of clients at once."""
     return KEYS | keys | {"workload": DIGITS | keys.get("workload", {}) | {"clients_at_once": number}}
 
 
@@ -62,11 +63,11 @@ def test_the_number_of_hosts_changes_no_bit(run: Callable[..., Run], hosts: int)
 def test_it_is_recorded_and_changes_no_secret() -> None:
     plain, batched = (Experiment.model_validate({"population": 30} | keys) for keys in (KEYS, together(4)))
     assert batched.plain()["workload"]["clients_at_once"] == 4
-    assert "clients_at_once" not in plain.plain()["workload"]  # what was recorded before it was a key stays the same
+    assert "clients_at_once" not in plain.plain()["workload"]  # records from before the key existed stay the same
     assert secrets_context(batched) == secrets_context(plain)  # the same selection, so that the two can be compared
 
 
-def test_a_client_whose_data_cannot_be_read_is_lost_alone(run: Callable[..., Run]) -> None:
+def test_a_client_with_unreadable_data_drops_out_alone(run: Callable[..., Run]) -> None:
     def made(section: Any, population: int) -> Any:
         workload: Any = build(section, population, 3)
         shard = workload.data.shard
@@ -86,7 +87,7 @@ def test_a_client_whose_data_cannot_be_read_is_lost_alone(run: Callable[..., Run
     assert outcome.survivors.tolist() == [client for client in range(30) if client != 11]
 
 
-def test_what_trains_one_client_at_a_time_is_refused() -> None:
+def test_workloads_that_train_one_client_at_a_time_are_refused() -> None:
     for keys, match in (
         ({"time": {"compute": "measured"}}, "workload.clients_at_once: 4 excludes time.compute: measured"),
         ({"time": {"clock": "wall"}}, "workload.clients_at_once: 4 excludes time.clock: wall"),
@@ -106,7 +107,7 @@ def test_what_trains_one_client_at_a_time_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=match):
             Experiment.model_validate({"population": 30} | together(4, **keys))
-    with pytest.raises(ExperimentError, match="clients_at_once: digits trains one client at a time; leave the key out"):
+    with pytest.raises(ExperimentError, match=naming("clients_at_once", "digits")):
         Run(together(4))  # `Pulling`, in fact
 
 

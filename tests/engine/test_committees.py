@@ -1,4 +1,4 @@
-"""Federations whose committees are drawn by sortition: the same bits everywhere, and what misbehaviours come to."""
+"""Federations with committees drawn by sortition: bit-identical results everywhere, and effects of misbehaviours."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ def keys(protocol: str, variant: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_hosts_and_resuming_change_no_bit(run: Callable, protocol: str, variant: str) -> None:
-    """Stopped in the middle of a service, whose members were drawn among those who answered when it began."""
+    """The run stops in the middle of a service, with members drawn among the clients that answered at its start."""
     given = {**keys(protocol, variant), "availability": {"model": "bernoulli", "unavailable": 0.1}}
     whole = run(given, "whole").rounds()
     assert [outcome.state for outcome in whole.outcomes].count("completed") >= 3
@@ -40,7 +40,7 @@ def test_hosts_and_resuming_change_no_bit(run: Callable, protocol: str, variant:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_weights_are_what_clients_have_announced(run: Callable, protocol: str, variant: str) -> None:
+def test_weights_are_the_announced_ones(run: Callable, protocol: str, variant: str) -> None:
     made = run(keys(protocol, variant, weights="samples"), "weighted").rounds(2)
     directory = made.federation.directory
     assert directory.samples.tolist() == made.federation.workload.sample_counts.tolist()

@@ -1,4 +1,4 @@
-"""Federations whose clients send compressed updates."""
+"""Federations of clients that send compressed updates."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_an_attack_that_is_measured_against_whole_updates(run: Callable, tmp_pat
         ({"protocol": "plain", "compression": {"name": "top-k"}}, "share: is required for top-k"),
     ],
 )
-def test_what_cannot_be_is_one_line(aggregation: dict[str, Any], message: str) -> None:
+def test_impossible_settings_give_one_error_line(aggregation: dict[str, Any], message: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated({"aggregation": aggregation}, "mine.yaml")
     assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""The contracts of protocols: what a user-defined class inherits, and what is refused before a run."""
+"""The contracts of protocols: inherited methods of user-defined classes, and checks before a run."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ class OtherParameters(Plain):
 
 
 class SumsNoise(AggregationProtocol):
-    """Sums what `Plain` sums, noise too, and says of no cost: its privacy ledger would be missing."""
+    """Sums like `Plain`, with noise, but states no privacy cost: its privacy ledger would be missing."""
 
     Parameters = PlainParameters
 
@@ -83,7 +83,7 @@ class SumsNoise(AggregationProtocol):
 
 
 class SumsNoiseAtACost(NoisyProtocol, SumsNoise):
-    """The same, with what the section costs."""
+    """The same class with the privacy cost of the noise section."""
 
 
 def plan(kind: type, section: str = "selection") -> RunPlan:
@@ -97,7 +97,7 @@ def test_the_defaults_are_those_of_a_protocol_that_needs_nothing() -> None:
     assert (made.beacon_latency_s, made.uses_reported_losses) == (None, False)
 
 
-def test_who_learns_chooses_by_losses_unless_it_says_otherwise() -> None:
+def test_a_selection_that_learns_counts_as_using_losses_unless_it_declares_otherwise() -> None:
     found = [kind.uses_reported_losses for kind in (Smallest, Listens, ListensToLosses, RandomSelection, OortSelection)]
     assert found == [False, False, True, False, True]
 
@@ -117,7 +117,7 @@ def test_who_learns_chooses_by_losses_unless_it_says_otherwise() -> None:
         ),
     ],
 )
-def test_what_does_not_keep_the_contract_is_refused(kind: type, section: str, line: str) -> None:
+def test_a_class_that_breaks_the_contract_is_refused(kind: type, section: str, line: str) -> None:
     with pytest.raises(ExperimentError, match=rf"^{section}\.protocol: \S+:{kind.__name__}: .*{line}"):
         plan(kind, section)
 

@@ -1,4 +1,4 @@
-"""Runs whose server adds correlated noise: planned, refused where it cannot be, resumed, and accounted."""
+"""Runs of a server that adds correlated noise: planned, refused if impossible, resumed, and accounted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +12,7 @@ from testbed.experiment.schema import validated
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 from tests.privacy.matrix import oracles
 
 SELECTION = {"protocol": "min-separation", "participants": 6, "separation": 3}
@@ -56,7 +57,7 @@ def test_the_same_on_more_hosts_and_after_a_resume(protocol: str, run: Callable[
 
 
 @pytest.mark.parametrize("strategy", ["blt", "band", "identity", "prefix-sum"])
-def test_rows_of_the_ledger_are_what_the_rounds_of_each_client_cost(strategy: str, run: Callable[..., Any]) -> None:
+def test_rows_of_the_ledger_are_the_costs_of_each_clients_rounds(strategy: str, run: Callable[..., Any]) -> None:
     """With drop-outs, skipped and aborted rounds; against the participation that was recorded."""
     keys = noisy("secagg", strategy=strategy, aggregation={"threshold": 6})
     keys["availability"] = {"model": "always", "dropout": {"rate": 0.04, "stage": "train"}}
@@ -82,7 +83,7 @@ def test_rows_of_the_ledger_are_what_the_rounds_of_each_client_cost(strategy: st
 
 
 def test_without_a_seed_noise_differs_and_attempts_are_charged(run: Callable[..., Any]) -> None:
-    """Begun again after round 4, whose successor had begun its last stage: all that were in a round have a row more."""
+    """The run restarts after round 4 when round 5 was in its last stage: all clients of a round have one more row."""
     keys = noisy() | {"seed": None}
     models = [run(keys, name).rounds().federation.state.model for name in ("one", "two")]
     assert np.abs(models[0] - models[1]).max() > 0.01
@@ -97,7 +98,7 @@ def test_without_a_seed_noise_differs_and_attempts_are_charged(run: Callable[...
     assert {client: once_more.of(client) for client in last} == pytest.approx(last)
 
 
-def test_what_selection_promises_is_written_down() -> None:
+def test_the_guarantees_of_selection_are_recorded() -> None:
     noise = planned(noisy())
     assert (noise.rounds, noise.participants, noise.min_separation, noise.max_participations) == (9, 6, 3, 3)
     experiment = validated({"population": 30} | noisy(), "test")
@@ -129,7 +130,7 @@ def test_what_selection_promises_is_written_down() -> None:
         (noisy() | {"adversary": {"dishonest": 0.2, "clients": ["skip-noise"]}}, "skip-noise applies to none"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_planned_is_refused(keys: dict[str, Any], expected: str) -> None:
+def test_noise_that_cannot_be_planned_is_refused(keys: dict[str, Any], expected: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         RunPlan(validated({"population": 30} | keys, "test"), 0)
     assert expected in str(refused.value)
@@ -144,7 +145,7 @@ def test_a_budget_ends_the_run(run: Callable[..., Any]) -> None:
     assert 1 <= done.federation.state.round_number < 9
     assert done.federation.privacy.spent.startswith("privacy budget: client ")
     assert max(row["epsilon"] for row in done.rows("privacy")) <= 1.05 * costs[-1]
-    with pytest.raises(ExperimentError, match="is less than one round may cost"):
+    with pytest.raises(ExperimentError, match=naming("privacy.budget", 0.01)):
         run(noisy() | {"privacy": {"budget": 0.01}}, "none")
 
 

@@ -1,4 +1,4 @@
-"""Who is dishonest, what dishonest clients do, and that nothing else changes."""
+"""The choice of dishonest clients, their misbehaviours, and the absence of other changes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +10,7 @@ from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3.0, "min_population": 20}
 PLAIN = {"aggregation": {"protocol": "plain"}}
@@ -36,7 +37,7 @@ def test_a_number_or_a_share_is_drawn_by_the_seed(dishonest: Any, count: int) ->
         assert any(plan_of({"dishonest": dishonest}, seed=seed).dishonest != drawn for seed in (4, 5, 6))
 
 
-def test_a_list_is_taken_as_it_is_and_without_an_adversary_nobody_is_dishonest() -> None:
+def test_a_list_is_used_unchanged_and_without_an_adversary_all_clients_are_honest() -> None:
     assert plan_of({"dishonest": [4, 0, 29]}).dishonest == {0, 4, 29}
     assert plan_of(None).dishonest == frozenset()
 
@@ -68,7 +69,7 @@ def test_the_same_on_more_hosts_and_after_a_resume(server: list[str], protocol: 
 
 @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
 def test_dishonest_clients_that_do_nothing_change_nothing(aggregation: str, run: Callable) -> None:
-    """But that it is on record who they are."""
+    """Only the record of the dishonest clients' numbers differs."""
     keys = {"selection": LOTTO, "aggregation": {"protocol": aggregation}}
     honest = run(keys, "honest").rounds()
     with_them = run(keys | {"adversary": {"dishonest": 0.5}}, "with").rounds()
@@ -82,7 +83,7 @@ def test_dishonest_clients_that_do_nothing_change_nothing(aggregation: str, run:
     assert with_them.experiment.plain()["adversary"]["dishonest"] == 0.5
 
 
-def test_an_inflated_utility_is_what_the_server_hears(run: Callable) -> None:
+def test_the_server_receives_the_inflated_utility(run: Callable) -> None:
     keys = PLAIN | {"selection": {"participants": 6}, "rounds": 2}
     true = run(keys, "true").rounds()
     lies = run(
@@ -112,7 +113,7 @@ def test_false_candidates_are_found_out_by_the_server(proof: str, server: list[s
 
 
 @pytest.mark.parametrize("proof", ["genuine", "made-up"])
-def test_a_server_that_verifies_nobody_leaves_false_candidates_to_the_participants(proof: str, run: Callable) -> None:
+def test_false_candidates_of_a_server_without_verification_are_found_by_participants(proof: str, run: Callable) -> None:
     """With the paper's server a lie that is drawn ends the round; honest participants find it out, and nobody else."""
     adversary = {"dishonest": 0.4, "clients": [{"claim-candidacy": {"proof": proof}}]}
     selection = LOTTO | {"server_verifies": "none"}
@@ -151,7 +152,7 @@ OWN = '''
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, SelectionMisbehaviour
 from testbed.parties.client import handles
 from testbed.selection.random_selection import RandomSelection
-from testbed.training import Train, Trained, Trainer
+from testbed.training import Train, TrainingReport, Trainer
 
 
 class FirstOnly(SelectionMisbehaviour, RandomSelection):
@@ -176,7 +177,7 @@ class Boast(ClientMisbehaviour, Trainer):
 
     @handles(Train)
     def on_train(self, message):
-        return Trained(10**6, super().on_train(message).loss)
+        return TrainingReport(10**6, super().on_train(message).loss)
 
 
 class AgainstOptions(MisbehaviourOptions):
@@ -201,7 +202,7 @@ class Astray(FirstOnly):
 
 
 class Unsaid(SelectionMisbehaviour, RandomSelection):
-    """Says neither its name nor what it applies to."""
+    """States neither its name nor the protocols that it applies to."""
 
 
 class AWord(FirstOnly):
@@ -211,7 +212,7 @@ class AWord(FirstOnly):
 
 
 class Nobody(ClientMisbehaviour):
-    """Says not whose role it extends."""
+    """Does not state the role that it extends."""
 
     name = "nobody"
 
@@ -246,11 +247,11 @@ def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
     ):
         with pytest.raises(ExperimentError, match=says):
             plan_of(wrong, selection={"participants": 3})
-    with pytest.raises(ExperimentError, match="my_attacks:FirstOnly applies to none of this run's protocols"):
+    with pytest.raises(ExperimentError, match=naming("adversary.server", "my_attacks:FirstOnly")):
         plan_of({"server": ["my_attacks:FirstOnly"]})
 
 
-def test_a_protocol_of_ones_own_is_open_to_the_attacks_on_what_it_derives_from(
+def test_attacks_on_a_built_in_protocol_apply_to_classes_derived_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_lotto.py").write_text(
@@ -263,5 +264,5 @@ def test_a_protocol_of_ones_own_is_open_to_the_attacks_on_what_it_derives_from(
     selection = {"protocol": "my_lotto:Mine", "participants": 4}
     plan = plan_of({"server": ["keep-dishonest-candidates"]}, selection=selection)
     assert type(plan.selection).__name__ == "MaliciousMine"
-    with pytest.raises(ExperimentError, match="prefer-dishonest applies to none"):
+    with pytest.raises(ExperimentError, match=naming("adversary.server", "prefer-dishonest")):
         plan_of({"server": ["prefer-dishonest"]}, selection=selection)

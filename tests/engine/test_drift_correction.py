@@ -1,4 +1,4 @@
-"""SCAFFOLD and FedDyn: against the papers written out, on clients whose optimum is known; under every aggregation."""
+"""SCAFFOLD and FedDyn against the papers' formulas, on clients with a known optimum, under every aggregation."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +48,7 @@ def weights_of(one: Run) -> np.ndarray:
     return np.ones(one.experiment.population) if equal else one.workload.sample_counts.astype(float)
 
 
-# -- what it is for ----------------------------------------------------------------------------------------------------
+# -- purpose -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -100,10 +100,10 @@ def test_half_of_unlike_clients_a_round_reach_the_weighted_optimum(
 @pytest.mark.parametrize(
     ("algorithm", "protocol", "stage"), each_pair(ALGORITHMS, PROTOCOLS, ["train", "last", "random"])
 )
-def test_it_is_the_papers_whoever_drops_out_and_when(
+def test_it_equals_the_papers_for_any_dropouts(
     run: Callable[..., Run], algorithm: str, protocol: str, stage: str
 ) -> None:
-    """What a client has trained that was not summed leaves no trace with it: the next rounds would differ."""
+    """Training of a client outside the sum leaves no trace in its state: the next rounds would differ."""
     given = {"clip": 2.0, "levels_bits": 20} if protocol not in ("plain", "pine") else {}
     of_update = {
         "plain": "plain/update", "lightsecagg": "lightsecagg/masked-input", "flamingo": "flamingo/report",
@@ -213,7 +213,7 @@ def test_on_the_wall_clock_it_is_the_model_of_the_virtual_one(tmp_path: Path) ->
     assert models[0] == models[1]
 
 
-# -- what cannot be ----------------------------------------------------------------------------------------------------
+# -- invalid settings --------------------------------------------------------------------------------------------------
 
 
 def said(call: Callable[[], Any], error: type[Exception]) -> str:
@@ -325,7 +325,7 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_in_one_line(given: dict[str, Any], says: str) -> None:
+def test_impossible_settings_are_refused_in_one_line(given: dict[str, Any], says: str) -> None:
     assert says in said(lambda: validated(given, "mine.yaml"), ExperimentError)
 
 
@@ -337,12 +337,12 @@ def test_a_workload_that_trains_without_it(run: Callable[..., Run]) -> None:
 def test_a_server_that_sends_other_models() -> None:
     asked = keys("scaffold") | {"adversary": {"dishonest": 1, "server": ["send-different-models"]}}
     experiment = Experiment.model_validate({"seed": 1} | asked)
-    line = said(lambda: RunPlan(experiment, 1), ExperimentError)  # before data are read: surveys ask so what applies
+    line = said(lambda: RunPlan(experiment, 1), ExperimentError)  # before data are read, as surveys check combinations
     assert line.startswith("workload.drift_correction excludes adversary.server")
 
 
 def test_an_attack_that_needs_the_truth(run: Callable[..., Run], tmp_path: Path) -> None:
-    """It would train a client again, without what the client has kept; and read (x, c) for x."""
+    """The attack would train a client again without its state, and read (x, c) as x."""
     quadratics(run, keys("scaffold", rounds=2, records={"aggregates": "all"}), name="run").rounds()
     line = said(lambda: reconstruct(RunRecords(tmp_path / "run"), 1, 2), ExperimentError)
     assert line.startswith(f"{tmp_path / 'run'}: its clients trained with workload.drift_correction")

@@ -31,7 +31,9 @@ def honest_in_sums(done: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("selection", [RANDOM, LOTTO], ids=["random", "lotto"])
-def test_the_sum_has_as_many_as_the_threshold_and_nobody_sees_it(run: Callable[..., Any], selection: Any) -> None:
+def test_the_sum_is_over_as_many_clients_as_the_threshold_and_stays_hidden(
+    run: Callable[..., Any], selection: Any
+) -> None:
     done = run(keys(selection=selection), "run").rounds()
     assert [outcome.state for outcome in done.outcomes] == ["completed"] * 4
     assert [len(outcome.survivors) for outcome in done.outcomes] == [10] * 4

@@ -64,7 +64,7 @@ def test_a_resumed_run_leaves_them_out_too(run: Callable[..., Any]) -> None:
         assert repr(done.rows(table)) == repr(whole.rows(table))
 
 
-def test_where_everybody_is_honest_nobody_is_asked_to_prove_anything(run: Callable[..., Any]) -> None:
+def test_without_dishonest_clients_no_proofs_are_requested(run: Callable[..., Any]) -> None:
     keys = {"adversary": None, "availability": {"dropout": {"rate": 0.1, "stage": "random"}}}
     done = play(run, "run", selection=SELECTIONS["random"], **keys)
     assert "secagg/prove-share" not in {row["stage"] for row in done.rows("exchanges")}

@@ -16,7 +16,7 @@ KEYS: dict[str, Any] = {
 
 
 def test_without_a_seed_a_resumed_run_sets_up_a_committee_anew(run: Callable) -> None:
-    """Its clients have other keys: nobody could open what the former members have sealed."""
+    """Its clients have other keys: they could not open the former members' sealed states."""
     keys = {**KEYS, "seed": None, "availability": {}}
     stopped = run(keys, "stopped").rounds(3)
     resumed = run(keys, "stopped", resume=True).rounds()

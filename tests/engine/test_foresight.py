@@ -1,4 +1,4 @@
-"""What `testbed validate` warns of, and `testbed run` before it starts: valid experiments that cannot go well."""
+"""Warnings of `testbed validate`, and of `testbed run` before it starts: valid experiments that cannot go well."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def warnings_of(keys: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixt
          "workload.batch_size"),
     ],
 )  # fmt: skip
-def test_what_cannot_go_well_is_one_warning_with_its_key(
+def test_foreseeable_failures_give_one_warning_with_the_key(
     keys: dict[str, Any], key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (warning,) = warnings_of(keys, tmp_path, capsys)

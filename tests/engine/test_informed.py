@@ -1,4 +1,4 @@
-"""Informed selection over whole rounds: what refinement announces, guards and records, and what a lie is worth."""
+"""Informed selection over whole rounds: announcements, guards and records of refinement, and the effect of a lie."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def lotto(protocol: str, **keys: Any) -> dict[str, Any]:
 
 
 def asked(run: Any, stage: str) -> dict[int, set[int]]:
-    """Who was asked at this stage, by round."""
+    """Return the clients that were asked at this stage, by round."""
     found: dict[int, set[int]] = {}
     for row in run.rows("exchanges"):
         if row["stage"] == stage:
@@ -59,7 +59,7 @@ def test_only_the_refined_population_is_asked_and_its_size_is_announced(protocol
     memory = federation.federation.state.memory
     known = set(np.flatnonzero(~np.isnan(memory["latency_s"])).tolist())
     assert known == set().union(*took_part.values())
-    # Who is missing in the last round was measured before it, and is among the slowest or of the least use.
+    # A client missing in the last round was measured before it, and is among the slowest or least useful.
     before = set().union(*(took_part[number] for number in range(1, 12)))
     dropped = set(range(30)) - pools[12]
     assert dropped <= before
@@ -91,7 +91,7 @@ def trained_in(run: Any) -> dict[int, list[tuple[int, str]]]:
 
 
 @pytest.mark.parametrize("refine", [{"by": ["latency"], "exclude": 0.3}, {"exclude": 0.3}])
-def test_who_never_trains_in_time_is_dropped_after_its_first_try(refine: Any, run: Callable) -> None:
+def test_a_client_that_never_trains_in_time_is_dropped_after_its_first_try(refine: Any, run: Callable) -> None:
     keys = lotto("lotto-server-centric", refine=refine) | SHORT
     whole = run(keys, "whole").rounds()
     tries = trained_in(whole)
@@ -116,9 +116,9 @@ def test_who_never_trains_in_time_is_dropped_after_its_first_try(refine: Any, ru
     assert resumed.federation.state.model.tobytes() == whole.federation.state.model.tobytes()
 
 
-def test_joint_and_oort_avoid_who_never_trains_in_time(run: Callable) -> None:
+def test_joint_and_oort_avoid_clients_that_never_train_in_time(run: Callable) -> None:
     def tries(selection: dict[str, Any]) -> tuple[float, float]:
-        """Mean times that those who never train in time, and the others, were asked to train."""
+        """Return the mean number of requests to train, of clients that never train in time and of the other clients."""
         found = trained_in(run(PLAIN | SHORT | {"selection": selection, "rounds": 40}, selection["protocol"]).rounds())
         late = [len(of) for of in found.values() if {outcome for _, outcome in of} == {"late"}]
         others = [len(of) for of in found.values() if {outcome for _, outcome in of} != {"late"}]
@@ -219,7 +219,7 @@ def test_a_lie_about_its_loss_is_worth_much_to_a_client_under_oort_and_little_un
 
 
 def test_oort_knows_nothing_but_reports(run: Callable) -> None:
-    """What it remembers of honest clients is what they reported, and how long they took, by the records."""
+    """Its memory of honest clients equals their reports and their durations in the records."""
     federation = run(PLAIN | {"selection": {"protocol": "oort", "participants": 6}}, "run").rounds()
     assert isinstance(federation.plan.selection, OortSelection)
     memory = federation.federation.state.memory

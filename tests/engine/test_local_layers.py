@@ -71,7 +71,7 @@ class Paper:
     ("protocol", "layers"),
     each_value([name for name in PROTOCOLS if name != "pine"], LAYERS),  # pine weighs all alike
 )
-def test_it_is_the_papers_with_those_who_stay(run: Callable[..., Run], protocol: str, layers: str) -> None:
+def test_it_equals_the_papers_over_the_remaining_clients(run: Callable[..., Run], protocol: str, layers: str) -> None:
     given = {"clip": 2.0, "levels_bits": 20} if protocol != "plain" else {}
     asked = keys(
         LAYERS[layers], population=24, selection={"participants": 14}, aggregation=PROTOCOLS[protocol] | given,
@@ -105,7 +105,7 @@ def test_of_many_clients_some_are_measured_always_the_same(
     assert asked[0] == asked[1]
 
 
-def test_what_stays_is_not_sent(run: Callable[..., Run]) -> None:
+def test_local_layers_are_not_sent(run: Callable[..., Run]) -> None:
     one = quadratics(run, keys({"last": 2}), name="run").rounds(1)
     shared = one.workload.dimension - 2
     question = len(encode(TrainWithState(1, Vector(np.zeros(shared, np.float32), 0)))) + len(encode(StateReference(0)))

@@ -36,7 +36,7 @@ def test_resumed_on_other_hosts_it_is_the_run_in_one_go(run: Callable[..., Run],
 
 
 @pytest.mark.parametrize(("key", "without"), [("proximal", 0.0), ("learning_rate_schedule", None)])
-def test_each_changes_what_is_learned(run: Callable[..., Run], key: str, without: Any) -> None:
+def test_each_setting_changes_the_updates(run: Callable[..., Run], key: str, without: Any) -> None:
     models = {
         learned(run, keys("plain", **more), name=f"run-{number}").rounds(2).federation.state.model.tobytes()
         for number, more in enumerate(({}, {key: without}))

@@ -1,6 +1,6 @@
-"""What nobody sees is left out without a trace: keys derived without registering, one answer for many clients.
+"""Shortcuts leave no trace: keys derived without registration, and one answer for many clients.
 
-Beside each run the long way: every client registers with the PKI and answers every announcement itself.
+Each run is compared with the full procedure: every client registers with the PKI and answers every announcement itself.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,9 @@ def result(run: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_as_if_everybody_had_registered_and_answered(case: str, run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shortcut_equals_registration_and_answers_of_all_clients(
+    case: str, run: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys: dict[str, Any] = {"population": POPULATION, "rounds": 4, "selection": CLIENT_CENTRIC} | CASES[case]
     keys.setdefault("aggregation", {"protocol": "secagg", "threshold": 0.6})
     alike: list[int] = []
@@ -64,9 +66,7 @@ def test_as_if_everybody_had_registered_and_answered(case: str, run: Callable, m
     assert "completed" in short[0]
 
 
-def test_a_client_that_is_asked_later_stands_where_it_would_have_stood(
-    run: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_asked_later_has_the_state_that_it_would_have(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has answered as all do is shown a list in the same round, and refuses it for the reason it would."""
     monkeypatch.setattr(host_module, "FEW_ALIKE", 10)
     play = run(

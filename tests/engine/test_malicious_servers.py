@@ -1,4 +1,4 @@
-"""Malicious selection servers in whole federations: what honest clients see, and what passes."""
+"""Malicious selection servers in whole federations: attacks that honest clients detect, and attacks that succeed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +56,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("variant", [0, 1], ids=LOTTO)
 @pytest.mark.parametrize(("server", "check", "at", "at_servers"), REFUSED)
-def test_what_honest_clients_refuse(
+def test_refusals_of_honest_clients(
     server: Any, check: Any, at: str, at_servers: str, variant: int, run: Callable
 ) -> None:
     """Every attacked round with an honest client in it is refused, by that check and at that stage alone."""
@@ -70,7 +70,7 @@ def test_what_honest_clients_refuse(
     honest = {row["round"] for row in done.rows("participation") if not row["dishonest"]}
     for number, outcome in enumerate(done.outcomes, 1):
         if number in rounds and outcome.state == "completed":
-            assert number not in honest  # nobody was there who could have been harmed
+            assert number not in honest  # no client was there that could have been harmed
         if number in rounds & honest:
             assert number in seen
 
@@ -193,7 +193,7 @@ def test_they_compose(run: Callable) -> None:
 
 
 def test_clients_that_were_left_out_take_the_next_round_for_skipped(run: Callable) -> None:
-    """Where the experiment has no refinement, whoever the server leaves out of round 2 is lost to it from then on."""
+    """Without refinement, a client that the server leaves out of round 2 is lost to the server from then on."""
     keys = lotto(LOTTO[0], "refine-out-honest", 12, over_selection=50.0) | {"rounds": 4}
     keys["adversary"] |= {"from_round": 2, "every": 9}
     done = run(keys, "here").rounds()

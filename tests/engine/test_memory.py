@@ -1,4 +1,4 @@
-"""What a selection protocol learns from training and keeps from round to round; the protocol here is a user's own."""
+"""The memory of a selection protocol from round to round; the protocol here is user-defined."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +11,7 @@ from testbed.arrays import Ids
 from testbed.errors import RunError
 from testbed.selection.contract import SelectionRound, TrainingReports
 from testbed.selection.random_selection import RandomSelection
+from tests.messages_named import naming
 
 UNSTEADY = {
     "devices": {"model": "zipf", "slowest": 4.0},
@@ -23,7 +24,7 @@ UNSTEADY = {
 
 
 class Fastest(RandomSelection):
-    """A random client, and those who were last seen to be the fastest."""
+    """Selects one random client, and the clients that were last measured to be the fastest."""
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """All that it knows is in the round's memory."""
@@ -39,7 +40,7 @@ class Fastest(RandomSelection):
 
 
 class Forgetful(Fastest):
-    """Keeps a part of its state where no checkpoint finds it: what `Fastest` would be without a memory."""
+    """Keeps a part of its state outside the checkpoint: the same as `Fastest` without a memory."""
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         self._own = getattr(self, "_own", {})
@@ -68,7 +69,7 @@ def participants(run: Any) -> list[list[int]]:
     return [outcome.participants.tolist() for outcome in run.outcomes]
 
 
-def test_reports_are_what_clients_said_and_the_server_measured(run: Callable) -> None:
+def test_reports_combine_client_reports_and_server_measurements(run: Callable) -> None:
     one = with_protocol(run(UNSTEADY, "run"), Learning).rounds(1)
     reports, asked = one.plan.selection.reports, one.outcomes[0].participants
     trained = [row for row in one.rows("exchanges") if row["stage"] == "train"]
@@ -98,7 +99,7 @@ def test_a_resumed_run_remembers(run: Callable) -> None:
     for name in memory:
         assert memory[name].dtype == kept[name].dtype
         assert memory[name].tobytes() == kept[name].tobytes()
-    # What it remembers decides: a protocol that keeps it elsewhere goes on otherwise.
+    # The memory matters: a protocol that keeps it outside the checkpoint continues differently.
     with_protocol(run(UNSTEADY, "forgetful"), Forgetful).rounds(4)
     forgot = with_protocol(run(UNSTEADY, "forgetful", resume=True), Forgetful)
     forgot.plan.selection._own = {}
@@ -106,7 +107,7 @@ def test_a_resumed_run_remembers(run: Callable) -> None:
 
 
 def test_a_round_has_a_memory_of_its_own(run: Callable) -> None:
-    """What a protocol does to its arrays in one round leaves the state after the round before as it was."""
+    """Changes of a protocol to its arrays in one round do not affect the checkpointed state of the previous round."""
     one = with_protocol(run(UNSTEADY), Fastest).rounds(2)
     before = one.federation.state.memory["latency_s"].copy()
     state = one.federation.state
@@ -122,6 +123,6 @@ def test_a_memory_that_no_checkpoint_can_hold_ends_the_run_at_once(kept: Any, ru
             round_.memory["diary"] = kept
 
     one = with_protocol(run(UNSTEADY, "run"), Hoarding)
-    with pytest.raises(RunError, match=r"selection: memory\['diary'\] is no array of numbers") as error:
+    with pytest.raises(RunError, match=naming("selection", "memory['diary']")) as error:
         one.rounds(1)
     assert "\n" not in str(error.value)

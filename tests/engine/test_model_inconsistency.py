@@ -16,6 +16,7 @@ from testbed.engine.plan import RunPlan
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
+from tests.messages_named import naming
 
 CHECK = "secagg.other-keys-or-training"
 STEP = 2 / 65535
@@ -55,7 +56,7 @@ def one_round(selection: str, aggregation: dict[str, Any], **keys: Any) -> tuple
 
 
 def refused(federation: Any) -> dict[int, str]:
-    """Who refused, by which check."""
+    """Return the clients that refused, with the code of the refusal."""
     events = [event for event in federation.network.events if event.kind == "refusal"]
     return {int(event.party.removeprefix("client:")): event.detail.partition(":")[0] for event in events}
 
@@ -68,7 +69,7 @@ def victim_of(federation: Any) -> int:
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_clients_that_sign_what_they_were_sent_refuse_one_another(selection: str, aggregation: str) -> None:
+def test_clients_that_sign_the_received_model_refuse_one_another(selection: str, aggregation: str) -> None:
     federation, before, outcome = one_round(selection, AGGREGATIONS[aggregation])
     assert outcome.state == "aborted"
     assert CHECK in outcome.reason
@@ -138,7 +139,7 @@ def test_a_named_victim_and_rounds_that_are_left_alone() -> None:
     assert (second.state, victim_of(federation)) == ("aborted", 7)
 
 
-def test_accomplices_are_sent_what_the_victim_is() -> None:
+def test_accomplices_are_sent_the_victims_model() -> None:
     """They could be told to sign anything; three of ten are fewer than it takes to have a sum of their own."""
     adversary = {"dishonest": [0, 1, 2], "server": {"send-different-models": {"victim": 7}}}
     for binding, state in (("signed", "aborted"), ("none", "completed")):
@@ -149,7 +150,7 @@ def test_accomplices_are_sent_what_the_victim_is() -> None:
         assert asked == [[0, 1, 2, 7], [3, 4, 5, 6, 8, 9]]
 
 
-def test_one_crafted_model_for_all_is_nobodys_contradiction() -> None:
+def test_one_crafted_model_for_all_is_not_detected() -> None:
     federation, _, outcome = one_round("random", AGGREGATIONS["secagg"], adversary={"server": "send-crafted-model"})
     assert outcome.state == "completed"
     assert refused(federation) == {}
@@ -167,7 +168,7 @@ def test_one_crafted_model_for_all_is_nobodys_contradiction() -> None:
         ("send-different-models", {"training": "simulated"}, r"needs gradients; set workload\.training to real"),
     ],
 )
-def test_what_it_cannot_be_done_with_is_refused_before_data_are_read(
+def test_incompatible_settings_are_refused_before_data_are_read(
     server: str, workload: dict[str, Any], told: str
 ) -> None:
     data = {
@@ -183,7 +184,7 @@ def test_a_workload_of_ones_own_of_which_nothing_is_known_is_refused_before_the_
         dimension, sample_counts = 5, np.ones(100, np.int64)
 
     plan = RunPlan(validated({"adversary": {"server": "send-crafted-model"}}, "test"), 1)
-    with pytest.raises(ExperimentError, match=r"needs a workload with parameter_shapes\(\)"):
+    with pytest.raises(ExperimentError, match=naming("parameter_shapes()")):
         plan.check_sums(Opaque())
 
 

@@ -1,4 +1,4 @@
-"""Experiments whose participants add noise: planned, refused where it cannot be, the same bytes for the same seed."""
+"""Experiments in which participants add noise: planned, refused if impossible, the same bytes for the same seed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 
 SKELLAM = {"mechanism": "skellam", "noise_multiplier": 0.5}
 SELECTION = {"protocol": "random", "participants": 8}
@@ -64,7 +65,7 @@ def test_dishonest_clients_may_skip_their_noise(protocol: str, run: Callable[...
     assert sorted(found) == sorted(expected) != []
 
 
-def test_who_skips_no_noise_is_not_among_those_that_do() -> None:
+def test_a_client_that_skips_no_noise_is_not_among_those_that_do() -> None:
     adversary = {"dishonest": 0.4, "clients": ["inflate-utility"]}
     keys = {"adversary": adversary, "privacy": {"report_losses": True}}
     plan = RunPlan(Experiment.model_validate(noisy() | keys), 0)
@@ -73,9 +74,9 @@ def test_who_skips_no_noise_is_not_among_those_that_do() -> None:
     assert len(plan.dishonest) == 40
 
 
-def test_without_noise_there_is_none_to_skip() -> None:
+def test_skip_noise_is_refused_without_noise() -> None:
     adversary = {"dishonest": 0.4, "clients": ["skip-noise"]}
-    with pytest.raises(ExperimentError, match="clients: skip-noise applies to none of this run's protocols; leave it"):
+    with pytest.raises(ExperimentError, match=naming("adversary.clients", "skip-noise")):
         RunPlan(Experiment.model_validate({"adversary": adversary}), 0)
 
 
@@ -164,7 +165,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("keys", "says"), WRONG)
-def test_what_does_not_fit_is_one_line(keys: dict[str, Any], says: str) -> None:
+def test_a_mismatch_gives_one_error_line(keys: dict[str, Any], says: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated(keys, "here")
     assert str(error.value).startswith(f"here: {says}")
@@ -182,7 +183,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("keys", "says"), REFUSED)
-def test_what_the_dimension_does_not_allow_is_refused_before_anything_runs(
+def test_settings_impossible_for_the_dimension_are_refused_before_the_run(
     keys: dict[str, Any], says: str, run: Callable[..., Any]
 ) -> None:
     with pytest.raises(ExperimentError, match=says) as error:
@@ -205,7 +206,7 @@ from testbed.aggregation.plain import Plain
 
 
 class Silent(Plain):
-    """Has the section `noise`, and does not say what it costs."""
+    """Has the section `noise`, but states no privacy cost."""
 
     def accountant(self, participants, dimension, client_rate=1.0):
         return None
@@ -219,7 +220,7 @@ def test_noise_that_the_accountant_denies_is_refused(
     (tmp_path / "sums_without_accountant.py").write_text(NO_ACCOUNTANT)
     monkeypatch.syspath_prepend(str(tmp_path))
     own = "sums_without_accountant:Silent"
-    with pytest.raises(ExperimentError, match=rf"^aggregation\.protocol: {own}: .* its accountant says None"):
+    with pytest.raises(ExperimentError, match=rf"^aggregation\.protocol: {own}: .* accountant"):
         run(noisy(own) | privacy, "refused")
     without = {"selection": SELECTION, "aggregation": {"protocol": own}}
     assert run(without, "without").rounds(1).rows("privacy") == []

@@ -1,4 +1,4 @@
-"""Clients that decide by their own coins whether they take part: at which rate, and what no server can do."""
+"""Clients that decide by their own coins whether they take part: their rate, and the limits of a malicious server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +14,7 @@ from testbed.messages import Vector
 from testbed.selection.own_coins import AskDecision, DecidingClient
 from testbed.training import Train, Trainer
 from tests.engine.test_dp_sgd import P, Points, keys, result, stage
+from tests.messages_named import naming
 
 SUSPICIOUS = 1e-4
 
@@ -29,7 +30,7 @@ def learn(run: Callable) -> Callable:
     return lambda experiment, name=None, **options: run(experiment, name, workload=Points, **options)
 
 
-def test_who_decides_to_takes_part_and_nobody_else(learn: Callable) -> None:
+def test_exactly_the_clients_that_decide_to_take_part_do(learn: Callable) -> None:
     """Algorithm 1 with a trusted server: N_t scales the sum, and the coins are the clients'."""
     done = learn(decided(sigma=1.0) | {"rounds": 12}).rounds()
     there, took_part = 0, 0
@@ -108,9 +109,9 @@ def test_any_sum_can_be_of_those_that_decided(learn: Callable) -> None:
     assert all(0 < len(outcome.participants) < outcome.candidates for outcome in done.outcomes)
 
 
-def test_what_is_to_be_hidden_is_not_told() -> None:
+def test_hidden_values_are_not_reported() -> None:
     experiment = decided(sigma=1.0, server="untrusted") | {"workload": {"dataset": "digits"}}
-    with pytest.raises(ExperimentError, match="answers: everybody hides who takes part") as refused:
+    with pytest.raises(ExperimentError, match=naming("answers: everybody")) as refused:
         validated(experiment, "x.yaml")
     assert "\n" not in str(refused.value)
     parameters = RandomParticipationParameters(sample_rate=0.1, sigma=1.0, server="untrusted", answers="participants")

@@ -1,4 +1,4 @@
-"""A server with several participant lists in one round: what it gains, and what stops it."""
+"""A server with several participant lists in one round: its gain, and the checks that stop it."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ AGGREGATIONS: dict[str, dict[str, Any]] = {
 
 
 def lists_at_once(candidates: int, dishonest: int, participants: int) -> int:
-    """L: how many lists of s so many candidates make, with the dishonest among them in each and no other twice."""
+    """Return L: the number of lists of s candidates, with the dishonest among them in each and no other twice."""
     ours = min(dishonest, participants - 1)
     return (candidates - dishonest) // (participants - ours)
 

@@ -37,7 +37,7 @@ def test_the_helpers_bytes_are_recorded(run: Callable) -> None:
 
 
 def test_another_model_for_one_client_is_left_out(run: Callable) -> None:
-    """Its report is bound to what it was asked to train: the helper cannot open it with the others."""
+    """The client's report is bound to its training question: the helper cannot open it with the others."""
     adversary = {"dishonest": 0, "server": ["send-different-models"]}
     given = {**KEYS, "availability": {}, "adversary": adversary}
     done = run(given, "bound").rounds(1)

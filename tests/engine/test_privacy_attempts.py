@@ -1,4 +1,4 @@
-"""Runs without a seed, killed while a round's sum is being released: what was released twice is charged twice."""
+"""Runs without a seed, killed while a round's sum is being released: a sum released twice is charged twice."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from testbed.records import RunDirectory, uploads, writer
 from testbed.records.tables import stopped
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.random_selection import RandomSelection
+from tests.messages_named import naming
 
 NOISE = {"noise_multiplier": 3.0}
 KEYS: dict[str, Any] = {
@@ -38,7 +39,7 @@ class Renumbers(RandomSelection):
 
 @pytest.fixture
 def killed(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A run that dies before it records a round, so many times in a row."""
+    """Return a function that runs until the process dies before recording a round, several times in a row."""
 
     def killed(keys: dict[str, Any], name: str, at_round: int, times: int) -> None:
         append = RunDirectory.append_round
@@ -143,7 +144,7 @@ def test_rounds_that_died_before_their_last_stage_are_free(
     assert len(done.rows("privacy")) == 4 * 5
 
 
-def test_it_is_on_disk_before_anybody_is_asked(
+def test_it_is_on_disk_before_any_client_is_asked(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = run(KEYS, "run", seed=1)
@@ -165,7 +166,7 @@ def test_it_is_on_disk_before_anybody_is_asked(
 
 
 def test_attempts_that_spend_the_budget_end_the_run(run: Callable[..., Any], killed: Any, tmp_path: Path) -> None:
-    """The round that was tried is on record, without a sum, so that what the attempts cost is."""
+    """The attempted round is recorded without a sum, so that the cost of the attempts is on record."""
     keys = KEYS | {"rounds": 6, "selection": {"participants": 30}}
     keys["aggregation"] = KEYS["aggregation"] | {"threshold": 0.8}
     free = run(keys, "free", seed=1).rounds(1).federation.privacy.ledger
@@ -232,18 +233,18 @@ def test_rows_without_a_checkpoint_and_without_an_attempt_are_an_error(run: Call
     run(KEYS, "run", seed=1).rounds(3)
     (tmp_path / "run" / "checkpoint.npz").unlink()
     (tmp_path / "run" / uploads.ATTEMPTS).unlink()
-    with pytest.raises(RunError, match=r"attempts\.json: names no attempt at round 3, whose rows in parts/ say"):
+    with pytest.raises(RunError, match=naming("attempts.json", "round 3", "parts/")):
         run(KEYS, "run", resume=True, seed=1).rounds()
 
 
 def test_a_damaged_file_is_an_error(run: Callable[..., Any], killed: Any, tmp_path: Path) -> None:
     killed(KEYS, "run", 2, 1)
     (tmp_path / "run" / uploads.ATTEMPTS).write_text('{"a": {"round_number": 2}}')
-    with pytest.raises(RunError, match=r"attempts\.json: damaged \(KeyError\), and it says whose privacy was spent"):
+    with pytest.raises(RunError, match=naming("attempts.json", "KeyError")):
         run(KEYS, "run", resume=True, seed=1).rounds()
 
 
-def test_copies_of_a_run_tell_each_other_what_they_tried(tmp_path: Path) -> None:
+def test_copies_of_a_run_share_their_attempts(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for path in (one, two):
         path.mkdir()

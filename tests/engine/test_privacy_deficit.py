@@ -1,4 +1,4 @@
-"""What dishonest participants cost in privacy, in real runs of SecAgg with distributed noise: Lotto's Figure 1b."""
+"""The privacy cost of dishonest participants in real runs of SecAgg with distributed noise: Lotto's Figure 1b."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def mechanism(done: Any) -> Skellam:
 
 
 @pytest.mark.parametrize("dishonest", [0, 1, 3])
-def test_skipped_noise_costs_what_figure_1b_says(dishonest: int, run: Callable[..., Any]) -> None:
+def test_skipped_noise_costs_as_in_figure_1b(dishonest: int, run: Callable[..., Any]) -> None:
     adversary = {"dishonest": list(range(dishonest)), "clients": ["skip-noise"]} if dishonest else {"dishonest": 0}
     done = run({**EVERYBODY, "adversary": adversary}, "run").rounds()
     last = [row for row in done.rows("privacy") if row["round"] == ROUNDS]
@@ -46,7 +46,7 @@ def test_skipped_noise_costs_what_figure_1b_says(dishonest: int, run: Callable[.
 
 
 def test_four_of_ten_break_the_sum_and_see_each_input_with_its_own_noise(run: Callable[..., Any]) -> None:
-    """t = 7 of 10: 2t - s = 4. The ledger then says what Lotto's insecure baseline costs."""
+    """t = 7 of 10: 2t - s = 4. The ledger then states the cost of Lotto's insecure baseline."""
     done = run({**EVERYBODY, "adversary": {"dishonest": [0, 1, 2, 3], "clients": ["skip-noise"]}}, "run").rounds()
     training = Training(4, PARTICIPANTS, 1.0, PARTICIPANTS, 0.7, ROUNDS, DELTA, mechanism(done))
     for row in done.rows("privacy")[-PARTICIPANTS:]:
@@ -54,7 +54,7 @@ def test_four_of_ten_break_the_sum_and_see_each_input_with_its_own_noise(run: Ca
         assert row["epsilon"] == pytest.approx(mechanism(done).epsilon(ROUNDS, DELTA, 0.6), rel=1e-9)
 
 
-def test_who_colludes_without_skipping_costs_as_much_against_the_server(run: Callable[..., Any]) -> None:
+def test_collusion_without_skipped_noise_costs_as_much_against_the_server(run: Callable[..., Any]) -> None:
     done = run({**EVERYBODY, "adversary": {"dishonest": [0, 1, 2]}}, "run").rounds()
     row = done.rows("privacy")[-1]
     assert row["epsilon"] == row["planned_epsilon"]
@@ -86,7 +86,7 @@ def test_a_resumed_run_records_the_same(run: Callable[..., Any]) -> None:
 
 
 def test_rounds_in_which_the_sum_could_be_unmasked_charge_all_participants(run: Callable[..., Any]) -> None:
-    """All are lost in the last stage: the server has the masked sum, and what it was told to unmask it nobody knows."""
+    """All drop out in the last stage: the server has the masked sum, and may have got answers to unmask it."""
     late = {"dropout": {"rate": 0.9, "stage": "secagg/unmask"}}
     done = run({**EVERYBODY, "availability": late}, "late").rounds()
     assert {row["outcome"] for row in done.rows("rounds")} == {"aborted"}

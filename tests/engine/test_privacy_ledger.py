@@ -12,6 +12,7 @@ from testbed.errors import ExperimentError
 from testbed.records import RunDirectory
 from testbed.records.schemas import SCHEMAS
 from testbed.records.tables import STOPPED, stopped
+from tests.messages_named import naming
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -88,7 +89,7 @@ def test_a_resumed_run_records_the_same(stop_after: int, run: Callable[..., Any]
 
 
 def test_a_finished_ledger_goes_on(run: Callable[..., Any]) -> None:
-    """Merged tables, and parts after them: what a run leaves that was finished and then resumed."""
+    """A run that was finished and then resumed has merged tables, and parts after them."""
     whole = run(LEDGER, "whole").rounds()
     begun = run(LEDGER, "merged").rounds(4)
     begun.records.finish()
@@ -144,9 +145,9 @@ def test_stopped_and_resumed_it_ends_where_the_uninterrupted_one_ends(run: Calla
 
 
 def test_a_budget_that_no_round_keeps_is_refused(run: Callable[..., Any]) -> None:
-    with pytest.raises(ExperimentError, match=r"privacy\.budget: 0\.5 is less than one round may cost, epsilon 2\."):
+    with pytest.raises(ExperimentError, match=r"privacy\.budget: 0\.5 .*epsilon 2\."):
         run({**LEDGER, "privacy": {"budget": 0.5}})
-    with pytest.raises(ExperimentError, match=r"privacy\.budget: 3, but aggregation secagg adds no noise"):
+    with pytest.raises(ExperimentError, match=naming("privacy.budget: 3", "secagg")):
         run({"privacy": {"budget": 3.0}})
 
 
@@ -183,11 +184,11 @@ def test_the_rows_are_written_with_their_round(run: Callable[..., Any], tmp_path
     assert done.records.table("privacy").schema.equals(SCHEMAS["privacy"])
     damaged = tmp_path / "run" / "parts" / "round-000001" / "privacy.parquet"
     damaged.unlink()
-    with pytest.raises(Exception, match="'privacy' is damaged or incomplete"):
+    with pytest.raises(Exception, match=naming("'privacy'")):
         RunDirectory(tmp_path / "run").table("privacy")
 
 
-def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
+def test_dp_sgd_charges_every_participant(run: Callable[..., Any]) -> None:
     from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
     class WithGradients:
@@ -237,7 +238,7 @@ def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
         leaving | {"aggregation": aggregation | {"server": "untrusted"}}, "left", workload=WithGradients
     ).rounds()
     assert {row["survived"] for row in left.rows("participation")} == {True, False}
-    assert len(left.rows("privacy")) == 5 * 30  # each was asked, and what it sent may have been seen
+    assert len(left.rows("privacy")) == 5 * 30  # each was asked, and its answer may have been seen
     left = run(leaving, "left, trusted", workload=WithGradients).rounds()
     took_part = [(row["round"], row["client"]) for row in left.rows("participation") if row["survived"]]
     assert [(row["round"], row["client"]) for row in left.rows("privacy")] == took_part

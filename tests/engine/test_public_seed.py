@@ -22,12 +22,12 @@ def public_seed(name: str, seed: int | None) -> bytes:
 
 
 def test_it_follows_from_the_seed_and_not_from_the_name() -> None:
-    """The name is known before clients register: who knew the graph could register at the places that suit it."""
+    """The name is known before clients register: an adversary could otherwise register at favourable places."""
     assert public_seed("one", 7) == public_seed("other", 7)
     assert public_seed("one", 7) != public_seed("one", 8)
     assert len(public_seed("one", 7)) == 32
     assert public_seed("one", 7) != bytes(32)
 
 
-def test_without_a_seed_nobody_knows_it_before() -> None:
+def test_without_a_seed_it_is_unpredictable() -> None:
     assert public_seed("one", None) != public_seed("one", None)

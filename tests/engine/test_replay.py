@@ -60,7 +60,7 @@ def test_random_meets_the_dropouts_of_lotto(replayed: Callable) -> None:
     assert away[0] == away[1] != []
 
 
-def test_who_was_lost_during_selection_is_lost_when_training_begins(replayed: Callable) -> None:
+def test_a_client_that_was_lost_during_selection_is_lost_when_training_begins(replayed: Callable) -> None:
     lost = dropouts("lotto/participants")
     first, again = replayed(LOTTO | SECAGG | lost, SECAGG | SLOW, protocol="random", participants=8)
     rows = among_participants(first)
@@ -76,7 +76,7 @@ def test_the_same_protocol_meets_all_of_it_again(replayed: Callable) -> None:
 
 
 def test_lotto_meets_the_dropouts_of_a_random_run(replayed: Callable) -> None:
-    """It chooses others, but whoever it asks in a stage meets there what is on the schedule."""
+    """Lotto selects other clients, but the clients that it asks in a stage drop out as scheduled."""
     first, again = replayed(SECAGG | dropouts("random") | {"selection": {"participants": 8}}, LOTTO | SECAGG)
     fates = {row[:2]: row[2:] for row in first.rows() if row[3] != "participant"}
     met = {row[:2]: row[2:] for row in again.rows() if row[3] != "participant"}

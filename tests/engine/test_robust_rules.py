@@ -1,4 +1,4 @@
-"""Federations whose server combines updates by a rule."""
+"""Federations with a server that combines updates by a robust rule."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +15,7 @@ from testbed.experiment.schema import Experiment, validated
 from testbed.messages import Vector
 from testbed.parties.client import handles
 from tests.engine.test_server_optimizers import PROTOCOLS
+from tests.messages_named import naming
 
 RULES: list[dict[str, Any]] = [
     {"rule": "median"},
@@ -44,9 +45,7 @@ def plain(rule: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["rule"])
-def test_the_model_moves_by_what_the_rule_makes_of_the_updates_that_arrived(
-    run: Callable, rule: dict[str, Any]
-) -> None:
+def test_the_model_moves_by_the_rules_result_for_the_arrived_updates(run: Callable, rule: dict[str, Any]) -> None:
     one = run(UNSTEADY | plain(rule), "run")
     chosen = robust_rule(RobustSection(**rule))
     model, sizes = one.workload.initial_model(), set()
@@ -115,7 +114,7 @@ def test_an_update_that_is_not_finite_is_left_out(run: Callable) -> None:
     seen = [event for event in one.rows("events") if event["kind"] == "misbehaviour"]
     assert [event["party"] for event in seen] == ["client:1", "client:2", "client:3"]
     bare = run(keys | {"aggregation": {"protocol": "plain"}}, "bare").rounds()
-    assert bare.outcomes[0].state == "aborted"  # what a mean makes of it
+    assert bare.outcomes[0].state == "aborted"  # the result of a mean
     keys["adversary"] = adversary | {"dishonest": 30}
     none = run(keys | plain({"rule": "median"}), "none").rounds()
     assert none.rows("rounds")[0]["reason"] == "too-few-updates: no update that is finite arrived"
@@ -133,7 +132,7 @@ class CountMore(ClientMisbehaviour, PlainClient):
 
 
 @pytest.mark.parametrize("robust", [{}, {"robust": {"rule": "median"}}], ids=["mean", "median"])
-def test_where_weights_are_equal_nobody_counts_more(run: Callable, robust: dict[str, Any]) -> None:
+def test_equal_weights_give_equal_influence(run: Callable, robust: dict[str, Any]) -> None:
     adversary = {"dishonest": [1, 2, 3], "clients": [f"{__name__}:CountMore"]}
     keys = {"selection": {"participants": 30}, "rounds": 1, "adversary": adversary}
     one = run(keys | {"aggregation": {"protocol": "plain", "weights": "equal"} | robust}, "run").rounds()
@@ -160,7 +159,7 @@ def test_where_weights_are_equal_nobody_counts_more(run: Callable, robust: dict[
         ({"robust": {"rule": "krumm"}}, "aggregation.robust.rule: 'krumm' is unknown"),
     ],
 )
-def test_what_no_rule_goes_with(keys: dict[str, Any], said: str) -> None:
+def test_settings_incompatible_with_robust_rules(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated(plain({"rule": "median"}, **keys) | {"selection": {"participants": 10}}, "mine.yaml")
     assert said in str(error.value)
@@ -169,7 +168,7 @@ def test_what_no_rule_goes_with(keys: dict[str, Any], said: str) -> None:
 
 def test_batches_and_drift_correction_are_refused() -> None:
     batches = {"selection": {"protocol": "batch-partition", "participants": 10, "privacy": 5}, "population": 30}
-    with pytest.raises(ExperimentError, match=r"aggregation\.batches: whole: robust weighs single clients' updates"):
+    with pytest.raises(ExperimentError, match=naming("aggregation.batches: whole", "robust")):
         validated(plain({"rule": "median"}) | batches, "mine.yaml")
     validated(plain({"rule": "median"}, batches="ignored") | batches, "mine.yaml")
     corrected = {"workload": {"momentum": 0, "drift_correction": {"name": "scaffold"}}}

@@ -9,6 +9,7 @@ import pytest
 
 from testbed.errors import RunError
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 
 UNSTEADY = {
     "devices": {"model": "zipf", "slowest": 4.0},
@@ -79,7 +80,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(protocol: str, finished_betwe
 
 def test_a_run_is_resumed_only_by_an_experiment_that_fits(run: Callable) -> None:
     run(experiment_with("random"), "here").rounds(1)
-    with pytest.raises(RunError, match=r"here: the checkpoint has a model of 23 parameters and 30 clients") as error:
+    with pytest.raises(RunError, match=naming("here", "23 parameters", "30 clients")) as error:
         run(experiment_with("random", population=31), "here", resume=True)
     assert "\n" not in str(error.value)
 

@@ -1,4 +1,4 @@
-"""Runs with one seed: what they simulate is paired, and what hides their updates is unrelated."""
+"""Runs with one seed: their simulated conditions are paired, and the masks that hide updates are unrelated."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ OTHERS = {
 
 
 def masked_inputs(done: Any) -> dict[int, np.ndarray]:
-    """What each client sends in round 1."""
+    """Return each client's masked input of round 1."""
     network, got = done.federation.network, {}
     ask = network.ask
 
@@ -47,7 +47,7 @@ def masked_inputs(done: Any) -> dict[int, np.ndarray]:
 def test_masks_and_noise_of_two_runs_with_one_seed_do_not_cancel(other: str, run: Callable[..., Any]) -> None:
     first, second, again = (run(KEYS | keys) for keys in ({}, OTHERS[other], {}))
     inputs, others, same = masked_inputs(first), masked_inputs(second), masked_inputs(again)
-    assert inputs.keys() == others.keys()  # who takes part is paired
+    assert inputs.keys() == others.keys()  # participation is paired
     for client, values in inputs.items():
         assert np.array_equal(values, same[client])
         apart = np.abs((values - others[client]).astype(np.int32).astype(np.int64))
@@ -73,7 +73,7 @@ def test_a_longer_run_begins_as_the_shorter_one(run: Callable[..., Any]) -> None
         assert np.array_equal(values, longer[client])
 
 
-def test_runs_under_lotto_have_the_same_lots_whatever_aggregates(run: Callable[..., Any]) -> None:
+def test_runs_under_lotto_have_the_same_lots_for_any_aggregation(run: Callable[..., Any]) -> None:
     selection = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 2.5}
     chosen = [
         [outcome.participants.tolist() for outcome in run(keys | {"seed": 3, "selection": selection}).rounds().outcomes]
@@ -90,7 +90,7 @@ def context(keys: dict[str, Any]) -> bytes:
 LOTTO = {"protocol": "lotto-server-centric", "participants": 5}
 
 
-def test_what_no_result_depends_on_changes_no_secret() -> None:
+def test_settings_without_effect_on_results_change_no_secret() -> None:
     same = [
         {},
         {"rounds": 11},  # the first ten are the same
@@ -153,7 +153,7 @@ def test_they_are_the_same_after_resuming_and_on_another_machine(tmp_path: Any) 
 
 
 def traced(path: str, files: dict[str, str], **more: Any) -> Any:
-    """An experiment with a trace, whose run has recorded these digests."""
+    """Return an experiment with a trace, for which the run has recorded these digests."""
     return with_digests(validated({"seed": 3, "availability": {"model": "trace", "path": path}} | more, "test"), files)
 
 

@@ -1,7 +1,7 @@
 """No two messages are sealed under one AES-256-GCM key and nonce, in a run or over two points of a seeded sweep.
 
-Whoever sees two ciphertexts of one key and nonce has the XOR of the plaintexts, and can forge. Messages are noted at
-the primitive, so that nothing that seals is left out, whoever calls it.
+An adversary with two ciphertexts of one key and nonce has the XOR of the plaintexts, and can forge messages. Messages
+are recorded at the primitive, so that every call is included.
 """
 
 from collections import defaultdict
@@ -36,7 +36,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     },
     "pine": {"protocol": "pine", "helper": 19, "norm_bound": 10},
 }
-"""Each built-in protocol whose clients have keys, and its ways to seal more than otherwise."""
+"""Each built-in protocol with client keys, and its options that seal more messages."""
 SEAL_NOTHING = {"e-seafl"}
 
 Sealed = dict[tuple[bytes, bytes], list[bytes]]
@@ -66,7 +66,7 @@ def sealed(monkeypatch: pytest.MonkeyPatch) -> Sealed:
     return notes
 
 
-def test_every_protocol_whose_clients_have_keys_is_here() -> None:
+def test_every_protocol_with_client_keys_is_tested() -> None:
     with_keys = {
         parameters.model_fields["protocol"].default
         for parameters, protocol in PROTOCOLS.items()

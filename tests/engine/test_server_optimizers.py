@@ -1,4 +1,4 @@
-"""Federations whose server makes the next model otherwise than by adding the mean."""
+"""Federations with a server optimizer instead of adding the mean."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ def by_adam(model: np.ndarray, means: list[np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_model_is_what_the_paper_makes_of_the_means(run: Callable, protocol: str) -> None:
+def test_the_model_follows_the_papers_step_from_the_means(run: Callable, protocol: str) -> None:
     one = run(keys(protocol, name="adam", learning_rate=0.05), "run").rounds()
     means = [outcome.aggregate.mean for outcome in one.outcomes if outcome.aggregate is not None]
     survivors = {len(outcome.survivors) for outcome in one.outcomes}
@@ -76,7 +76,7 @@ def test_a_resumed_run_steps_on(run: Callable, name: str) -> None:
     assert memory.keys() == kept.keys()
     assert set(memory) == {"server_optimizer/m"} | ({"server_optimizer/v"} if name != "momentum" else set())
     assert all(memory[one].tobytes() == kept[one].tobytes() for one in memory)
-    # What it has kept decides: without it the next model is another one.
+    # The optimizer's state matters: without it the next model differs.
     run(asked, "forgetful").rounds(3)
     forgot = run(asked, "forgetful", resume=True)
     object.__setattr__(forgot.federation.state, "memory", {})

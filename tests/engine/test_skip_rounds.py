@@ -1,4 +1,4 @@
-"""A server that announces favourable rounds alone: what it reaches, and what honest clients see of it."""
+"""A server that announces only favourable rounds: its gain, and the refusals of honest clients."""
 
 import re
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def test_with_a_bound_of_one_the_clients_refuse(run: Callable) -> None:
 
 
 def test_a_gap_of_three_lets_a_server_choose_among_three(run: Callable) -> None:
-    """What it skips further is refused; what it may announce is announced, and favourable."""
+    """A larger gap is refused; the rounds that the server may announce are announced, and favourable."""
     done = run(skipping(max_round_gap=12, server=["skip-rounds", "keep-dishonest-candidates"]), "here").rounds(20)
     heard, states = 0, []
     for number, outcome in zip(announced(done), done.outcomes, strict=False):

@@ -1,4 +1,4 @@
-"""A run that ends at a target: when, what is recorded of it, and when it is resumed."""
+"""A run that ends at a target: the time of the end, its records, and resumption."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ def keys(run: Callable[..., Any]) -> dict[str, Any]:
     return KEYS | {"stop_at": {"accuracy": (max(accuracies[:2]) + accuracies[2]) / 2}}
 
 
-def test_it_ends_after_the_round_whose_evaluation_meets_it(
+def test_it_ends_after_the_round_with_an_evaluation_that_meets_it(
     run: Callable[..., Any], keys: dict[str, Any], tmp_path: Path
 ) -> None:
     done = run(keys, "run").rounds()
@@ -107,7 +107,7 @@ def test_a_resumed_run_knows_that_a_round_had_changed_its_model(
     assert stopped(tmp_path / "run", 2).endswith("after round 2)")
 
 
-def test_one_that_is_reached_in_the_last_round_has_not_stopped_the_run(
+def test_a_target_reached_in_the_last_round_has_not_stopped_the_run(
     run: Callable[..., Any], keys: dict[str, Any], tmp_path: Path
 ) -> None:
     done = run(keys | {"rounds": 3}, "run").rounds()

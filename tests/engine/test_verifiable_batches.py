@@ -47,7 +47,7 @@ def attacked(run: Any, name: str) -> set[int]:
 
 
 def matrix(run: Any, selected: bool = False) -> np.ndarray:
-    """Who is in the sum of which round, or (`selected`) was to be in it, of a round that was completed."""
+    """Return the clients in the sum of each completed round, or (`selected`) the clients selected for it."""
     found = np.zeros((len(run.outcomes), POPULATION), np.bool_)
     for row, outcome in enumerate(run.outcomes):
         found[row, outcome.participants if selected and outcome.state == "completed" else outcome.survivors] = True
@@ -85,7 +85,7 @@ def test_over_thirty_rounds_only_sums_of_whole_batches_can_be_had(population: in
 
 
 def test_without_the_check_a_split_batch_gives_its_members_away(run: Callable) -> None:
-    """All clients are accomplices, who check nothing: then T falls below the batch size."""
+    """All clients are accomplices, which check nothing: then T falls below the batch size."""
     done = run(keys("split-batch", dishonest=0, rounds=12), "checked").rounds()
     assert not matrix(done).any()
     unchecked = keys("split-batch", dishonest=35, rounds=12)
@@ -120,7 +120,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("server", "check", "at"), REFUSED)
-def test_what_honest_clients_refuse(server: Any, check: str, at: str, run: Callable) -> None:
+def test_refusals_of_honest_clients(server: Any, check: str, at: str, run: Callable) -> None:
     """Four of twelve batches are wholly dishonest; an attacked round is refused by that check and stage alone."""
     done = run(keys(server, in_batches(4, 3, first=8), over_selection=5.0), "here").rounds()
     name = server if isinstance(server, str) else next(iter(server))
@@ -202,7 +202,7 @@ def test_a_false_number_is_found_and_costs_its_batch_the_round(proof: str, run: 
         assert not np.isin(outcome.participants, batches.members([0, 1, 2])).any()
 
 
-def test_who_withholds_its_number_denies_its_batch_and_gains_nothing(run: Callable) -> None:
+def test_a_client_that_withholds_its_number_denies_its_batch_and_gains_nothing(run: Callable) -> None:
     done = run(keys(dishonest=in_batches(11, 1), clients=["withhold-number"]), "denied").rounds(1)
     assert done.outcomes[0].reason == "too-few-candidate-batches: 1 candidate batch, 2 wanted"
     done = run(keys(dishonest=in_batches(10, 1), clients=["withhold-number"]), "left").rounds(1)

@@ -34,7 +34,7 @@ def sums(done: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("protocol", list(SECTIONS))
-def test_t_is_that_of_the_batches_whoever_drops_out(run: Run, protocol: str) -> None:
+def test_t_is_that_of_the_batches_for_any_dropouts(run: Run, protocol: str) -> None:
     section = SECTIONS[protocol]
     whole = sums(run({**KEYS, "aggregation": section}, "whole").rounds())
     assert len(whole) >= 3

@@ -1,4 +1,4 @@
-"""Whole experiments without a seed, whose secrets come from the operating system: a second draw is another one."""
+"""Whole experiments without a seed, with secrets from the operating system: a second draw gives other values."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -104,7 +104,7 @@ def test_noise_is_as_large_as_said_and_no_secret_is_drawn_twice(
     for outcome in done.outcomes:
         step, before = outcome.model - before, outcome.model
         part = np.square(step.astype(np.float64) / deviation(experiment, outcome)).sum()
-        rounding = 1.01  # conditional rounding and what a rotation adds
+        rounding = 1.01  # conditional rounding, and the effect of a rotation
         assert chi2.ppf(BAND, Zeros.dimension) <= part <= chi2.isf(BAND, Zeros.dimension) * rounding
     if "dropout" in experiment.get("availability", {}):
         left = {len(outcome.survivors) for outcome in done.outcomes}

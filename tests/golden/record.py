@@ -26,7 +26,7 @@ import torch
 import yaml
 
 import workloads
-from testbed.engine.in_process import federation_in_process, to_the_end
+from testbed.engine.in_process import federation_in_process, run_remaining_rounds
 from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
@@ -121,7 +121,7 @@ def run_golden(name: str, path: Path) -> dict[str, str]:
     async def run() -> WireHashes:
         federation = federation_in_process(RunPlan(experiment, 0), workload, records)
         wire = WireHashes(federation.network.hosts)
-        await to_the_end(federation)
+        await run_remaining_rounds(federation)
         return wire
 
     wire = asyncio.run(run())

@@ -1,4 +1,4 @@
-"""A network over clients that do what a question says, for examples worked out by hand."""
+"""A network of clients that act as the question says, for examples worked out by hand."""
 
 import asyncio
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ class Lost(Message, frozen=True):
 
 
 class Answering(Role):
-    """Does what the question says."""
+    """A role that acts as the question says."""
 
     @handles(Question)
     def on_question(self, message: Question, private: Secret | None = None) -> Reply | None:
@@ -94,7 +94,7 @@ class Answering(Role):
 
 
 class Everybody:
-    """Always there, except who is named; drop-outs by stage, or at a virtual time for good."""
+    """An availability model: online except for named clients; dropouts by stage, or for good at a virtual time."""
 
     def __init__(
         self,
@@ -116,21 +116,21 @@ class Everybody:
 
 
 def of_size(size: int) -> Reply:
-    """A reply whose encoding has exactly `size` bytes."""
+    """Return a reply with an encoding of exactly `size` bytes."""
     reply = Reply(bytes(size - (len(encode(Reply(bytes(size)))) - size)))
     assert len(encode(reply)) == size
     return reply
 
 
 def question_of_size(size: int, **keys: Any) -> Question:
-    """A question whose encoding has exactly `size` bytes."""
+    """Return a question with an encoding of exactly `size` bytes."""
     question = Question(bytes(size - (len(encode(Question(bytes(size), **keys))) - size)), **keys)
     assert len(encode(question)) == size
     return question
 
 
 class World:
-    """A network over `Answering` clients; what is not said is 1 MB/s, 50 ms and an endless server."""
+    """A network of `Answering` clients; by default 1 MB/s, 50 ms and a server of unlimited bandwidth."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ def run(made: tuple[dict[str, Any], list[Any]]) -> tuple[list[Any], bool]:
 
 
 def told(replies: Replies) -> list[Any]:
-    """What the server gets of a stage."""
+    """Return the server's view of a stage."""
     missing = {field.name: getattr(replies.missing, field.name) for field in fields(replies.missing)}
     lists = [list(value) if isinstance(value, tuple) else value.tolist() for value in missing.values()]
     return [replies.ids.tolist(), replies.latency_s.tolist(), replies.waited_s, lists]
@@ -103,7 +103,7 @@ def test_clients_that_are_alike_fare_as_if_each_were_computed(
     assert repr(some) == repr(each)  # NaN equals NaN
 
 
-def test_those_who_greet_alike_are_one_kind_and_nobody_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_with_a_shared_greeting_form_one_group_and_all_others_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulated_module, "FEW_CLIENTS", 1)
     made: dict[str, Any] = {"away": {"leaves": {3: 1.0}}, "transport": TCP}
     _, together = run((made, [emulated.Greeting()]))
@@ -156,7 +156,7 @@ def test_links_of_more_than_a_few_classes_are_taken_to_differ(monkeypatch: pytes
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
-def test_who_is_among_others(some: set[int], others: set[int]) -> None:
+def test_membership_of_sorted_clients_in_others(some: set[int], others: set[int]) -> None:
     found = is_among(np.array(sorted(some), np.int64), np.array(sorted(others), np.int64))
     expected = [client in others for client in sorted(some)]
     assert (found is None and all(expected)) or (found is not None and found.tolist() == expected)

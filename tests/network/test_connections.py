@@ -1,4 +1,4 @@
-"""Connections on the virtual clock: who connects when, what that costs, and what both ends remember."""
+"""Connections on the virtual clock: handshakes, their cost, and the state at both ends."""
 
 from typing import Any
 
@@ -55,8 +55,8 @@ def test_policies(policy: str, waits: list[int]) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_has_not_begun_has_carried_nothing() -> None:
-    """Who leaves before a stage begins has been connected for less than no time, whether or not it had to connect."""
+def test_a_handshake_that_has_not_begun_has_carried_no_bytes() -> None:
+    """A client that leaves before a stage begins has been connected for a negative time."""
     delay_s = np.array([0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 2.0, np.inf])
     elapsed_s = np.array([-1.0, 0.0, 1.0, -1.0, 0.0, 1.0, 2.0, 1.0])
     down, up = Opening(delay_s, np.full(8, 101), np.full(8, 10)).carried(elapsed_s)
@@ -74,7 +74,7 @@ def test_handshakes_cost_round_trips_and_bytes(handshake: str) -> None:
     assert first.transport_up[0] - second.transport_up[0] == cost.bytes_up
 
 
-def test_who_goes_away_connects_again() -> None:
+def test_a_client_that_goes_away_connects_again() -> None:
     keys = {"transport": transport(connection="persistent")}
     one = world(2, availability=emulated.Everybody(offline={2: {1}}, comes_back=True), **keys)
     for number in (1, 2, 3):
@@ -84,7 +84,7 @@ def test_who_goes_away_connects_again() -> None:
 
 
 @pytest.mark.parametrize("policy", ["persistent", "per-round"])
-def test_who_is_still_connecting_when_a_stage_ends_is_so_in_the_next(policy: str) -> None:
+def test_a_client_that_is_still_connecting_when_a_stage_ends_is_so_in_the_next(policy: str) -> None:
     one = world(transport=transport(connection=policy), deadline_s=1.2 * ROUND_TRIP_S)
     one.round(small(), small(), small())
     stages = one.network.exchanges  # connected in the second one, after 1.5 round trips; its answer comes after 2.5
@@ -99,7 +99,7 @@ def test_who_is_still_connecting_when_a_stage_ends_is_so_in_the_next(policy: str
 
 
 @pytest.mark.parametrize("leaves_at", [0.1, 0.5, 1.0, 1.5, 2.0])
-def test_who_leaves_while_connecting_has_sent_a_part_of_the_handshake(leaves_at: float) -> None:
+def test_a_client_that_leaves_while_connecting_has_sent_a_part_of_the_handshake(leaves_at: float) -> None:
     leaves = emulated.Everybody(leaves={0: leaves_at * ROUND_TRIP_S})
     one = world(transport=transport(handshake="tls"), availability=leaves)
     one.round(small())
@@ -113,7 +113,7 @@ def test_a_resumed_run_goes_on_connecting() -> None:
     part, resumed = (Connections(world(2, transport=transport(connection="persistent")).network.links) for _ in "12")
     begun = part.open(np.array([0]), 0.0, 0)
     assert begun is not None
-    part.opened(np.array([0]), begun, ROUND_TRIP_S)
+    part.record_handshakes(np.array([0]), begun, ROUND_TRIP_S)
     resumed.restore(part.to_checkpoint())
     for one in (part, resumed):
         opening = one.open(np.array([0, 1]), ROUND_TRIP_S, 4)
@@ -179,7 +179,7 @@ def lossy(clients: int, loss: float, key: int = 1) -> emulated.World:
     return one
 
 
-def test_what_is_lost_costs_time_and_bytes_and_is_the_same_again() -> None:
+def test_losses_cost_time_and_bytes_and_are_reproducible() -> None:
     big = question_of_size(200 * 1448)
     none, some, again, other = lossy(20, 0.0), lossy(20, 0.05), lossy(20, 0.05), lossy(20, 0.05, key=2)
     for one in (none, some, again, other):
@@ -193,8 +193,8 @@ def test_what_is_lost_costs_time_and_bytes_and_is_the_same_again() -> None:
     assert stage.received_s.tobytes() != other.network.exchanges[0].received_s.tobytes()
 
 
-def test_to_stop_early_changes_nobody_else() -> None:
-    """A quorum ends the stage: those who were in time have the times that they have without."""
+def test_an_early_end_does_not_change_other_clients() -> None:
+    """A quorum ends the stage: clients in time have the same times as without it."""
     big = question_of_size(100 * 1448)
     speeds = MB * np.array([1.0, 2.0, 4.0, 0.1])
     every = emulated.World(4, down=speeds, transport=transport())
@@ -213,7 +213,7 @@ def test_to_stop_early_changes_nobody_else() -> None:
     control=st.sampled_from(["reno", "cubic", "bbr"]),
     seed=st.integers(0, 9),
 )
-def test_a_plan_carries_every_byte_whoever_else_is_asked(sizes: list[int], control: str, seed: int) -> None:
+def test_a_plan_carries_every_byte_independent_of_other_clients(sizes: list[int], control: str, seed: int) -> None:
     count = len(sizes)
     rng = np.random.default_rng(seed)
     rates = rng.uniform(0.1, 10, count) * MB
@@ -244,7 +244,7 @@ def test_without_congestion_control_there_is_nothing_to_connect() -> None:
     assert TCP.has_windows
 
 
-def test_who_is_too_late_to_begin_has_sent_nothing() -> None:
+def test_a_client_that_is_too_late_to_begin_has_sent_nothing() -> None:
     """Its window is as before the stage, although its answer was worked out."""
     keys = {"transport": transport(connection="persistent"), "factors": [1.0, 100.0]}
     one = world(2, **keys)

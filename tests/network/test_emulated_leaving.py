@@ -18,7 +18,7 @@ def leaving(at_s: dict[int, float], clients: int = 2, **keys: Any) -> Any:
     return emulated.World(clients, availability=availability, deadline_s=20.0, **keys)
 
 
-def test_who_leaves_while_it_sends_has_sent_that_part_and_is_missed_at_the_deadline() -> None:
+def test_a_client_that_leaves_while_it_sends_has_sent_that_part_and_is_missed_at_the_deadline() -> None:
     world = leaving({1: 0.551})
     (replies,) = world.round(emulated.question_of_size(1000, answer_size=1_000_000))
     # Down 1 ms and 50 ms on the way; then a second of upload, half of which client 1 is there for.
@@ -40,7 +40,7 @@ def test_a_visible_departure_ends_the_wait_when_it_happens() -> None:
     assert world.now_s == pytest.approx(0.551)  # the last that left
 
 
-def test_who_leaves_gives_its_share_of_the_server_to_the_others() -> None:
+def test_a_client_that_leaves_gives_its_share_of_the_server_to_the_others() -> None:
     world = leaving({1: 1.0}, latency=0, down=1e12, server_down=MB, disconnects_visible=True)
     world.round(emulated.Question(answer_size=1_000_000))
     # Half a MB each in the first second, then client 0 has the link for itself.
@@ -49,7 +49,7 @@ def test_who_leaves_gives_its_share_of_the_server_to_the_others() -> None:
     assert stage.bytes_up[1] == pytest.approx(500_000, abs=1)
 
 
-def test_who_leaves_before_the_question_is_complete_has_got_a_part_of_it() -> None:
+def test_a_client_that_leaves_before_the_question_is_complete_has_got_a_part_of_it() -> None:
     world = leaving({1: 0.3}, latency=0)
     world.round(emulated.question_of_size(1_000_000, answer_size=1000))
     stage = world.network.exchanges[0]
@@ -58,14 +58,14 @@ def test_who_leaves_before_the_question_is_complete_has_got_a_part_of_it() -> No
     assert stage.bytes_up.tolist() == [1000, 0]
 
 
-def test_who_leaves_while_it_computes_has_sent_nothing() -> None:
+def test_a_client_that_leaves_while_it_computes_has_sent_nothing() -> None:
     world = leaving({1: 5.0})
     world.round(emulated.Question(seconds=10.0, answer_size=1000))
     assert world.outcomes() == ["answered", "dropped"]
     assert world.network.exchanges[0].bytes_up.tolist() == [1000, 0]
 
 
-def test_who_has_sent_its_last_byte_may_leave() -> None:
+def test_a_client_that_has_sent_its_last_byte_may_leave() -> None:
     world = leaving({0: 0.25, 1: 0.2499}, latency=0, down=np.inf, up=MB, server_up=np.inf)
     world.round(emulated.Question(answer_size=250_000))
     assert world.outcomes() == ["answered", "dropped"]
@@ -87,7 +87,7 @@ def test_a_client_is_back_when_the_model_says_so(comes_back: bool, expected: lis
     assert second.ids.tolist() == expected
 
 
-def test_who_drops_out_of_a_stage_stays_away_for_the_round_even_if_the_model_brings_others_back() -> None:
+def test_a_client_that_drops_out_of_a_stage_stays_away_for_the_round_even_if_the_model_brings_others_back() -> None:
     availability = emulated.Everybody(drops={"greeting": {1}}, comes_back=True)
     world = emulated.World(2, availability=availability, deadline_s=20.0)
     _, second = world.round(emulated.Greeting(), emulated.Question())
@@ -124,7 +124,7 @@ def test_a_quorum_of_the_experiment_is_a_number_or_a_share(enough: float, expect
     assert world.now_s == pytest.approx(expected_s)
 
 
-def test_what_the_protocol_asks_for_goes_before_the_experiments_quorum() -> None:
+def test_the_protocols_quorum_overrides_the_experiments() -> None:
     world = emulated.World(
         3, factors=[1, 2, 3], latency=0, down=np.inf, up=np.inf, stage_quorums={"question": 1, "greeting": 1}
     )
@@ -142,7 +142,7 @@ def test_transport_overhead_takes_time_and_has_columns_of_its_own() -> None:
     assert world.now_s == pytest.approx(0.0032)
 
 
-def test_at_the_quorum_who_was_in_time_stays_in_time_whatever_the_rounding() -> None:
+def test_clients_in_time_at_the_quorum_stay_in_time_for_any_rounding() -> None:
     for latency in np.random.default_rng(7).uniform(0.001, 0.9, (40, 3)):
         world = emulated.World(
             3, latency=latency, factors=[0.7, 0.3, 9], up=np.inf, server_down=np.inf, down=np.inf, server_up=np.inf
@@ -154,7 +154,7 @@ def test_at_the_quorum_who_was_in_time_stays_in_time_whatever_the_rounding() -> 
         assert stage.bytes_up.tolist() == [1000, 1000, 0]
 
 
-def test_an_answer_at_the_very_deadline_is_in_time_whatever_the_rounding() -> None:
+def test_an_answer_at_the_very_deadline_is_in_time_for_any_rounding() -> None:
     for latency in np.random.default_rng(7).uniform(0.001, 0.9, 40):
         links = {"latency": latency, "up": MB / 3, "down": np.inf, "server_up": np.inf, "server_down": np.inf}
         lasting = emulated.World(**links)
@@ -164,14 +164,14 @@ def test_an_answer_at_the_very_deadline_is_in_time_whatever_the_rounding() -> No
         assert world.outcomes() == ["answered"]
 
 
-def test_the_servers_link_is_shared_by_what_is_on_it_at_the_same_time() -> None:
+def test_the_servers_link_is_shared_by_concurrent_transfers() -> None:
     world = emulated.World(2, latency=[0, 10], down=np.inf, server_up=np.inf, server_down=MB)
     world.round(emulated.Question(answer_size=1_000_000))
     # The near client's answer is through long before the first byte of the far one's comes in.
     assert world.network.exchanges[0].received_s == pytest.approx([1, 21])
 
 
-def test_at_the_quorum_questions_to_those_who_are_lost_stop_too() -> None:
+def test_at_the_quorum_questions_to_dropouts_stop_too() -> None:
     availability = emulated.Everybody(drops={"question": {1}})
     world = emulated.World(2, latency=0, down=[MB, MB / 10], availability=availability)
     world.round(emulated.question_of_size(1_000_000), quorum=1)
@@ -187,7 +187,7 @@ def test_a_silent_client_that_leaves_is_missed_no_longer_where_that_is_visible()
         assert world.now_s == expected_s
 
 
-def test_who_leaves_before_it_has_chosen_silence_has_dropped_out() -> None:
+def test_a_client_that_leaves_before_it_has_chosen_silence_has_dropped_out() -> None:
     world = leaving({1: 3.0})
     world.round(emulated.Question(seconds=4.0, silent=(1,)))
     assert world.outcomes() == ["answered", "dropped"]

@@ -41,7 +41,7 @@ def test_each_client_has_its_own_link_and_speed_and_the_stage_lasts_for_the_slow
 def test_the_servers_uplink_is_shared_by_the_downloads() -> None:
     world = emulated.World(4, server_up=2 * MB, latency=0)
     world.round(emulated.question_of_size(1000, answer_size=1000))
-    assert world.now_s == pytest.approx(0.002 + 0.001)  # each gets half of what its link could carry
+    assert world.now_s == pytest.approx(0.002 + 0.001)  # each gets half of its link's rate
 
 
 def test_the_servers_downlink_is_shared_by_the_uploads_that_overlap() -> None:

@@ -1,4 +1,4 @@
-"""What a server waits for: deadlines, silence, a quorum, refusals, clients that are away or leave."""
+"""The end of a stage: deadlines, silence, a quorum, refusals, clients that are away or leave."""
 
 import inspect
 from typing import Any
@@ -8,12 +8,13 @@ import pytest
 
 from testbed.emulation.availability import Presence
 from testbed.errors import CodeCrashed
+from tests.messages_named import naming
 from tests.network import emulated
 
 MB = 1e6  # bytes per second
 
 
-def test_who_is_late_is_not_heard_and_the_stage_lasts_until_the_deadline() -> None:
+def test_a_client_that_is_late_is_not_heard_and_the_stage_lasts_until_the_deadline() -> None:
     world = emulated.World(2, factors=[1, 60], latency=0, deadline_s=30.0)
     (replies,) = world.round(emulated.question_of_size(1000, seconds=1.0, answer_size=1000))
     assert world.outcomes() == ["answered", "late"]
@@ -132,7 +133,7 @@ def line_of(text: str) -> int:
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
-def test_a_crash_ends_the_run_and_says_whose_in_which_file_and_line(hosts: int) -> None:
+def test_a_crash_ends_the_run_and_names_client_file_and_line(hosts: int) -> None:
     world = emulated.World(6, hosts=hosts, on_crash="stop")
     with pytest.raises(CodeCrashed) as ended:
         world.round(emulated.Question(crashing=(1, 3, 5)), number=4)
@@ -156,19 +157,19 @@ def test_a_crash_of_a_handler_for_all_is_one_of_each_client(hosts: int) -> None:
         world.round(emulated.Greeting())
         assert [crash.client for _, crash in world.network.crashes] == [0, 1, 2]
         assert world.outcomes() == ["silent"] * 3
-        with pytest.raises(CodeCrashed, match="client 0 crashed in round 1 at greeting: KeyError: 'missing'"):
+        with pytest.raises(CodeCrashed, match=naming("client 0", "round 1", "greeting", "KeyError: 'missing'")):
             emulated.World(3, hosts=hosts, on_crash="stop").round(emulated.Greeting())
 
 
 def test_an_answer_that_cannot_be_encoded_is_a_crash_of_its_client() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(emulated.Answering, "on_question", lambda self, message: object())
-        with pytest.raises(CodeCrashed, match="client 0 crashed in round 1 at question: TypeError"):
+        with pytest.raises(CodeCrashed, match=naming("client 0", "round 1", "question", "TypeError")):
             emulated.World(1, on_crash="stop").round(emulated.Question())
 
 
 @pytest.mark.parametrize(("disconnects_visible", "expected_s"), [(False, 20.0), (True, 0.002)])
-def test_who_is_offline_gets_nothing_and_is_missed_by_timeout_or_at_once(
+def test_a_client_that_is_offline_gets_nothing_and_is_missed_by_timeout_or_at_once(
     disconnects_visible: bool, expected_s: float
 ) -> None:
     away = emulated.Everybody(offline={1: {0}})
@@ -188,7 +189,7 @@ def test_when_all_are_visibly_gone_nothing_is_waited_for() -> None:
     assert world.now_s == 0
 
 
-def test_who_drops_out_in_a_stage_has_got_the_question_and_never_answers() -> None:
+def test_a_client_that_drops_out_in_a_stage_has_got_the_question_and_never_answers() -> None:
     gone = emulated.Everybody(drops={"greeting": {1}})
     world = emulated.World(3, latency=0, deadline_s=20.0, availability=gone, server_up=3 * MB)
     first, second, third = world.round(emulated.Question(), emulated.Greeting(), emulated.question_of_size(1000))
@@ -208,7 +209,7 @@ def test_who_drops_out_in_a_stage_has_got_the_question_and_never_answers() -> No
     assert later.ids.tolist() == [0, 1, 2]
 
 
-def test_who_was_offline_at_one_stage_stays_away_for_the_round() -> None:
+def test_a_client_that_was_offline_at_one_stage_stays_away_for_the_round() -> None:
     class Flickering(emulated.Everybody):
         """Client 0 is away until the clock shows 10 seconds."""
 

@@ -1,4 +1,4 @@
-"""Queues that hold little: slow start overflows them, what acknowledgements clock does not."""
+"""Short queues: slow start overflows them, and a sender clocked by acknowledgements does not."""
 
 from typing import Any
 
@@ -58,14 +58,14 @@ def test_a_short_queue_costs_what_it_costs_packet_by_packet(room_s: float, segme
     ("algorithm", "room_s", "measured_s"),
     [("bbr", 0.01, 1.49), ("bbr", 0.05, 1.43), ("cubic", 0.01, 2.98), ("cubic", 0.05, 1.44), ("reno", 0.02, 2.49)],
 )
-def test_five_megabytes_take_what_linux_takes(algorithm: str, room_s: float, measured_s: float) -> None:
+def test_five_megabytes_take_as_long_as_on_linux(algorithm: str, room_s: float, measured_s: float) -> None:
     """Linux 6.18 over the wire of `benchmarks.fidelity`, less the handshake and the last latency and answer."""
     finish_s = planned(5_000_000 // SEGMENT, room_s, congestion_control=algorithm)[1]
     assert finish_s.mean() == pytest.approx(measured_s, rel=0.15)
 
 
 @pytest.mark.parametrize("algorithm", ["reno", "cubic", "bbr"])
-def test_what_is_dropped_in_front_of_a_link_is_counted_and_takes_none_of_its_time(algorithm: str) -> None:
+def test_bytes_dropped_in_front_of_a_link_are_counted_and_take_none_of_its_time(algorithm: str) -> None:
     plan, _, wire_bytes = planned(3453, 0.01, congestion_control=algorithm)
     assert plan.flights.total_bytes == pytest.approx(wire_bytes)
     assert (plan.resent(wire_bytes) == np.rint(plan.dropped_bytes)).all()

@@ -35,7 +35,7 @@ def decided(is_so: bool) -> None:
 
 @dataclass(frozen=True)
 class Client:
-    """Times in 1/8 s, rates in units of `PIECE`; what it does is a name."""
+    """A client with times in 1/8 s and rates in units of `PIECE`; its action is a name."""
 
     down: int = 1
     up: int = 1
@@ -155,7 +155,7 @@ def expected(case: Case, sizes_up: list[int]) -> tuple[Fraction, list[str], list
     for i, (when, at) in enumerate(zip(arrival, ready, strict=True)):
         decided(at is None or abs(at - end) > NEAR)
         if ended_by is not None and when is not None and abs(when - end) <= NEAR:
-            decided(people[i] == people[ended_by])  # of different ones, rounding would say who was first
+            decided(people[i] == people[ended_by])  # for different clients, rounding would decide the order
     outcomes = []
     for i, person in enumerate(people):
         gone = eighths(person.leaves) <= end
@@ -252,7 +252,7 @@ stages = st.builds(
 
 @settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=stages)
-def test_a_stage_is_what_the_rules_say(case: Case) -> None:
+def test_a_stage_follows_the_rules(case: Case) -> None:
     try:
         check(case)
     except Undecided:

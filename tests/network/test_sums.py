@@ -11,6 +11,7 @@ from testbed.errors import ProtocolError, RunError
 from testbed.messages import Vector
 from testbed.network.masked_vectors import Masks
 from testbed.network.sums import FIXED_POINT_BITS, Sum, float_total, merged, reduced, ring_total
+from tests.messages_named import naming
 
 
 @st.composite
@@ -30,7 +31,7 @@ def grouped(draw: Any, count: int) -> list[list[int]]:
 
 
 @given(ring_vectors(), st.data())
-def test_ring_sums_are_sums_of_integers_whatever_the_grouping(case: Any, data: st.DataObject) -> None:
+def test_ring_sums_are_sums_of_integers_for_any_grouping(case: Any, data: st.DataObject) -> None:
     bits, rows = case
     before = [row.tobytes() for row in rows]
     expected = [sum(int(row[k]) for row in rows) % 2**bits for k in range(len(rows[0]))]
@@ -45,7 +46,7 @@ reals = st.floats(-1e4, 1e4, width=32)
 
 
 @given(st.integers(1, 9), st.integers(1, 8), st.data())
-def test_float_sums_have_the_same_bits_whatever_the_grouping(count: int, length: int, data: st.DataObject) -> None:
+def test_float_sums_have_the_same_bits_for_any_grouping(count: int, length: int, data: st.DataObject) -> None:
     row = st.lists(reals, min_size=length, max_size=length)
     rows = [np.array(data.draw(row), np.float32) for _ in range(count)]
     weights = data.draw(st.lists(st.integers(0, 1000), min_size=count, max_size=count))
@@ -82,15 +83,15 @@ def test_halves_go_to_even_also_where_fixed_point_is_near_its_border(largest: fl
 
 
 def test_a_weight_of_zero_makes_nothing_of_infinity() -> None:
-    with pytest.raises(RunError, match="not finite or too large"):
+    with pytest.raises(RunError, match=naming("finite", "workload.learning_rate")):
         float_total([Vector(np.array([-1, np.inf], np.float32), 0)], [0])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31)])
-def test_what_cannot_be_summed_is_an_error_and_not_a_number(value: float) -> None:
+def test_values_that_cannot_be_summed_raise_an_error(value: float) -> None:
     row = np.zeros(70_000, np.float32)
     row[-1] = value
-    with pytest.raises(RunError, match="not finite or too large"):
+    with pytest.raises(RunError, match=naming("finite", "workload.learning_rate")):
         float_total([Vector(np.zeros(70_000, np.float32), 0), Vector(row, 0)], [1, 1])
 
 
@@ -118,8 +119,8 @@ def test_vectors_of_different_shapes_are_not_summed(other: Vector) -> None:
 
 
 @pytest.mark.parametrize(("bits", "word"), [(5, np.uint16), (8, np.uint16), (16, np.uint16), (29, np.uint32)])
-def test_sums_have_the_words_of_the_ring_whichever_came_over_a_wire(bits: int, word: Any) -> None:
-    """Up to 8 bits are unpacked to bytes, and whoever sends wider words ends nobody's run."""
+def test_sums_have_the_words_of_the_ring_for_any_received_words(bits: int, word: Any) -> None:
+    """Up to 8 bits are unpacked to bytes, and a client that sends wider words does not end the run."""
     own = Vector(np.array([1, 2**bits - 1], word), bits)
     vectors = [own, Vector.unpack(own.pack(), bits, 2), Vector(own.values.astype(np.uint64), bits)]
     for order in (vectors, vectors[1:], vectors[2:] + vectors[:2], vectors[1:2]):
@@ -143,13 +144,13 @@ def test_float_vectors_of_different_shapes_are_not_summed(length: int) -> None:
 @pytest.mark.parametrize("length", [0, 1, 2, 4])
 def test_partial_sums_of_different_shapes_are_not_combined(bits: int, length: int) -> None:
     kind = np.int64 if bits == 0 else np.uint32
-    with pytest.raises(ProtocolError, match="partial sums differ"):
+    with pytest.raises(ProtocolError, match=naming("partial sums")):
         merged([Sum(np.zeros(3, kind), bits), Sum(np.zeros(length, kind), bits)])
-    with pytest.raises(ProtocolError, match="partial sums differ"):
+    with pytest.raises(ProtocolError, match=naming("partial sums")):
         merged([Sum(np.zeros(3, np.uint32), 32), Sum(np.zeros(3, np.uint64), 32)])
-    with pytest.raises(ProtocolError, match="partial sums differ"):
+    with pytest.raises(ProtocolError, match=naming("partial sums")):
         merged([Sum(np.zeros(3, np.uint32), 32), Sum(np.zeros(3, np.uint32), 31)])
-    with pytest.raises(RunError, match="nothing to sum"):
+    with pytest.raises(RunError, match=naming("sum")):
         merged([])
 
 

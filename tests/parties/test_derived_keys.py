@@ -82,7 +82,7 @@ def test_a_column_is_read_like_an_array(reads: list[Any]) -> None:
     assert len(keys) == POPULATION
 
 
-def test_only_what_was_looked_at_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_keys_that_are_read_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     derived = Randomness.identity_secret
 

@@ -1,4 +1,4 @@
-"""The PKI: who gets which key, and what it refuses."""
+"""The PKI: issued keys, and refused requests."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from testbed.errors import ProtocolError, Refusal
 from testbed.messages import decode, encode
 from testbed.parties.pki import PKI, Identity, Registered, Registration
 from testbed.randomness import Randomness
+from tests.messages_named import naming
 
 POPULATION = 5
 # The points of small order on Curve25519 (RFC 7748, section 6.1 and 7), little-endian.
@@ -107,7 +108,7 @@ def test_keys_from_the_system_are_not_those_of_the_seed() -> None:
     assert len(keys) == 3
 
 
-def test_registering_somebody_else_is_refused(pki: PKI) -> None:
+def test_registering_another_client_is_refused(pki: PKI) -> None:
     assert check_of(pki, identity(0).registration(), sender=1) == "pki.not-by-the-client"
     assert check_of(pki, identity(0, seed=9).registration(), sender=1) == "pki.not-by-the-client"
     # A request that another client has signed for its own number, under a changed number.
@@ -119,10 +120,10 @@ def test_registering_somebody_else_is_refused(pki: PKI) -> None:
     assert not pki.directory().registered.any()
 
 
-def test_a_host_speaks_for_nobody_but_the_clients_whose_channels_it_has(pki: PKI) -> None:
-    """What a request says of itself does not count: the whole batch of a host that names another client is refused."""
+def test_a_host_can_register_only_the_clients_of_its_channels(pki: PKI) -> None:
+    """A request's own claim does not count: if a host names another client, its whole batch is refused."""
     requests = [identity(client).registration() for client in (0, 2)]
-    with pytest.raises(Refusal, match="client 1 asks to register client 2"):
+    with pytest.raises(Refusal, match=naming("client 1", "client 2")):
         pki.register_many(requests, np.array([0, 1]))
     assert pki.directory().registered.tolist() == [True, *[False] * (POPULATION - 1)]
     with pytest.raises(ValueError, match="shorter"):

@@ -1,4 +1,4 @@
-"""A beacon opens rounds: its randomness decides who stands, and each round has one list that it has registered."""
+"""The round beacon: its randomness decides the lots, and each round has one registered list."""
 
 from fractions import Fraction
 from typing import Any
@@ -27,6 +27,7 @@ from testbed.selection.lotto.variants import (
     ServerCentricServer,
 )
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
+from tests.messages_named import naming
 from tests.selection.federations import Selecting
 
 EXPERIMENT_ID = bytes(range(16))
@@ -66,7 +67,7 @@ def test_opening_a_round_closes_those_before_it() -> None:
         with pytest.raises(Refusal) as refusal:
             late()
         assert refusal.value.check == "beacon.round-closed"
-    with pytest.raises(Refusal, match="round 3 is open"):
+    with pytest.raises(Refusal, match=naming("round 3")):
         beacon.register(4, bytes([1]) * 32)  # nor is one that has not begun
 
 
@@ -89,13 +90,13 @@ def test_its_state_is_all_that_it_needs() -> None:
     resumed = RoundBeacon(KEY, EXPERIMENT_ID, beacon.state)
     assert resumed.open(5) == pulse
     assert resumed.register(5, bytes([7]) * 32) == receipt
-    with pytest.raises(Refusal, match="another list of round 5"):
+    with pytest.raises(Refusal, match=naming("list", "round 5")):
         resumed.register(5, bytes([8]) * 32)
-    with pytest.raises(Refusal, match="round 5 is open"):
+    with pytest.raises(Refusal, match=naming("round 4", "round 5")):
         resumed.open(4)
 
 
-def test_what_it_signs_holds_for_this_experiment_round_list_and_purpose_alone() -> None:
+def test_its_signatures_are_bound_to_experiment_round_list_and_purpose() -> None:
     beacon, digest = RoundBeacon(KEY, EXPERIMENT_ID), bytes([7]) * 32
     pulse, receipt = beacon.open(1), beacon.register(1, digest)
     check_pulse(KEY.public, EXPERIMENT_ID, 1, pulse)
@@ -131,8 +132,8 @@ def test_honest_rounds(protocol: str) -> None:
     assert runs["public"].network.now_s > runs["none"].network.now_s + 1.0  # two round trips of 0.1 s each time
 
 
-def test_what_clients_evaluate() -> None:
-    """The VRF's input holds the randomness; who stands without it does not stand with it."""
+def test_the_vrf_input_of_clients_includes_the_randomness() -> None:
+    """The VRF's input includes the randomness: without it, other clients are selected."""
     run = Selecting(server("client-centric"), POPULATION)
     run.select(1)
     randomness = randomness_of(run.beacon.beacon.open(1))

@@ -1,10 +1,11 @@
-"""The table of a client's stages: each question in its states, in one round; after a refusal what the row says."""
+"""The table of a client's stages: each question in its states, in one round, and the state after a refusal."""
 
 import pytest
 
 from testbed.errors import Refusal
 from testbed.messages import Message
 from testbed.parties.client import StageProgress, StageTable, Transition
+from tests.messages_named import naming
 
 
 class Begin(Message, frozen=True):
@@ -49,9 +50,9 @@ def test_questions_come_once_and_in_order() -> None:
 
 
 def test_all_are_of_the_round_that_was_begun() -> None:
-    with pytest.raises(Refusal, match="round 4 is not due"):
+    with pytest.raises(Refusal, match=naming("round 4")):
         begun().check(Continue(), 4)
-    with pytest.raises(Refusal, match="round 3 is not due"):
+    with pytest.raises(Refusal, match=naming("round 3")):
         TABLE.progress().check(Continue(), 3)
 
 
@@ -59,7 +60,7 @@ def test_nothing_is_answered_after_a_refusal() -> None:
     progress = begun()
     with pytest.raises(Refusal, match="forged"), progress.answering(Continue(), 3):
         raise Refusal("p.forged", "forged")
-    with pytest.raises(Refusal, match="round 3 is not due"):
+    with pytest.raises(Refusal, match=naming("round 3")):
         progress.check(Continue(), 3)
 
 

@@ -1,4 +1,4 @@
-"""Advice that an error gives helps: whoever follows it has an experiment that is valid."""
+"""The advice in error messages helps: an experiment that follows it is valid."""
 
 import re
 from copy import deepcopy
@@ -32,7 +32,7 @@ def with_(base: dict[str, Any], **more: Any) -> dict[str, Any]:
     return deepcopy(base) | more
 
 
-# An experiment (over BASE), what its error says, and what it advises: each piece by itself must help.
+# An experiment (over BASE), its error, and the advice: each piece by itself must help.
 TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     ({"selection": {"participants": 21}}, "at most 20", [["selection.participants=20"]]),
     (
@@ -332,7 +332,7 @@ def checked(tmp_path: Path, data: dict[str, Any], overrides: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("keys", "says", "advised"), TABLE, ids=lambda value: value[:50] if type(value) is str else "")
-def test_what_is_advised_helps(keys: dict[str, Any], says: str, advised: list[list[str]], tmp_path: Path) -> None:
+def test_advice_helps(keys: dict[str, Any], says: str, advised: list[list[str]], tmp_path: Path) -> None:
     data = BASE | keys
     with pytest.raises(ExperimentError) as refused:
         checked(tmp_path, data, [])
@@ -344,8 +344,8 @@ def test_what_is_advised_helps(keys: dict[str, Any], says: str, advised: list[li
 @given(
     participants=st.integers(1, 10**7), weight=st.integers(1, 10**6), levels=st.integers(1, 24), bits=st.integers(8, 64)
 )
-def test_what_is_advised_for_the_ring_helps(participants: int, weight: int, levels: int, bits: int) -> None:
-    """Each of what is offered, by itself, with any numbers; and one more level would not."""
+def test_advice_on_the_ring_helps(participants: int, weight: int, levels: int, bits: int) -> None:
+    """Each piece of advice helps by itself, with any numbers; one more level would not."""
     try:
         Quantisation(1.0, levels, bits).check(participants, weight)
     except ExperimentError as error:

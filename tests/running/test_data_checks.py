@@ -19,7 +19,7 @@ TOO_MANY = {"workload": {"dataset": "digits", "model": "logistic", "partition": 
 
 
 class Unused:
-    """What nothing may call."""
+    """An object that no code may call."""
 
     def __call__(self, *arguments: Any) -> Any:
         raise AssertionError("the data were built in this process")

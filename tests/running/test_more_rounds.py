@@ -14,6 +14,7 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.records.schemas import SCHEMAS
 from testbed.running import Observer
+from tests.messages_named import naming
 from tests.observers import StopIn, Warnings
 
 KEYS: dict[str, Any] = {
@@ -56,7 +57,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def started(path: Path, **keys: Any) -> Callable[..., RunRecords]:
-    """Run an experiment there, and return what runs it again with other keys."""
+    """Run an experiment there, and return a function that runs it again with other keys."""
 
     def again(resume: bool = True, observer: Observer | None = None, **changes: Any) -> RunRecords:
         run(Experiment(**KEYS | keys | changes), path, resume=resume, observer=observer)
@@ -117,7 +118,7 @@ def test_an_interrupted_one_is_resumed_without_naming_the_rounds_again(kind: str
     assert warned.lines[0] == kept
     assert len(again(observer=warned).rounds) == 6
     assert warned.lines.count(kept) == 2  # also where there is nothing left to run
-    with pytest.raises(ExperimentError, match=r"rounds: 6, the experiment has 4; a run can be given more rounds"):
+    with pytest.raises(ExperimentError, match=naming("rounds: 6", 4, "--set rounds=6")):
         again(rounds=4)
 
 
@@ -169,7 +170,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("keys", "changes", "named"), REFUSED)
-def test_what_depends_on_their_number_is_refused_in_a_line(
+def test_settings_that_depend_on_the_number_of_rounds_are_refused_in_one_line(
     keys: dict[str, Any], changes: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     again = started(tmp_path / "run", **keys)

@@ -33,7 +33,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def outputs(folder: Path, *cells: str) -> list[list[Any]]:
-    """What the cells show."""
+    """Return the output of the cells."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=200, allow_errors=True, resources={"metadata": {"path": str(folder)}}).execute()
     return [cell.outputs for cell in notebook.cells]
@@ -102,7 +102,7 @@ def test_elsewhere_there_is_no_notebook() -> None:
     assert isinstance(NotebookProgress(), Observer)
 
 
-def test_what_ipython_shows_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_display_of_an_error_in_ipython(monkeypatch: pytest.MonkeyPatch) -> None:
     error = ExperimentError("a: \x1b[31m is wrong\nb: too")
     assert error._render_traceback_() == ["error: a: \\x1b[31m is wrong", "error: b: too"]
     monkeypatch.setenv("TESTBED_DEBUG", "1")

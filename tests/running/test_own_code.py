@@ -1,4 +1,4 @@
-"""The user's own code in a run's provenance: what runs is what is named, and what has changed is not resumed."""
+"""The user's own code in a run's provenance: the modules that run are recorded, and changed ones are not resumed."""
 
 import hashlib
 import os
@@ -15,6 +15,7 @@ from testbed import run
 from testbed.errors import ExperimentError
 from testbed.plugins import sources as own_sources
 from testbed.records import RunRecords
+from tests.messages_named import naming
 from tests.observers import StopIn
 from tests.repository import ROOT
 
@@ -58,7 +59,7 @@ def forget() -> None:
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path with modules of the user's own; each process has its own memory of what it imported."""
+    """Make a folder on the path with user-defined modules; each process has its own memory of imported ones."""
     folder = tmp_path / "library"
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,7 @@ def provenance(path: Path) -> dict[str, Any]:
     return dict(yaml.safe_load((path / "experiment.yaml").read_text())["provenance"])
 
 
-def test_what_a_class_comes_from_and_what_that_imports_beside_it(library: Path) -> None:
+def test_the_modules_of_a_class_and_their_local_imports_are_recorded(library: Path) -> None:
     """Nothing is imported to find out."""
     before = set(sys.modules)
     found = own_sources.sources(["their_lib.selection:Mine", "their_devices:Two", "random:Random", "workloads:X"])
@@ -122,7 +123,7 @@ def test_digests_are_recorded(library: Path, tmp_path: Path) -> None:
         ("their_devices.py", FILES["their_devices.py"].replace("2.0", "3.0")),
     ],
 )
-def test_what_has_changed_is_not_gone_on_with(
+def test_a_run_with_changed_code_is_not_resumed(
     name: str, text: str | None, library: Path, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     file, out = written(tmp_path), tmp_path / "out"
@@ -137,8 +138,8 @@ def test_what_has_changed_is_not_gone_on_with(
     with pytest.raises(ExperimentError) as refused:
         run(file, out=out, resume=True)
     assert str(refused.value) == (
-        f"{out}: --resume: your own {name} changed since this run began; put back what was there, give another --out, "
-        "or insist with --accept-changed-code, which the run records"
+        f"{out}: --resume: your own {name} changed since this run began; restore the recorded version, "
+        "give another --out, or insist with --accept-changed-code, which the run records"
     )
     assert (out / "experiment.yaml").read_bytes() == before
     (library / name).write_text(FILES[name])
@@ -173,7 +174,7 @@ def test_a_file_that_has_changed_since_it_was_imported_is_told(library: Path, tm
     """In a notebook: the old code would run, and the digest be the new one's."""
     run(written(tmp_path), out=tmp_path / "one")
     (library / "their_devices.py").write_text(FILES["their_devices.py"].replace("2.0", "3.0"))
-    with pytest.raises(ExperimentError, match=r"their_devices\.py: has changed since this process imported it"):
+    with pytest.raises(ExperimentError, match=naming("their_devices.py")):
         run(written(tmp_path), out=tmp_path / "two")
     assert not (tmp_path / "two").exists()
 
@@ -191,10 +192,10 @@ def test_a_node_with_other_code_is_refused(library: Path) -> None:
     own_sources.check_same(wanted, names, "node a")
     (library / "their_lib/inner.py").write_text("")
     (library / "their_devices.py").unlink()
-    with pytest.raises(ExperimentError, match=r"your own their_devices\.py is missing on node a; put the same file"):
+    with pytest.raises(ExperimentError, match=naming("their_devices.py", "missing", "node a")):
         own_sources.check_same(wanted, names, "node a")
     (library / "their_devices.py").write_text(FILES["their_devices.py"])
-    with pytest.raises(ExperimentError, match=r"inner\.py differs .* on node a"):
+    with pytest.raises(ExperimentError, match=naming("inner.py", "node a")):
         own_sources.check_same(wanted, names, "node a")
 
 

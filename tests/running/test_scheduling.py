@@ -1,4 +1,4 @@
-"""Workers of plain threads: who takes what, what comes back where, and how everything ends when something ends it.
+"""Workers on plain threads: assignment of items, collection of results, and the end of all workers after a failure.
 
 The threads meet at barriers and events, never at times: `WAIT_S` only turns a deadlock into a failure.
 """
@@ -19,11 +19,11 @@ WAIT_S = 30
 
 
 class Closed(Exception):
-    """What a worker raises that was closed while it worked."""
+    """The exception of a worker that was closed while it worked."""
 
 
 class Working:
-    """A worker whose work is a function; `hold` blocks until the worker is closed."""
+    """A worker that runs a function; `hold` blocks until the worker is closed."""
 
     def __init__(self, work: Callable[["Working", int], int]) -> None:
         self.work = work
@@ -102,7 +102,7 @@ def test_the_lane_that_is_free_takes_the_next() -> None:
     assert collected == [1, 2, 3, 4, 0]
 
 
-def test_a_lane_without_work_lets_go_of_what_it_holds() -> None:
+def test_an_idle_worker_releases_its_resources() -> None:
     workers: list[Working] = []
 
     def work(worker: Working, item: int) -> int:
@@ -132,7 +132,7 @@ def test_the_first_error_ends_all_workers_and_is_raised() -> None:
     assert not any(worker.done for worker in workers)
 
 
-def test_what_had_ended_before_the_error_is_collected() -> None:
+def test_results_from_before_the_error_are_collected() -> None:
     collected = threading.Event()
 
     def work(worker: Working, item: int) -> int:

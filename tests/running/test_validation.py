@@ -1,4 +1,4 @@
-"""What `testbed run` refuses before its first round, `testbed validate` refuses too, where it takes no data to tell."""
+"""`testbed validate` refuses everything that `testbed run` refuses before its first round without data."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ NOISY = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier":
         {"adversary": {"dishonest": 2}, "availability": {"dropout": {"rate": 0.5, "stage": "adversary/hand-over"}}},
     ],
 )  # fmt: skip
-def test_what_run_refuses_at_first_validate_refuses_in_the_same_words(
+def test_run_and_validate_refuse_with_the_same_message(
     keys: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "refused.yaml"
@@ -105,7 +105,7 @@ def test_a_population_that_memory_cannot_hold_is_warned_of(
     assert "population: 12,500,000 clients take at least 1 GB of memory, and this machine has 1" in error
 
 
-def test_a_population_that_cannot_even_be_planned_is_refused_in_one_line(
+def test_a_population_too_large_to_plan_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "endless.yaml"

@@ -31,7 +31,7 @@ WAIT_S = 120  # turns a deadlock into a failure
 
 
 class Watching(Observer):
-    """Keeps what it hears, and what goes on at the same time."""
+    """An observer that stores events, and the runs in progress at the same time."""
 
     def __init__(self) -> None:
         self.going: set[str] = set()
@@ -50,7 +50,7 @@ class Watching(Observer):
         if progress.outcome:
             self.heard.append((f"round {progress.round_number}", run.label))
         if progress.outcome and progress.round_number == progress.rounds:
-            self.going.discard(run.label)  # what is left is to summarise it, in the main thread
+            self.going.discard(run.label)  # only the summary remains, in the main thread
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         self.heard.append(("ended", run.label))
@@ -87,7 +87,7 @@ def test_points_with_one_cluster_section_and_clock_share_workers(tmp_path: Path)
     ("clock", "network", "expected"),
     [("virtual", "ray", False), ("wall", "ray", True), ("virtual", "in-process", True), ("wall", "in-process", True)],
 )
-def test_what_must_have_the_machine_to_itself(clock: str, network: str, expected: bool) -> None:
+def test_experiments_that_need_the_machine_alone(clock: str, network: str, expected: bool) -> None:
     one = small_sweep(sweep={}, time={"clock": clock}, cluster={"network": network, "parallel_runs": 8})
     assert requires_exclusive_access(one) is expected
 
@@ -112,7 +112,7 @@ def test_one_cluster_for_all_points(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_names_its_point_and_the_log_says_who_failed(tmp_path: Path) -> None:
+def test_an_error_names_its_point_and_the_log_names_the_failed_run(tmp_path: Path) -> None:
     class Breaking(Observer):
         def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             if run.label == "batch-partition":
@@ -143,7 +143,7 @@ def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(tmp_path: Path) ->
     assert told[2]["after_round"] == 1
 
 
-def test_a_run_whose_output_nobody_reads_is_stopped_and_has_not_failed(tmp_path: Path) -> None:
+def test_a_run_with_a_closed_output_pipe_is_stopped_and_has_not_failed(tmp_path: Path) -> None:
     class Unread(Observer):
         def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             try:
@@ -204,7 +204,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_workers_change_no_result(ray_here: None, reference: Path, tmp_path: Path) -> None:
     watching = Watching()
     paths = run_all(small_sweep(workload=LIGHT, cluster=TWO_WORKERS), tmp_path / "out", where="test", observer=watching)
-    assert [path.name for path in paths] == list(POINTS)  # in the order of the sweep, whatever ended first
+    assert [path.name for path in paths] == list(POINTS)  # in the order of the sweep, not of the ends
     for name in POINTS:
         assert fingerprint(tmp_path / "out" / name) == fingerprint(reference / name)
         mine, theirs = (json.loads((out / name / "summary.json").read_text()) for out in (tmp_path / "out", reference))

@@ -1,4 +1,4 @@
-"""The training stage: what a client trains, once, and hands on."""
+"""The training stage: a client trains once, and hands on its update."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ D = 4
 
 
 class Workload:
-    """Learns what it is told to learn."""
+    """A workload that returns prescribed updates."""
 
     dimension = D
     sample_counts = np.array([3])
@@ -90,7 +90,7 @@ def test_without_a_workload_there_is_nothing_to_train() -> None:
     assert refused(trainer(workload=False), Train(1, model())) == "train.no-workload"
 
 
-def test_a_round_number_serves_once_and_none_below_it_later() -> None:
+def test_a_round_number_is_used_once_and_lower_ones_never_after() -> None:
     role = trainer()
     role.on_train(Train(4, model()))
     for number in (4, 3, 0):

@@ -1,12 +1,12 @@
-"""Transfers that have all begun before the first of them can be complete, at constant rates, on a link that they fill.
+"""Transfers at constant rates on a full link that have all begun before the first of them can be complete.
 
-So it is when a server sends to everybody at once. The max-min level (see `transfers`) then falls until the last one has
-begun, and rises from then on. A transfer whose own link is faster than the level begins to share it while it falls, and
-ceases to while it rises, each at most once; and those that share the level are complete in an order that is known
-beforehand, since all of them have done the same. What `max_min` looks up in heaps after each event is two sorted lists
-here.
+This is the case when a server sends to all clients at once. The max-min level (see `transfers`) then falls until the
+last transfer has begun, and rises from then on. A transfer whose own link is faster than the level begins to share it
+while it falls and ceases to share it while it rises, at most once each. The transfers that share the level have all
+done the same work, so their order of completion is known beforehand. Two sorted lists replace the heaps that `max_min`
+consults after each event.
 
-Cost: O(n log n), a third of what `max_min` takes.
+Cost: O(n log n), a third of the time of `max_min`.
 """
 
 import math
@@ -18,18 +18,25 @@ from testbed.arrays import Floats, Ids
 
 
 def begin_before_any_ends(start: Floats, size: Floats, rate: Floats, capacity: float) -> bool:
-    """Whether transfers, of `(n,)` bytes at `(n,)` bytes per second, have all begun before one can be complete."""
+    """Return whether all transfers have begun before one can be complete.
+
+    Args:
+        start: `(n,)` seconds.
+        size: `(n,)` bytes.
+        rate: `(n,)` bytes per second.
+        capacity: bytes per second of the shared link.
+    """
     return bool(start.max() <= (start + size / np.minimum(rate, capacity)).min())
 
 
 def cohort_finish(start: Floats, size: Floats, rate: Floats, count: Ids, capacity: float) -> Floats:
-    """When such transfers are complete.
+    """Return when transfers of which `begin_before_any_ends` holds are complete.
 
     Args:
         start: `(n,)` seconds, ascending.
         size: `(n,)` bytes, above 0.
         rate: `(n,)` bytes per second of each transfer's own link, above 0; may be infinite.
-        count: `(n,)` how many equal transfers there are of each.
+        count: `(n,)` number of equal transfers that each row stands for.
         capacity: bytes per second, above 0 and finite.
 
     Returns:
@@ -86,7 +93,7 @@ class _Begun:
 
 
 def _ended(begun: _Begun, rate: Floats, count: Ids, capacity: float) -> list[float]:
-    """When each is complete, seconds since the first one began."""
+    """Return when each transfer is complete, in seconds since the first one began."""
     time_s, volume, load, sharing, level = begun.time_s, begun.volume, begun.load, begun.sharing, begun.level
     goal, shares, rates, counts = begun.goal, begun.shares, rate.tolist(), count.tolist()
     finish = list(goal)

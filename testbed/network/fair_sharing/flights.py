@@ -15,7 +15,7 @@ from testbed.emulation.transport.flights import Flights
 
 
 def check_flights(flights: Flights, size: Floats) -> None:
-    """Refuse flights that are not of transfers of `(n,)` bytes."""
+    """Raise `ValueError` unless the flights belong to transfers of `(n,)` bytes."""
     if len(flights) != len(size):
         raise ValueError(f"there are {len(size)} transfers, and flights of {len(flights)}")
     if not ((flights.size_bytes > 0) & (flights.size_bytes < np.inf)).all():
@@ -35,15 +35,15 @@ def first_gap(flights: Flights) -> Floats:
 
 
 def merged(flights: Flights, size: Floats, fastest: Floats) -> Flights:
-    """The same flights with those in one that nothing can part.
+    """Merge flights that always follow each other without a gap.
 
     Args:
-        flights: of n transfers, at least one each.
+        flights: flights of n transfers, at least one each.
         size: `(n,)` bytes, their totals.
-        fastest: `(n,)` bytes per second, the most that each transfer ever gets.
+        fastest: `(n,)` bytes per second, the highest rate that each transfer ever gets.
 
     Returns:
-        Flights of which each transfer has a pattern of its own.
+        Flights in which each transfer has its own pattern.
     """
     first, count = flights.first, flights.count
     begins = np.cumsum(count) - count
@@ -57,8 +57,8 @@ def merged(flights: Flights, size: Floats, fastest: Floats) -> Flights:
     # When a flight began must be known where the next one's gap matters.
     is_last = np.zeros(len(row), np.bool_)
     is_last[begins + count - 1] = True
-    kept = ~(follows & (is_last | np.append(follows[1:], True)))
-    where = np.flatnonzero(kept)
+    boundary = ~(follows & (is_last | np.append(follows[1:], True)))
+    where = np.flatnonzero(boundary)
     sums = np.add.reduceat(bytes_, where) if len(where) else bytes_
     offsets = np.append(0, np.cumsum(np.bincount(row[where], minlength=len(flights))))
     single = np.diff(offsets) == 1
@@ -68,10 +68,10 @@ def merged(flights: Flights, size: Floats, fastest: Floats) -> Flights:
 
 @dataclass(frozen=True, eq=False)
 class Stretches:
-    """When transfers carry something: one row a flight.
+    """The periods in which transfers carry bytes: one row per flight.
 
     Attributes:
-        who: `(m,)` whose flight it is.
+        who: `(m,)` transfer of the flight.
         begin_s: `(m,)` seconds.
         end_s: `(m,)` seconds.
         size_bytes: `(m,)` bytes carried by the end.
@@ -90,9 +90,9 @@ class Stretches:
         return np.bincount(self.who, part, len(stop_s)).astype(np.float64)
 
     def exceed(self, rate: Floats, order: Ids, count: Ids, capacity: float) -> bool:
-        """Whether `peak_load` is above the capacity where there are `(n,)` `count` transfers like each.
+        """Return whether `peak_load` exceeds the capacity if each transfer stands for `count`, `(n,)`, equal ones.
 
-        Where rounding could decide, they are added one by one.
+        Where rounding could decide, the rates are added one by one.
         """
         load, adds = self.peak_load(rate * count, order), 4 * int(count[self.who].sum())
         if load == math.inf or abs(load - capacity) > adds * np.finfo(np.float64).eps * load:
@@ -107,11 +107,12 @@ class Stretches:
         return each.peak_load(np.repeat(rate, count), in_order) > capacity
 
     def peak_load(self, rate: Floats, order: Ids) -> float:
-        """The largest sum of rates at any moment; ends count before begins.
+        """Return the largest sum of rates at any moment; ends count before begins.
 
         Args:
             rate: `(n,)` bytes per second.
-            order: `(n,)` in which the transfers are gone through, so that rounding does not depend on how they stand.
+            order: `(n,)` order in which transfers are added, so that rounding does not depend on their order in the
+                arrays.
         """
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
@@ -143,20 +144,28 @@ class TransferProgress:
 
     @classmethod
     def of(cls, flights: Flights, start_s: Floats) -> "TransferProgress":
-        """Transfers, at least one flight each, whose first flights begin at `start_s`, `(n,)` seconds."""
+        """Return the progress of transfers, at least one flight each, that begin at `start_s`, `(n,)` seconds."""
         first = flights.first
         return cls(flights, first.copy(), first + flights.count - 1, start_s.copy(), flights.size_bytes[first])
 
     def take(self, ids: Ids) -> "TransferProgress":
-        """A copy for the transfers `ids`, in that order."""
+        """Return a copy for the transfers `ids`, in that order."""
         return TransferProgress(self.flights, self.flight[ids], self.last[ids], self.begin_s[ids], self.lacking[ids])
 
     def put(self, ids: Ids, other: "TransferProgress") -> None:
-        """The transfers `ids` are now as far as those of `other`."""
+        """Set the progress of the transfers `ids` to that of `other`."""
         self.flight[ids], self.begin_s[ids], self.lacking[ids] = other.flight, other.begin_s, other.lacking
 
     def advance(self, who: Ids, end_s: Floats) -> Floats:
-        """`who` are through with a flight at `end_s` and get to the next; returns when that begins, seconds."""
+        """Move transfers to their next flight, the previous one having ended.
+
+        Args:
+            who: `(m,)` int64, the transfers.
+            end_s: `(m,)` seconds at which the previous flight ended.
+
+        Returns:
+            `(m,)` seconds at which the next flight begins.
+        """
         self.flight[who] += 1
         following = self.flight[who]
         begin = np.maximum(end_s, self.begin_s[who] + self.flights.gap_s[following])
@@ -164,16 +173,16 @@ class TransferProgress:
         return np.asarray(begin)
 
     def unhindered(self, rates: Rates, since_s: Floats, until_s: Floats) -> tuple[Floats, Stretches]:
-        """All go on, with nobody to hold them back, until no flight of theirs is through by `until_s`.
+        """Advance transfers on an uncontended link until none of them can complete a flight by `until_s`.
 
         Args:
-            rates: `(n,)` of their links.
-            since_s: `(n,)` seconds from which on they carry what they lack of their flights.
+            rates: rates of the n links.
+            since_s: `(n,)` seconds from which on they carry the remaining bytes of their flights.
             until_s: `(n,)` seconds; may be infinite.
 
         Returns:
-            (finish_s, stretches): `(n,)` seconds at which each is complete, infinite if it has more flights to begin
-            by then; and when they carry something, the last stretches of each perhaps ending after `until_s`.
+            (finish_s, stretches): `(n,)` seconds at which each is complete, infinite if it has more flights to begin by
+            then; and the periods in which transfers carry bytes, the last ones perhaps ending after `until_s`.
         """
         finish = np.full(len(since_s), np.inf)
         parts: list[tuple[Ids, Floats, Floats, Floats]] = []

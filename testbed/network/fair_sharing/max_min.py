@@ -7,10 +7,10 @@ Transfers with the same cap form a group. Groups with caps of at most L are *cap
 (they move at their cap), the others are *shared* (they move at L). Only the largest capped and the smallest
 shared cap can cross the level next; a heap gives each. A transfer waits in one of two queues: by time (when
 it would be done at its cap) or by volume V, the integral of L over time (when it would be done at L). No
-transfer is ever faster than its cap, nor than L, so both are lower bounds whatever L does later: when a
-group crosses the level, its transfers stay where they are, and one that comes up too early is queued again
-with what it lacks. A transfer that waits for its next flight has left its group until then; one whose next
-flight begins at once stays, and is queued for that.
+transfer is ever faster than its cap, nor than L, so both are lower bounds for any later course of L. When a
+group crosses the level, its transfers therefore stay in their queue, and a transfer that comes up too early
+is queued again with its remaining bytes. A transfer that waits for its next flight leaves its group until
+then; a transfer whose next flight begins at once stays, and is queued for that flight.
 
 Cost: O((n + x) log n), n being the number of flights and x the number of times that a group crosses the level.
 If all transfers start together in one flight each, x <= n; otherwise it is a few per flight, and more when the
@@ -64,23 +64,23 @@ class MaxMinLevel:
         self._smallest_shared: list[int] = []
 
     def capped(self, group: int) -> bool:
-        """Whether the transfers of `group` move at their cap: their clock is the time, not the volume."""
+        """Return whether the transfers of `group` move at their cap: their clock is the time, not the volume."""
         return self.mode[group] == CAPPED
 
     def work(self, group: int) -> float:
-        """Bytes that each transfer of `group` has done since the group became active."""
+        """Return the bytes that each transfer of `group` has carried since the group became active."""
         if self.mode[group] == CAPPED:
             return self._work[group] + self.caps[group] * (self.time_s - self._since[group])
         return self._work[group] + (self.volume - self._since[group])
 
     def lacking(self, group: int, goal: float) -> float:
-        """Bytes until `work` is `goal`."""
+        """Return the bytes until `work` reaches `goal`."""
         if self.mode[group] == CAPPED:
             return goal - self._work[group] - self.caps[group] * (self.time_s - self._since[group])
         return goal - self._work[group] - (self.volume - self._since[group])
 
     def due(self, group: int, goal: float) -> tuple[float, float]:
-        """What the clock of `group` reads now, and what it reads when `work` can be `goal` at the earliest.
+        """Return the clock of `group` now, and its earliest value at which `work` can reach `goal`.
 
         The clock is the time if the group is capped, the volume if it is shared.
         """
@@ -163,7 +163,7 @@ class MaxMinLevel:
         return moved
 
     def _begins_capped(self, group: int) -> bool:
-        """On which side of the level a group begins; `settle` corrects it."""
+        """Return whether a group begins as capped; `settle` corrects the choice."""
         return group < self._top_capped()  # capped groups keep the smaller caps
 
     def _level(self) -> float:
@@ -210,13 +210,13 @@ class MaxMinLevel:
 
 
 def contended_finish(start: Floats, rate: Floats, flights: Flights, count: Ids, capacity: float) -> Floats:
-    """When transfers at constant rates are complete on a link that they fill.
+    """Return when transfers at constant rates are complete on a full link.
 
     Args:
         start: `(n,)` seconds at which the first flight of each begins, ascending.
         rate: `(n,)` bytes per second of each transfer's own link, above 0; may be infinite.
-        flights: of the transfers, at least one each.
-        count: `(n,)` how many equal transfers there are of each.
+        flights: flights of the transfers, at least one each.
+        count: `(n,)` number of equal transfers that each row stands for.
         capacity: bytes per second, above 0 and finite.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Transfers over one shared link that are not known beforehand: each is added when it begins.
+"""Transfers over one shared link that are added as they begin, without knowledge of later ones.
 
-A max-min share at one moment depends on nothing that comes later. So whenever transfers are added, what the others have
-carried until then is settled, and all go on from there as `transfer` says. To the rounding of floats this is what
-`transfer` makes of all of them at once.
+A max-min share depends on nothing that happens later. When transfers are added, the bytes that the others have carried
+so far are settled, and all continue from there as `transfer` computes it. Up to float rounding the result equals one
+call of `transfer` with all transfers.
 """
 
 import math
@@ -24,10 +24,10 @@ class EndedTransfer:
     """A transfer that is complete, or was cut off.
 
     Attributes:
-        client: whose it is.
-        end_s: when it ended.
-        complete: whether all of it got through.
-        share: of its bytes that got through, 0 to 1.
+        client: the client that it belongs to.
+        end_s: seconds at which it ended.
+        complete: whether all bytes got through.
+        share: share of its bytes that got through, 0 to 1.
     """
 
     client: int
@@ -51,15 +51,15 @@ class OpenTransfers:
     def add(
         self, now_s: float, clients: Ids, start_s: Floats, size_bytes: Ids, stop_s: Floats, delay_s: Floats
     ) -> None:
-        """Let transfers begin that nobody knew of before `now_s`; all that have ended by then have been taken off.
+        """Add transfers that begin at or after `now_s`; call `take_ended` for all that have ended by then first.
 
         Args:
             now_s: seconds; not less than in the last call.
-            clients: `(m,)` whose they are; none of them has one.
+            clients: `(m,)` clients of the transfers; none of them may have one in progress.
             start_s: `(m,)` seconds, at least `now_s`.
             size_bytes: `(m,)` bytes.
             stop_s: `(m,)` seconds at which each is cut off; may be infinite.
-            delay_s: `(m,)` by how many seconds each client's link is behind (see `Rates.delayed`).
+            delay_s: `(m,)` seconds by which each client's link is behind (see `Rates.delayed`).
         """
         going = self._rows[:, _TAKEN] == 0
         begun = going & (self._rows[:, _START] < now_s)
@@ -82,22 +82,22 @@ class OpenTransfers:
         taken = []
         for at in ended.tolist():
             size, left = self._rows[at, _SIZE], self._rows[at, _LEFT]
-            complete = bool(np.isfinite(self._found.finish_s[at]))
-            share = 1.0 if complete else float((size - left + self._found.delivered_bytes[at]) / size)
+            complete = bool(np.isfinite(self._results.finish_s[at]))
+            share = 1.0 if complete else float((size - left + self._results.delivered_bytes[at]) / size)
             taken.append(EndedTransfer(int(self._rows[at, _CLIENT]), float(self._end_s[at]), complete, share))
         self._rows[ended, _TAKEN] = 1  # a part of the others' past until that is settled
         self._end_s[ended] = np.inf
         return taken
 
     def to_checkpoint(self) -> Floats:
-        """What `restore` needs: `(k, 7)`."""
+        """Return the state for `restore`: `(k, 7)`."""
         return self._rows.copy()
 
     def restore(self, rows: npt.NDArray[Any]) -> None:
-        """Resume with what `to_checkpoint` gave."""
+        """Restore the state that `to_checkpoint` returned."""
         self._rows: Floats = rows.copy()
-        self._found = self._carried(rows, math.inf)
-        end_s = np.where(np.isfinite(self._found.finish_s), self._found.finish_s, rows[:, _STOP])
+        self._results = self._carried(rows, math.inf)
+        end_s = np.where(np.isfinite(self._results.finish_s), self._results.finish_s, rows[:, _STOP])
         self._end_s = np.where(rows[:, _TAKEN] == 0, end_s, np.inf)
 
     def _carried(self, rows: Floats, until_s: float) -> TransferResult:

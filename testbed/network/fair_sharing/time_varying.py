@@ -3,8 +3,8 @@
 All transfers that have one rate at a time are a group. A change of rate is a transfer that leaves its group and joins
 another, so it costs the same however many others are faster or slower because of it. A transfer that can be complete
 before its rate changes again waits in a queue by time (when it would be done at its own rate) or by volume V, the
-integral of the level over time; both are lower bounds, and one that comes up too early is queued again with what it
-lacks.
+integral of the level over time. Both are lower bounds: a transfer that comes up too early is queued again with its
+remaining bytes.
 
 Cost: O((n + events + x) log n), x being the number of times that a group crosses the level.
 """
@@ -29,16 +29,16 @@ _GONE = -1
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Who is there when a window of time begins, and what then happens in that order: somebody starts, stops, changes.
+    """The transfers in a window of time, and the events in order: starts, stops and changes of rate.
 
     Attributes:
         first_rank: `(n,)` position in `caps` of the rate with which each transfer begins.
-        first_until_s: `(n,)` until when it has that rate, or stays in the window.
-        here: `(n,)` whether it is there when the window begins; otherwise its start is an event.
+        first_until_s: `(n,)` seconds until which it has that rate, or stays in the window.
+        here: `(n,)` whether it is active when the window begins; otherwise its start is an event.
         time_s: `(events,)` seconds since the window began, ascending.
-        member: `(events,)` whom it happens to.
+        member: `(events,)` transfer of the event.
         rank: `(events,)` position of the rate from then on in `caps`; -1: the transfer is cut off.
-        until_s: `(events,)` the time of the next event of the same member, or the end of its stay in the window.
+        until_s: `(events,)` the time of the next event of the same transfer, or the end of its stay in the window.
         caps: all rates, ascending, bytes per second.
     """
 
@@ -63,13 +63,17 @@ class Events:
         stops: npt.NDArray[np.bool_],
         level: Callable[[Floats], float],
     ) -> "Events":
-        """The events of transfers that are there from `since_s` until `until_s`, `(n,)` seconds since `origin_s`.
+        """Return the events of transfers that are active in the given periods.
 
         Args:
+            rates: rates of the n links.
             first: `(n,)` bytes per second of each link at `since_s`.
+            since_s: `(n,)` seconds since `origin_s` at which each transfer becomes active.
+            until_s: `(n,)` seconds since `origin_s` until which it is active.
+            origin_s: beginning of the window, seconds.
             stops: `(n,)` whether a transfer is cut off at `until_s`; otherwise it only leaves the window.
-            level: what the level is at most, given the least rate of each transfer. Rates above that are the
-                same to everybody, so changes between them are left out.
+            level: returns an upper bound of the level, given the lowest rate of each transfer. Rates above the bound
+                make no difference, so changes between them are left out.
         """
         row, change_s, changed = rates.changes(since_s + origin_s, until_s + origin_s)
         least = first.copy()
@@ -151,7 +155,7 @@ class _VaryingLevel(MaxMinLevel):
 
 
 class _Window:
-    """What happens in one window of time: see `share_time_varying`, whose arguments it takes."""
+    """The simulation of one window of time; its arguments are those of `share_time_varying`."""
 
     def __init__(
         self,
@@ -169,7 +173,7 @@ class _Window:
         self.level = level = _VaryingLevel(events.caps, capacity, members)
         self.finish = [math.inf] * len(size)
         self._count, self._negligible, self._slack_s = count.tolist(), negligible.tolist(), slack_s.tolist()
-        # The group's work at which a flight is through; of a transfer that is not there, what the flight lacks.
+        # The group's work at which a flight is through; for an inactive transfer, the remaining bytes of the flight.
         self.goal: list[float] = size.tolist()
         self.group: list[int] = np.where(here, groups, _GONE).tolist()
         self._until_s: list[float] = events.first_until_s.tolist()
@@ -177,7 +181,7 @@ class _Window:
         self.flight, self._last = progress.flight.tolist(), progress.last.tolist()
         self.begin_s: list[float] = progress.begin_s.tolist()
         self.waiting: list[tuple[float, int]] = []  # by the time at which their next flight begins
-        self._resting: dict[int, int] = {}  # the groups that those who wait are to join
+        self._resting: dict[int, int] = {}  # the groups that waiting transfers will join
         ending = here & (size <= events.caps[groups] * events.first_until_s)
         self._queued: list[bool] = ending.tolist()
         self.by_time: list[tuple[float, int]] = []
@@ -191,7 +195,7 @@ class _Window:
         heapify(self.by_volume)
 
     def leaves(self, member: int) -> bool:
-        """Whether a transfer that has come up in a queue leaves the link: it is complete, or its next flight waits."""
+        """Return whether a transfer that came up in a queue leaves the link, as it is complete or waits."""
         level, group = self.level, self.group[member]
         if group == _GONE:
             self._queued[member] = False
@@ -225,7 +229,7 @@ class _Window:
         return True
 
     def change(self, member: int, group: int, until_s: float) -> bool:
-        """A transfer starts, stops (`group` -1) or gets the rate of `group`; returns whether it is to be queued."""
+        """Start a transfer, stop it (`group` -1) or give it the rate of `group`; return whether it must be queued."""
         level, goal, count, old = self.level, self.goal, self._count[member], self.group[member]
         if old != _GONE:
             rate = level.caps[old] if level.mode[old] == CAPPED else level.speed
@@ -259,7 +263,7 @@ class _Window:
         return not self._queued[member]
 
     def _next_begins(self, member: int) -> bool:
-        """A transfer gets to its next flight: whether that begins now; otherwise it waits for it."""
+        """Move a transfer to its next flight; return whether the flight begins now, otherwise the transfer waits."""
         self.flight[member] = flight = self.flight[member] + 1
         now_s, gate_s = self._origin_s + self.level.time_s, self.begin_s[member] + self._steps[flight][1]
         if gate_s <= now_s:
@@ -270,7 +274,7 @@ class _Window:
         return False
 
     def rejoin(self, member: int) -> bool:
-        """A transfer has waited until its next flight begins; returns whether it is to be queued."""
+        """Begin the next flight of a transfer that has waited; return whether it must be queued."""
         group = self._resting.pop(member, _GONE)
         if group == _GONE:
             return False
@@ -279,7 +283,7 @@ class _Window:
         return not self._queued[member]
 
     def queue(self, member: int) -> None:
-        """Queue a transfer whose flight can be through before its rate changes again."""
+        """Queue a transfer if its flight can be through before its rate changes again."""
         level, group = self.level, self.group[member]
         own, lack = level.caps[group], level.lacking(group, self.goal[member])
         if lack <= own * (self._until_s[member] - level.time_s):
@@ -316,18 +320,19 @@ def share_time_varying(
     origin_s: float,
     end_s: float,
 ) -> Floats:
-    """When transfers are complete that share a link while the events happen.
+    """Return when transfers are complete that share a link during the events.
 
     Args:
-        events: of n transfers.
-        progress: of the transfers, all of which lack something; on return, where they are at the end of the window.
-        steps: the flights that it speaks of.
-        count: `(n,)` how many equal transfers there are of each.
-        negligible: `(n,)` bytes; who lacks no more when its rate changes or when it is cut off has all of it.
-        slack_s: `(n,)` seconds; who would be complete so soon after it is cut off is complete.
+        events: events of n transfers.
+        progress: progress of the transfers, all of which are incomplete; updated to the end of the window.
+        steps: the flights that `progress` refers to.
+        count: `(n,)` number of equal transfers that each row stands for.
+        negligible: `(n,)` bytes; a transfer with at most this remainder when its rate changes or it is cut off is
+            complete.
+        slack_s: `(n,)` seconds; a transfer that would be complete within this time after it is cut off is complete.
         capacity: bytes per second, above 0 and finite.
-        origin_s: when the window begins, seconds.
-        end_s: seconds since then, after all events; may be infinite.
+        origin_s: beginning of the window, seconds.
+        end_s: end of the window, seconds since its beginning, after all events; may be infinite.
 
     Returns:
         `(n,)` seconds since the window began, infinite if not in this window.
@@ -345,7 +350,7 @@ def share_time_varying(
             event_s = waiting[0][0]
         due_s = by_time[0][0] if by_time else math.inf
         due_volume = by_volume[0][0] if by_volume else math.inf
-        # Whoever comes up until the next event; everybody else has no chance to be through.
+        # Transfers that come up before the next event; no other transfer can be through by then.
         entered = []
         if by_volume and level.advance_to_volume(due_volume, min(event_s, due_s)):
             if not window.leaves(heappop(by_volume)[1]):
@@ -382,7 +387,7 @@ def share_time_varying(
 
 
 def _border(caps: Floats, members: Ids, capacity: float) -> int:
-    """How many of the finite `caps`, ascending, are below the level if `members[i]` transfers have each."""
+    """Return how many of the finite `caps`, ascending, are below the level if `members[i]` transfers have each."""
     capped = np.cumsum(caps * members[: len(caps)])
     above = int(members.sum()) - np.cumsum(members[: len(caps)])
     return int(np.append(capped + caps * above > capacity, True).argmax())

@@ -1,20 +1,20 @@
-"""How concurrent transfers share the server's link: a fluid model with max-min fairness.
+"""A fluid model of concurrent transfers that share the server's link with max-min fairness.
 
 At any moment transfer i moves at `min(c_i, L)` bytes per second: c_i is the rate of its own link, and the
 level L is the one number at which the rates of all active transfers add up to the server's capacity C
 (water-filling; Bertsekas and Gallager, Data Networks, section 6.5.2). While the caps c_i add up to at most
-C, nobody is held back and L plays no part.
+C, no transfer is held back and L plays no part.
 
-A transfer may go in flights (`emulation.transport.flights`), as one does that waits for acknowledgements: it takes part
-while a flight is under way, and uses no capacity between two. A flight begins at its nominal time, its gap after the
-beginning of the one before or at that one's end, and is a transfer like any other from then on.
+A transfer may go in flights (`emulation.transport.flights`) if it waits for acknowledgements: it takes part while a
+flight is in progress, and uses no capacity between flights. A flight begins at its nominal time (its gap after the
+beginning of the previous one) or at the end of the previous one, and then moves like any other transfer.
 
-What the model leaves out: packets, and whatever a round trip does to the share of transfers that are under way
-together. Without flights a message of a few packets is faster here than on a real link; long transfers come out right.
+Limits of the model: it has no packets, and a round trip does not affect the share of concurrent transfers. Without
+flights, a message of a few packets is faster than on a real link; long transfers come out right.
 
-How it is computed: transfers that never fill the server's link take what their own links take. Otherwise, while
-rates are constant and nobody is cut off, `max_min` follows the level, or `cohort` does where all begin before one ends.
-Where they change or transfers are cut off, time is cut into `windows` of a limited number of events. So memory is
+Algorithm: transfers that never fill the server's link take the time of their own links. Otherwise, while rates are
+constant and no transfer is cut off, `max_min` follows the level, or `cohort` if all begin before one ends. If rates
+change or transfers are cut off, time is divided into `windows` with a limited number of events. Memory is therefore
 bounded, and only contention costs time.
 """
 
@@ -36,7 +36,7 @@ from testbed.network.fair_sharing.windows import CLOCK_STEPS, NEGLIGIBLE, Transf
 
 @dataclass(frozen=True, eq=False)
 class TransferResult:
-    """What became of transfers.
+    """The outcome of transfers.
 
     Attributes:
         finish_s: `(n,)` float64 seconds; infinite: not complete when it was cut off, or never.
@@ -56,35 +56,35 @@ def transfer(
     flights: Flights | None = None,
     count: Ids | None = None,
 ) -> TransferResult:
-    """What becomes of transfers that share one link max-min fairly, each at most as fast as its own link then is.
+    """Compute transfers that share one link max-min fairly, each limited by the rate of its own link.
 
-    Exact up to float rounding. The order of the transfers in the arrays has no influence, not even on that. A
-    transfer that lacks less than a part in 10^10 when it is cut off counts as complete.
+    The result is exact up to float rounding, and does not depend on the order of the transfers at all. A transfer with
+    a remainder of less than a part in 10^10 when it is cut off counts as complete.
 
     Args:
         start_s: `(n,)` seconds; infinite: never starts.
-        size_bytes: `(n,)` bytes; a transfer of nothing is complete when it starts.
-        rates: of the n transfers' own links.
+        size_bytes: `(n,)` bytes; a transfer of 0 bytes is complete when it starts.
+        rates: rates of the n transfers' own links.
         capacity_bytes_s: bytes per second of the shared link; may be infinite.
-        stop_s: `(n,)` seconds or one for all: from then on a transfer uses no capacity; one that is complete by
-            then (inclusive) is not affected.
-        flights: in which the n transfers go, their sizes being the totals; None: each in one, without a gap.
-        count: `(n,)` how many transfers there are like each of these; the same comes of all of them, and to the last
-            bit what would come of each if they were given one by one. None: one each.
+        stop_s: `(n,)` seconds, or one number for all: from then on a transfer uses no capacity; a transfer that is
+            complete by then (inclusive) is not affected.
+        flights: flights of the n transfers, with the sizes as totals; None: one flight each, without a gap.
+        count: `(n,)` number of equal transfers that each row stands for; the result is to the last bit that of listing
+            them one by one. None: one each.
 
     Returns:
-        When each transfer is complete, and the bytes of it that got through.
+        When each transfer is complete, and how many bytes got through.
 
     Raises:
-        ValueError: arrays of different lengths, a number that is NaN, a negative size or capacity, or flights that
-            are not of these transfers.
+        ValueError: arrays of different lengths, a number that is NaN, a negative size or capacity, or flights of other
+            transfers.
     """
     start, size = (np.asarray(column, np.float64) for column in (start_s, size_bytes))
     stop = np.asarray(stop_s, np.float64)
     if stop.ndim and stop.shape != start.shape:
         raise ValueError(f"start and stop differ in shape: {start.shape}, {stop.shape}")
     if np.isnan(stop).any():
-        raise ValueError("a stop must be a number of seconds, or infinite for none")
+        raise ValueError("stop_s must be a number of seconds, or infinite for no stop")
     stop = np.broadcast_to(stop, start.shape)
     most = rates.maximum()
     _check(start, size, most, capacity_bytes_s)
@@ -143,7 +143,7 @@ def _constant_finish(
     capacity: float,
     count: Ids,
 ) -> Floats:
-    """When transfers at constant rates above 0 are complete that would be at `alone` if nobody held them back."""
+    """Return when transfers at constant rates above 0 are complete; `alone` is the time on an uncontended link."""
     order = np.lexsort((alike, rate, size, start))
     if not stretches.exceed(rate, order, count, capacity):
         return alone
@@ -151,33 +151,40 @@ def _constant_finish(
     who = order[at]
     together = np.add.reduceat(count[order], at)
     if len(flights.size_bytes) == len(order) and begin_before_any_ends(start, size, rate, capacity):
-        found = cohort_finish(start[who], size[who], rate[who], together, capacity)
+        finish_s = cohort_finish(start[who], size[who], rate[who], together, capacity)
     else:
-        found = contended_finish(start[who], rate[who], flights.take(who), together, capacity)
+        finish_s = contended_finish(start[who], rate[who], flights.take(who), together, capacity)
     finish = np.empty(len(order))
-    finish[order] = found[which]
+    finish[order] = finish_s[which]
     return np.maximum(alone, finish)  # rounding makes nobody too fast
 
 
 def _varying_finish(
     start: Floats, size: Floats, stop: Floats, rates: Rates, flights: Flights, alike: Ids, capacity: float, count: Ids
 ) -> tuple[Floats, Floats]:
-    """Finish times and lacking bytes of transfers whose rates change, or that may be cut off."""
+    """Return finish times and remaining bytes of transfers whose rates change, or that may be cut off."""
     columns = np.stack((start, size, stop, rates.trace_of, rates.phase_s, rates.scale, alike))
     order = np.lexsort(columns[::-1])
     at, _, which = distinct(columns[:, order])
     who, together = order[at], np.add.reduceat(count[order], at)
     transfers = Transfers(start[who], size[who], stop[who], rates.take(who), together, flights.take(who))
-    found = contended(transfers, capacity)
+    ends_s, remaining = contended(transfers, capacity)
     finish, lacking = np.empty(len(order)), np.empty(len(order))
-    finish[order], lacking[order] = found[0][which], found[1][which]
+    finish[order], lacking[order] = ends_s[which], remaining[which]
     return finish, lacking
 
 
 def distinct(columns: npt.NDArray[Any]) -> tuple[Ids, Ids, Ids]:
-    """Of `(k, n)` sorted transfers: where each distinct one first stands, how often it does, and `(n,)` which each is.
+    """Return the distinct columns of sorted transfers.
 
-    In one order, and together if they are equal, so that the order in which they are given cannot matter.
+    Equal transfers are adjacent and in a fixed order, so that their order in the input does not matter.
+
+    Args:
+        columns: `(k, n)`, sorted.
+
+    Returns:
+        The first position of each distinct column, its number of occurrences, and the `(n,)` index of each column among
+        the distinct ones.
     """
     first = np.ones(columns.shape[1], np.bool_)
     first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
@@ -186,10 +193,12 @@ def distinct(columns: npt.NDArray[Any]) -> tuple[Ids, Ids, Ids]:
 
 
 def exceeds(rates: Floats, capacity: float, count: npt.ArrayLike = 1) -> bool:
-    """Whether the correctly rounded sum of `(n,)` rates, at least 0, of which there are so many each, is above it.
+    """Return whether the correctly rounded sum of rates is above the capacity.
 
-    A sum of n numbers in any order is wrong by less than a part in n * 2^-52. Only when that could matter are they
-    added exactly, one by one, which takes 33 ms for 10^6.
+    Args:
+        rates: `(n,)` bytes per second, at least 0.
+        capacity: bytes per second.
+        count: `(n,)` number of transfers with each rate, or one number for all.
     """
     count = np.asarray(count)
     estimate = float((rates * count).sum())

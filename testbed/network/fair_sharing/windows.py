@@ -1,7 +1,7 @@
-"""Transfers whose links' rates change, or that may be cut off, on a link that they fill: one window of time at a time.
+"""Transfers on a full link whose rates change or that may be cut off, computed one window of time at a time.
 
-A window has a limited number of events (starts, stops, changes of rate). Where the rates never add up to more than the
-capacity, it takes no more than the bytes that each link carries in it; in the others `time_varying` follows the level.
+A window has a limited number of events (starts, stops, changes of rate). If the rates in a window never add up to more
+than the capacity, the bytes carried by each link are enough; otherwise `time_varying` follows the level.
 """
 
 import math
@@ -17,8 +17,8 @@ from testbed.network.fair_sharing.flights import Stretches, TransferProgress
 from testbed.network.fair_sharing.time_varying import Events, Steps, share_time_varying
 
 EVENTS = 1000  # in a window, at least; otherwise as many as there are transfers in it
-# Who lacks less than this part of its size, or than what takes it so many steps of the clock, is complete: it may lack
-# that by rounding only, and what comes next may be a long time without connection, or the end.
+# A transfer is complete if it lacks less than this part of its size, or less than it carries in this many steps of the
+# clock: such a remainder is rounding only, and the next bytes might come after a long outage, or never.
 NEGLIGIBLE = 1e-10
 CLOCK_STEPS = 4
 
@@ -45,10 +45,10 @@ class Transfers:
 
 
 def contended(transfers: Transfers, capacity_bytes_s: float) -> tuple[Floats, Floats]:
-    """When transfers are complete, or what they lack when they are cut off.
+    """Compute when transfers are complete, or their remaining bytes when they are cut off.
 
     Args:
-        transfers: all that share the link.
+        transfers: all transfers that share the link.
         capacity_bytes_s: bytes per second, above 0 and finite.
 
     Returns:
@@ -77,7 +77,7 @@ def contended(transfers: Transfers, capacity_bytes_s: float) -> tuple[Floats, Fl
 
 
 class _Windows:
-    """Where windows end, so that each has few events, but so many that its own cost does not count."""
+    """The ends of windows: each window has few events, but enough that its fixed cost does not matter."""
 
     def __init__(self, transfers: Transfers) -> None:
         self.start = transfers.start_s
@@ -87,7 +87,10 @@ class _Windows:
         self._rise_at = np.append(0.0, np.cumsum(self.changes_per_s * self.start))
 
     def end(self, begin: float, active: Ids, following: int) -> float:
-        """When the window from `begin` ends, seconds: all `active` stay, and those from `following` on will come."""
+        """Return the end of the window that starts at `begin`, seconds.
+
+        All `active` transfers stay, and those from `following` on will come.
+        """
         here = int(np.searchsorted(self.start, begin, side="right"))
         limit = max(EVENTS, len(active) + here - following)
         rise = float(self.changes_per_s[active].sum()) - float(self._rise[following])
@@ -98,14 +101,14 @@ class _Windows:
         events = (rise + self._rise[ahead]) * self.start[ahead] - (rise_at + self._rise_at[ahead]) + (ahead - here)
         coming = here + int(np.searchsorted(events, limit, side="right"))
         slope = rise + float(self._rise[coming])
-        found = math.inf
+        end_s = math.inf
         if slope > 0:
-            found = (limit - (coming - here) + rise_at + float(self._rise_at[coming])) / slope
+            end_s = (limit - (coming - here) + rise_at + float(self._rise_at[coming])) / slope
         if coming > here:
-            found = max(found, float(self.start[coming - 1]))
+            end_s = max(end_s, float(self.start[coming - 1]))
         if coming < len(self.start):
-            found = min(found, float(self.start[coming]))
-        return max(found, math.nextafter(begin, math.inf))
+            end_s = min(end_s, float(self.start[coming]))
+        return max(end_s, math.nextafter(begin, math.inf))
 
 
 def _pass_window(
@@ -118,7 +121,7 @@ def _pass_window(
     steps: Steps,
     finish: Floats,
 ) -> npt.NDArray[np.bool_]:
-    """Let time pass from `begin` to `end`; enter how far `who` are then and who is complete; return who has ended."""
+    """Advance from `begin` to `end`; store the progress and completion of `who`; return which of them have ended."""
     rates, count, stop = transfers.rates.take(who), transfers.count[who], transfers.stop_s[who]
     before, after = progress.take(who), progress.take(who)
     since, until = np.maximum(before.begin_s, begin), np.minimum(stop, end)
@@ -160,7 +163,7 @@ def _pass_window(
 
 
 def _level(caps: Floats, count: Ids, capacity: float) -> float:
-    """The max-min level of transfers with these caps, with room for rounding; infinite if they leave capacity free."""
+    """Return the max-min level for these caps, with a margin for rounding; infinite if they leave capacity free."""
     order = np.argsort(caps, kind="stable")
     caps, count = caps[order], count[order]
     capped = np.cumsum(caps * count)
@@ -174,7 +177,7 @@ def _level(caps: Floats, count: Ids, capacity: float) -> float:
 
 
 def _fits(rates: Rates, stretches: Stretches, until: Floats, count: Ids, capacity: float) -> bool:
-    """Whether the rates in these stretches never add up to more than the capacity `until` the window's end."""
+    """Return whether the rates in these stretches never exceed the capacity `until` the window's end."""
     if float((rates.maximum() * count).sum()) <= capacity:
         return True
     rates, count = rates.take(stretches.who), count[stretches.who]
@@ -191,5 +194,5 @@ def _fits(rates: Rates, stretches: Stretches, until: Floats, count: Ids, capacit
     last[row] = rate  # the last one of each transfer stays
     times = np.concatenate((until, since, time_s))
     changes = np.concatenate((-last * count, first * count, change * count[row]))
-    load = np.cumsum(changes[np.lexsort((changes, times))])  # at one moment first those who make room
+    load = np.cumsum(changes[np.lexsort((changes, times))])  # at equal times, ends before begins
     return bool(load.max() <= capacity)

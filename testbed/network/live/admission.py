@@ -1,10 +1,10 @@
-"""Who is connected: the door of a live network. Strangers are turned away before they can say anything.
+"""Authentication of connections to a live network: strangers are turned away before they can say anything.
 
-Whoever has not said yet who it is, is *unknown*. So many may be unknown at once as clients are missing, and some
-more; one address may not be all of them. Where there are too many, those that have said nothing for longest are cut
-off: a client answers the challenge at once, so strangers that connect and stay silent keep nobody out. A client that
-is cut off comes again (`clients.LiveClients`). What a flood of connections does to the machine before they are
-accepted, e.g. to its queue of them, is not defended against.
+A connection is *unknown* until it has authenticated. The number of unknown connections is limited to the number of
+missing clients plus a margin, and the number per address is limited too. Beyond the limit, the connections that have
+been silent for longest are cut off. A client answers the challenge at once, so strangers that connect and stay silent
+keep no client out, and a client that is cut off connects again (`clients.LiveClients`). A flood of connections that are
+not accepted yet can still fill the machine's queue; there is no defence against that.
 """
 
 import asyncio
@@ -27,18 +27,21 @@ from testbed.network.live.wire import (
     greeted,
 )
 
-GREETING_S = 2.0  # who takes longer to say who it is has stalled
-STRANGERS = 256  # so many unknown ones are listened to at the same time, beside the clients that are missing
-PER_ADDRESS = 128  # of these, from one address
+GREETING_S = 2.0  # time limit for authentication
+STRANGERS = 256  # unknown connections at the same time, in addition to the number of missing clients
+PER_ADDRESS = 128  # unknown connections from one address
 
 
 def connecting_s(clients: int) -> float:
-    """Seconds in which so many clients are given up if they have not connected: a start takes a few ms of them."""
+    """Return the seconds after which clients that have not connected are given up: starting takes a few ms each."""
     return 60 + 0.05 * clients
 
 
 def network_of(host: str) -> str:
-    """What counts as one address: of IPv6 the network of 64 bits, which belongs to one host or household."""
+    """Return the part of an address that counts as one peer.
+
+    For IPv6 it is the /64 network, which belongs to one host or household.
+    """
     plain = host.partition("%")[0]  # a link-local address names its interface
     return str(ipaddress.ip_network((plain, 64), strict=False)) if ":" in plain else plain
 
@@ -65,12 +68,12 @@ class Connection:
         return self.stream.fileno() >= 0
 
     def release(self) -> None:
-        """Nobody is asked anything now: whatever comes is a hang-up, or nonsense."""
+        """Watch the connection between stages: anything that arrives is a hang-up or a violation of the protocol."""
         self.taken = False
         self._loop.add_reader(self.stream, self._disturbed)
 
     def take(self) -> None:
-        """A stage begins to use it."""
+        """Take the connection for a stage."""
         self._loop.remove_reader(self.stream)
         self.taken = True
 
@@ -87,7 +90,7 @@ class Connection:
 
 
 class Admission:
-    """Listens, asks strangers for the run's token, and knows who is connected.
+    """The listener: it asks new connections for the run's token, and tracks connected clients.
 
     Args:
         population: clients are numbered 0..population-1.
@@ -131,7 +134,7 @@ class Admission:
             self._listener = None
 
     def __len__(self) -> int:
-        """How many clients are connected."""
+        """Return the number of connected clients."""
         return sum(connection.alive for connection in self._connections.values())
 
     async def wait_for(self, count: int, timeout_s: float) -> None:
@@ -147,12 +150,12 @@ class Admission:
             ) from None
 
     def is_connected(self, client: int) -> bool:
-        """Whether the client has a connection now."""
+        """Return whether the client has a connection now."""
         connection = self._connections.get(client)
         return connection is not None and connection.alive
 
     async def connection(self, client: int) -> Connection:
-        """The client's connection, taken, as soon as it has one."""
+        """Wait until the client is connected; return the connection, taken."""
         connection = self._connections.get(client)
         if connection is None or not connection.alive:
             awaited: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
@@ -177,25 +180,25 @@ class Admission:
             self._make_room(address)
             task = self._start(self._admit(stream, str(where[0])))
             self._unknown.setdefault(address, {})[task] = None
-            task.add_done_callback(partial(self._known, address))
+            task.add_done_callback(partial(self._forget_unknown, address))
             await asyncio.sleep(0)  # those that have answered come before those that connect
 
     def _make_room(self, address: str) -> None:
-        """Before one more from `address`: cut off the silent ones that are too many, the oldest first."""
+        """Make room for a connection from `address`: cut off silent connections beyond the limits, the oldest first."""
         missing = max(0, self._population - len(self._connections))
         while True:
             if len(self._unknown.get(address, ())) >= missing + PER_ADDRESS:
                 crowded = address
             elif sum(map(len, self._unknown.values())) >= missing + STRANGERS:
-                crowded = max(self._unknown, key=lambda one: len(self._unknown[one]))
+                crowded = max(self._unknown, key=lambda peer: len(self._unknown[peer]))
             else:
                 return
             oldest = next(iter(self._unknown[crowded]))
-            self._known(crowded, oldest)
+            self._forget_unknown(crowded, oldest)
             oldest.cancel()
-            self._on_stranger(f"{crowded} has too many connections that do not say who they are")
+            self._on_stranger(f"{crowded} has too many connections that do not authenticate")
 
-    def _known(self, address: str, task: "asyncio.Task[None]") -> None:
+    def _forget_unknown(self, address: str, task: "asyncio.Task[None]") -> None:
         tasks = self._unknown.get(address, {})
         tasks.pop(task, None)
         if not tasks:
@@ -219,7 +222,7 @@ class Admission:
                 await wire.send_all(stream, QuestionHeader(WELCOME).pack())
             self._check_free(client)
         except TimeoutError:
-            self._on_stranger(f"{where} did not say who it is within {GREETING_S:g} s")
+            self._on_stranger(f"{where} did not authenticate within {GREETING_S:g} s")
             wire.cut(stream)
         except FramingError as error:
             self._on_stranger(f"{where}: {error}")

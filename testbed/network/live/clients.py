@@ -43,12 +43,13 @@ HandlerResult = tuple[int, bytes, tuple[float, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class ReceivedQuestion:
-    """A question as it came off the wire.
+    """A question as received from the wire.
 
     Attributes:
-        header: what preceded it.
+        header: the header before it.
         name: see `question_name`.
-        common, private: the encoded parts; private is None where there is none.
+        common: the encoded common part.
+        private: the encoded private part; None if there is none.
         received_s: when it counts as received, on this process's monotonic clock.
     """
 
@@ -103,10 +104,10 @@ class LiveClients:
         self._handlers.shutdown(cancel_futures=True)
 
     def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
-        """This host's own word about a crash of `client` at the question `key`; None: it knows of none.
+        """Return this host's report about a crash of `client` at the question `key`; None if there was no crash.
 
-        Whoever has started the host gives it to the server (`LiveNetwork`'s `confirming`): it does not go over the
-        client's connection, on which anybody with the run's token can say anything.
+        The process that started the host passes the report to the server (`LiveNetwork`'s `confirming`). It does not
+        use the client's connection, on which anybody with the run's token can claim anything.
         """
         report = self._reports.get(client)
         return report if report is not None and report.key == key else None
@@ -170,7 +171,7 @@ class LiveClients:
                         (reading,) if answering is None else (reading, answering), return_when=asyncio.FIRST_COMPLETED
                     )
                     if answering is not None and answering.done():
-                        answering.result()  # raises what has gone wrong
+                        answering.result()  # raises the handler's exception
                         answering = None
                     question = await reading
                 finally:
@@ -190,11 +191,11 @@ class LiveClients:
         loop = asyncio.get_running_loop()
         handled = loop.run_in_executor(self._handlers, self._handle, client, question)
         try:
-            # Cut off or not, a client does what it was asked: what it remembers does not depend on the network.
+            # A client completes its work even if it is cut off, so that its state does not depend on the network.
             status, body, (compute_s, pki_up, pki_down) = await asyncio.shield(handled)
         except asyncio.CancelledError:
             cut_off_s = time.monotonic()
-            handled.add_done_callback(lambda said: self._too_late(said, question, cut_off_s))
+            handled.add_done_callback(lambda future: self._too_late(future, question, cut_off_s))
             raise
         leaves_s = question.received_s + compute_s * question.header.speed_factor
         while (left_s := leaves_s - time.monotonic()) > 0:
@@ -214,10 +215,10 @@ class LiveClients:
         await wire.send_all(stream, header.pack(), more_follows=bool(body))
         await wire.send_all(stream, body)
 
-    def _too_late(self, said: "asyncio.Future[HandlerResult]", question: ReceivedQuestion, cut_off_s: float) -> None:
-        """A handler has ended that the server did not wait for: the next answer says how late it was."""
-        if not said.cancelled() and said.exception() is None:
-            compute_s = said.result()[2][0]
+    def _too_late(self, future: "asyncio.Future[HandlerResult]", question: ReceivedQuestion, cut_off_s: float) -> None:
+        """Note how late a handler ended for which the server did not wait; the next answer reports it."""
+        if not future.cancelled() and future.exception() is None:
+            compute_s = future.result()[2][0]
             due_s = question.received_s + compute_s * question.header.speed_factor
             self._owed_s = max(self._owed_s, cut_off_s - due_s)
 
@@ -226,11 +227,11 @@ class LiveClients:
     def _handle(self, client: int, question: ReceivedQuestion) -> HandlerResult:
         """Run the client's handler."""
         try:
-            return self._said(client, question)
+            return self._result(client, question)
         except Exception as error:  # of the run, not of this client
             return *self._crashed(question, Crash.of(client, error), fatal=True), _NO_WORK
 
-    def _said(self, client: int, question: ReceivedQuestion) -> HandlerResult:
+    def _result(self, client: int, question: ReceivedQuestion) -> HandlerResult:
         if question.name not in self._kinds:
             notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: nobody here answers it"[:_LONGEST_LINE])
             return wire.REFUSED, encode(notice), _NO_WORK
@@ -279,7 +280,7 @@ class LiveClients:
         return self._host.deliver(delivery), kind, key
 
     def _encoded(self, kind: type[Message], header: bytes, key: tuple[int, int], client: int) -> bytes:
-        """The answer as it goes on the wire: its vector, which the host keeps, put where it belongs."""
+        """Return the answer as encoded for the wire, with its vector, which the host keeps, put in its place."""
         assert kind.Answer is not None
         try:
             vector = self._host.vectors(key, np.array([client], np.int64))[client]
@@ -296,7 +297,7 @@ async def _next_header(stream: socket.socket) -> QuestionHeader:
 
 
 async def _next_question(stream: socket.socket) -> ReceivedQuestion:
-    """The next thing that the server says, read completely; raises `FramingError`, `ConnectionError`."""
+    """Read the server's next message completely; raises `FramingError`, `ConnectionError`."""
     header = await _next_header(stream)
     name = await wire.receive_exactly(stream, header.name_bytes)
     common = await wire.receive_exactly(stream, header.common_bytes)
@@ -311,6 +312,6 @@ async def _next_question(stream: socket.socket) -> ReceivedQuestion:
 
 
 async def _ended(task: "asyncio.Future[object] | asyncio.Task[object]") -> None:
-    """The task is cancelled and has let go of its socket."""
+    """Cancel the task and wait until it has released its socket."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The server's talk with one client in one stage: a question, an answer, and what becomes of it."""
+"""The server's exchange with one client in one stage: a question, an answer, and the outcome."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ from testbed.network.live.wire import FramingError, QuestionHeader
 
 @dataclass(frozen=True, kw_only=True)
 class OutgoingQuestion:
-    """What clients are asked in a stage.
+    """The question of a stage.
 
     Attributes:
         key: (round, number of the stage within it).
-        name: of the question (`question_name`).
+        name: name of the question (`question_name`).
         common: the encoded common part.
         private: the encoded private part of each client; None: there are none.
-        senders: who connects first, and how messages go.
-        last_announced: `(m,)` int64, see `Delivery`; None: up to the round before.
+        senders: connections and congestion windows of the stage.
+        last_announced: `(m,)` int64, see `Delivery`; None: the previous round.
         cut_off_s: seconds of the longest stage so far in which answers were cut off.
     """
 
@@ -39,20 +39,20 @@ class OutgoingQuestion:
     cut_off_s: float = 0.0
 
     def parts_for(self, client: int) -> tuple[bytes, ...]:
-        """The encoded parts for one client, in the order in which they are sent."""
+        """Return the encoded parts for one client, in the order in which they are sent."""
         return (self.common,) if self.private is None else (self.common, self.private[client])
 
 
 class Conversation:
-    """How the server talks to its clients.
+    """The server's exchanges with its clients.
 
     Args:
-        admission: who is connected.
-        links: what the bytes go through.
+        admission: connected clients.
+        links: throttled or real links.
         clock: seconds since the run began.
-        largest_answer: bytes that an answer may have.
-        on_misbehaviour: called with (client, one line) when a client has been cut off for what it sent.
-        reports: judges what clients say of themselves.
+        largest_answer: maximum size of an answer, bytes.
+        on_misbehaviour: called with (client, one line) when a client has been cut off because of invalid data.
+        reports: validates the clients' reports about themselves.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Conversation:
     async def with_client(
         self, progress: StageProgress, exchange: Exchange, question: OutgoingQuestion, speed_factor: float
     ) -> None:
-        """Ask, and tell `progress` what has become of it; if cancelled, the connection is cut where it stands."""
+        """Ask one client, and store the outcome in `progress`; if cancelled, cut the connection at once."""
         at_once = self._admission.is_connected(exchange.client)
         ready_s = question.senders.connected_s(exchange.position) if at_once else None
         connection = await self._admission.connection(exchange.client)
@@ -114,7 +114,7 @@ class Conversation:
         if senders.opening is not None:
             await sleep_until(senders.connected_s(exchange.position), self._clock)
         name, parts = question.name.encode(), question.parts_for(client)
-        known = question.last_announced
+        last_announced = question.last_announced
         header = QuestionHeader(
             kind=wire.LOSING if exchange.losing else wire.QUESTION,
             round_number=question.key[0],
@@ -124,7 +124,7 @@ class Conversation:
             name_bytes=len(name),
             common_bytes=len(question.common),
             private_bytes=None if question.private is None else len(parts[1]),
-            last_announced=question.key[0] - 1 if known is None else int(known[exchange.position]),
+            last_announced=question.key[0] - 1 if last_announced is None else int(last_announced[exchange.position]),
         )
         size, began_s = sum(map(len, parts)), self._clock()
         pacing = senders.question(exchange.position, size, began_s)

@@ -1,19 +1,19 @@
-"""Token buckets: what makes a socket as slow as the link that it stands for.
+"""Token buckets that throttle a socket to the speed of its emulated link.
 
 A bucket lets bytes pass at its link's rate, which may vary over time. It is kept as the time at which everything
 reserved so far has passed (the virtual scheduling form of the bucket; ITU-T I.371): a piece of a message is written
 or read when its last byte would have passed the link, so a transfer of b bytes lasts b / rate, as on the virtual clock,
-and never less. A wake-up that comes late is made up for, up to `DEPTH_S` of the rate; an idle bucket saves nothing.
+and never less. A late wake-up is made up for, up to `DEPTH_S` of the rate; an idle bucket saves nothing.
 
 The server's bucket is shared: pieces pass it in the order in which they are reserved. All transfers that wait for it
 ask for equal pieces, in turn, so they get equal shares, and a transfer that its own link holds back asks less often:
 max-min fairness (deficit round robin with one quantum; Shreedhar and Varghese, SIGCOMM 1995).
 
-Where the transport has windows, a message goes in flights (`windows`): no piece goes beyond the one that is under way,
-and what a link could have carried while the sender waited for an acknowledgement is not made up for.
+If the transport has windows, a message goes in flights (`windows`): no piece extends beyond the current flight, and the
+capacity that a link wastes while its sender waits for an acknowledgement is not made up for.
 
-A wake-up that comes later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, since
-the machine was not there to carry them. A `ThrottledTransfer` adds up that time (`behind_s`).
+A wake-up later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, because the
+machine was too busy. A `ThrottledTransfer` adds up that time (`behind_s`).
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from testbed.network.live.windows import Pacing
 
 SMALLEST_PIECE = 1448  # bytes: TCP's payload of one Ethernet frame
 LARGEST_PIECE = 1 << 18
-PIECE_S = 0.01  # a piece is what passes the link in so many seconds ...
-PIECES_PER_S = 5000  # ... or longer, so that all transfers together need no more pieces than this
+PIECE_S = 0.01  # a piece passes the link in this many seconds ...
+PIECES_PER_S = 5000  # ... or in more, so that all transfers together need no more pieces than this
 DEPTH_S = 0.05
 
 SendingTime = Callable[[float, float], float]
@@ -38,18 +38,27 @@ SendingTime = Callable[[float, float], float]
 
 
 def constant(rate_bytes_s: float) -> SendingTime:
-    """A link of one rate (0: nothing ever passes; infinite: everything at once)."""
+    """Return the sending time of a link with one rate.
+
+    Args:
+        rate_bytes_s: bytes per second; 0: nothing ever passes; infinite: no delay.
+    """
     if rate_bytes_s <= 0:
         return lambda begin_s, size: math.inf if size > 0 else begin_s
     return lambda begin_s, size: begin_s + size / rate_bytes_s
 
 
 def varying(rates: Rates, client: int) -> SendingTime:
-    """The link of one client of `rates`."""
+    """Return the sending time of one client's link.
+
+    Args:
+        rates: rates of all clients' links.
+        client: number of the client.
+    """
     if rates.is_constant:
         return constant(float(rates.take(np.array([client])).maximum()[0]))
-    one = rates.take(np.array([client]))
-    return lambda begin_s, size: float(one.time_to_send(np.array([begin_s]), np.array([size]))[0])
+    own = rates.take(np.array([client]))
+    return lambda begin_s, size: float(own.time_to_send(np.array([begin_s]), np.array([size]))[0])
 
 
 class TokenBucket:
@@ -72,22 +81,25 @@ class TokenBucket:
         return self._free_s if self.transfers else -math.inf
 
     def begin(self) -> None:
-        """A transfer begins; the first one finds the bucket empty."""
+        """Begin a transfer; the first one finds the bucket empty."""
         if not self.transfers:
             self._free_s = self._clock()
         self.transfers += 1
 
     def end(self) -> None:
-        """A transfer has ended."""
+        """End a transfer."""
         self.transfers -= 1
 
     def reserve(self, size: float, not_before_s: float = -math.inf) -> float:
-        """When `size` more bytes will have passed, which were not there before; calls are served in their order."""
+        """Reserve `size` more bytes, which become available now; return when they will have passed, in seconds.
+
+        Calls are served in order.
+        """
         self._free_s = self._sending_time(max(self._free_s, self._clock() - DEPTH_S, not_before_s), size)
         return self._free_s
 
     def passes_in(self, seconds: float) -> float:
-        """Bytes that pass in about so many `seconds` from now (halved and doubled from one frame on)."""
+        """Return the bytes that pass in about `seconds` from now (halved and doubled from one frame on)."""
         now_s, size = self._clock(), float(SMALLEST_PIECE)
         while size < LARGEST_PIECE and self._sending_time(now_s, 2 * size) <= now_s + seconds:
             size *= 2
@@ -174,7 +186,7 @@ class ThrottledTransfer:
         return pacing.payload_left
 
     async def _pass(self, tokens: float) -> None:
-        """Wait until so many bytes have passed both links."""
+        """Wait until this many bytes have passed both links."""
         through_s = max(bucket.reserve(tokens, self._not_before_s) for bucket in (self._own, self._shared))
         await sleep_until(through_s, self._clock)
         self._ready_s = through_s
@@ -199,7 +211,7 @@ class UnthrottledTransfer:
         return None
 
     async def next_piece(self, left: int) -> int:
-        """The size of the next piece, after others have had their turn."""
+        """Return the size of the next piece, after other tasks have had their turn."""
         await asyncio.sleep(0)
         return min(left, LARGEST_PIECE)
 
@@ -208,7 +220,12 @@ Transfer = ThrottledTransfer | UnthrottledTransfer
 
 
 async def sleep_until(time_s: float, clock: Callable[[], float]) -> None:
-    """Wait until `clock` reads `time_s`, never less; infinite: until cancelled."""
+    """Wait until `clock` reads at least `time_s`.
+
+    Args:
+        time_s: seconds of `clock`; infinite: wait until cancelled.
+        clock: returns the current time in seconds.
+    """
     if time_s == math.inf:
         await asyncio.get_running_loop().create_future()
     while (left_s := time_s - clock()) > 0:
@@ -218,10 +235,10 @@ async def sleep_until(time_s: float, clock: Callable[[], float]) -> None:
 
 
 class ThrottledLinks:
-    """Token buckets for every client's two directions and the server's, and the clients' latencies.
+    """Token buckets for both directions of each client's link and of the server's, and the clients' latencies.
 
     Args:
-        links: what they are to be like.
+        links: the emulated links.
         clock: seconds since the run began.
     """
 
@@ -233,29 +250,29 @@ class ThrottledLinks:
         self._clients: dict[int, tuple[SendingTime, TokenBucket, SendingTime, TokenBucket]] = {}
 
     def _of(self, client: int) -> tuple[SendingTime, TokenBucket, SendingTime, TokenBucket]:
-        known = self._clients.get(client)
-        if known is None:
+        buckets = self._clients.get(client)
+        if buckets is None:
             down, up = varying(self._links.down, client), varying(self._links.up, client)
-            known = down, TokenBucket(down, self._clock), up, TokenBucket(up, self._clock)
-            self._clients[client] = known
-        return known
+            buckets = down, TokenBucket(down, self._clock), up, TokenBucket(up, self._clock)
+            self._clients[client] = buckets
+        return buckets
 
     def latency_s(self, client: int) -> float:
-        """Seconds that a message from or to the client that is sent now is on its way, one way."""
+        """Return the one-way latency, in seconds, of a message from or to the client that is sent now."""
         return float(self._links.latency_at(self._clock(), np.array([client]))[0])
 
     def downwards(self, client: int, size: int, ready_s: float | None = None, pacing: Pacing | None = None) -> Transfer:
-        """The way of a message of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
+        """Return the transfer of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
         own, shared = self._of(client)[1], self._server_up
         return ThrottledTransfer(own, shared, self._tokens_per_byte(size), self._clock, ready_s, pacing)
 
     def upwards(self, client: int, size: int, pacing: Pacing | None = None) -> Transfer:
-        """The way of a message of `size` bytes from the client."""
+        """Return the transfer of `size` bytes from the client."""
         own, shared = self._of(client)[3], self._server_down
         return ThrottledTransfer(own, shared, self._tokens_per_byte(size), self._clock, pacing=pacing)
 
     def looked_up_s(self, client: int, ready_s: float, pki_up: int, pki_down: int) -> float:
-        """When a client that was ready at `ready_s` has asked the PKI `pki_up` bytes and got `pki_down`."""
+        """Return when a client that is ready at `ready_s` has sent `pki_up` bytes to the PKI and got `pki_down`."""
         if pki_up + pki_down == 0:
             return ready_s
         down, _, up, _ = self._of(client)
@@ -271,13 +288,13 @@ class RealLinks(ThrottledLinks):
     """The network's own links: no buckets and no latency. Only the PKI, which it does not reach, is emulated."""
 
     def latency_s(self, client: int) -> float:
-        """The real network has its own."""
+        """Return 0: the real network has its own latency."""
         return 0.0
 
     def downwards(self, client: int, size: int, ready_s: float | None = None, pacing: Pacing | None = None) -> Transfer:
-        """Nothing is held back."""
+        """Return a transfer that is not throttled."""
         return UnthrottledTransfer()
 
     def upwards(self, client: int, size: int, pacing: Pacing | None = None) -> Transfer:
-        """Nothing is held back."""
+        """Return a transfer that is not throttled."""
         return UnthrottledTransfer()

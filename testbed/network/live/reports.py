@@ -1,12 +1,12 @@
-"""A client's word about itself: that its code has crashed, how long it has worked, how late the machine made it.
+"""Clients' reports about themselves: crashes, seconds of work, and delays of their machine.
 
-Whoever holds the run's token can send any of this, so it may cost the client that says it, and nobody else:
+Anybody with the run's token can send such reports, so a false report may harm the client that sends it, but no other:
 
-- A *crash* or a *failure of the host* ends the run only where the host that holds the client confirms it, over the
-  channel of whoever has started the host (a method call in one process, an actor's on Ray), never over the client's
-  connection. Without that the client is silent in this stage, and an event holds its text.
-- *Seconds* are bounded by those that the exchange has really taken: no answer leaves before its work is done.
-- *Bytes* of look-ups at the PKI are bounded by a number of copies of the whole directory.
+- A *crash* or a *failure of the host* ends the run only if the client's host confirms it. The confirmation comes over
+  the channel of the process that started the host (a method call, or a Ray actor's), never over the client's
+  connection. Without confirmation the client counts as silent in this stage, and an event holds the report's text.
+- *Seconds* are limited to the real duration of the exchange: no answer leaves before its work is done.
+- *Bytes* of look-ups at the PKI are limited to a number of copies of the whole directory.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,19 +19,19 @@ from testbed.network.live import wire
 from testbed.network.live.stage import Exchange
 from testbed.network.live.wire import AnswerHeader, FramingError
 
-LONGEST_TEXT = 200  # characters that are kept of what a client says of itself, before escaping
-_CLOCK_SHARE, _CLOCK_S = 0.01, 0.05  # by so much another machine's clock may differ, and be no lie
+LONGEST_TEXT = 200  # characters kept of a client's report, before escaping
+_CLOCK_SHARE, _CLOCK_S = 0.01, 0.05  # tolerance for the difference of two machines' clocks
 _DIRECTORY_COPIES, _ENTRY_BYTES, _LEAST_LOOK_UPS = 16, 100, 1 << 16
 
 
 @dataclass(frozen=True)
 class HostReport:
-    """A host's own word about a client that it holds.
+    """A host's report about one of its clients.
 
     Attributes:
         key: (round, number of the stage) of the question.
-        crash: what was raised.
-        fatal: not by the client's code: the host itself cannot go on.
+        crash: the exception.
+        fatal: whether the host itself cannot continue, as opposed to the client's code.
     """
 
     key: tuple[int, int]
@@ -44,16 +44,21 @@ Confirming = Callable[[int, tuple[int, int]], Awaitable[HostReport | None]]
 
 
 async def unconfirmed(client: int, key: tuple[int, int]) -> HostReport | None:
-    """Confirm nothing: the server knows of its clients only what they send."""
+    """Confirm nothing: the server has no channel to hosts besides the clients' connections.
+
+    Args:
+        client: ignored.
+        key: ignored.
+    """
     return None
 
 
 class ClientReports:
-    """Judges what clients say of themselves.
+    """Validation of the clients' reports about themselves.
 
     Args:
         confirming: asks the hosts that the run's owner has started.
-        check: called with confirmed crashes; raises `CodeCrashed` when a crash is to end the run.
+        check: called with confirmed crashes; raises `CodeCrashed` if a crash is configured to end the run.
         population: number of clients n.
         on_exaggeration: called with (client, one line) for seconds that cannot be true.
     """
@@ -96,22 +101,22 @@ class ClientReports:
         self._check([report.crash])
 
     async def judge_late_crashes(self, exchanges: Sequence[Exchange], key: tuple[int, int]) -> None:
-        """The same for reports that the end of the stage has cut short; raises as `judge_crash` does."""
+        """Judge crash reports that the end of the stage has cut short; raises as `judge_crash` does."""
         for exchange in exchanges:
             if exchange.crash is None and exchange.reports_crash:
                 await self.judge_crash(exchange, key)
 
     def bounded(self, header: AnswerHeader, took_s: float, speed_factor: float, cut_off_s: float) -> AnswerHeader:
-        """The header of an answer with seconds that can be true.
+        """Return the header of an answer with its seconds limited to possible values.
 
         Args:
             header: as the client sent it.
             took_s: seconds from the beginning of the question's transfer to the header's arrival.
-            speed_factor: what the client's compute seconds are multiplied with.
-            cut_off_s: seconds of the stage before, if answers were cut off there: they are told with the next one.
+            speed_factor: factor of the client's compute seconds.
+            cut_off_s: seconds of the stage before, if answers were cut off there: the next answer reports their delay.
 
         Raises:
-            FramingError: more bytes of look-ups than any client has reason for.
+            FramingError: more bytes of look-ups than any client needs.
         """
         if max(header.pki_up, header.pki_down) > self._largest_look_ups:
             raise FramingError(f"claims PKI look-ups of more than {self._largest_look_ups} bytes")

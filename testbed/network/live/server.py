@@ -6,23 +6,23 @@
     ...                                             # rounds, as on the virtual clock
     await network.close()
 
-What it means is what it means on the virtual clock (`EmulatedNetwork`): the same outcomes, the same bytes, and times
-that differ by what the machine, the kernel and the network add. Both directions of a client's link, and the server's,
-are token buckets at the server (`links`), which hold back the writing of questions and the reading of answers; a
-socket with small buffers then holds back the client. So there is one clock, and a client need not know its link. A
-message's latency is a timer at its receiver. Handshakes and congestion windows hold back what they would (`windows`).
-With ``throttled=False`` there is nothing of this: the real network is the link.
+The semantics are those of the virtual clock (`EmulatedNetwork`): the same outcomes and bytes, and times that differ by
+the overhead of machine, kernel and network. Both directions of a client's link, and the server's, are token buckets at
+the server (`links`), which hold back the writing of questions and the reading of answers; a socket with small buffers
+then holds back the client. So there is one clock, and a client need not know its link. A message's latency is a timer
+at its receiver. Handshakes and congestion windows delay messages as in the model (`windows`). With
+``throttled=False`` all of this is off: the real network is the link.
 
-A client that leaves has its connection cut where it stands, and so has everybody whose part is not done when the stage
-ends; bytes that got through until then are counted. It connects again on its own and is there for the next stage.
+If a client leaves, its connection is cut at once. The same happens to all unfinished exchanges when the stage ends;
+bytes that got through until then are counted. The client connects again on its own and takes part in the next stage.
 
-A machine that has too much to do makes the stages longer than links and devices would: links stand idle although bytes
-wait (`links`), answers leave later than the devices would send them, the server's own work takes longer than it is
-modelled to. For each stage the largest such sum of a client counts, and a round in which they come to more than
-`BEHIND_S` and `BEHIND_SHARE` of it is `behind`: an event says so. It is a lower bound: a message that lies unread in a
-socket because a process is busy is not noticed.
+An overloaded machine makes stages longer than links and devices would: links stand idle although bytes wait (`links`),
+answers leave later than the devices would send them, and the server's own work takes longer than modelled. For each
+stage the largest sum of such delays of one client counts. A round in which these delays exceed `BEHIND_S` and
+`BEHIND_SHARE` of its duration is `behind`, and an event is recorded. The measure is a lower bound: a message that waits
+unread in a socket because a process is busy is not noticed.
 
-The clock stands still between rounds (evaluation is outside of it, as on the virtual clock). With modelled compute the
+The clock stands still between rounds (evaluation does not count, as on the virtual clock). With modelled compute the
 server waits until its modelled work is done, as the clients do.
 """
 
@@ -54,8 +54,8 @@ from testbed.network.live.wire import Address
 from testbed.network.recorder import RecordingNetwork, Stage
 from testbed.network.sums import Sum
 
-RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
-BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line
+RECONNECT_S = 2.0  # if disconnects are visible, a client without a connection for this long counts as gone
+BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine delays by more than this gets an event
 STRANGERS_NOTED = 20  # per round
 
 
@@ -112,7 +112,7 @@ class LiveNetwork(RecordingNetwork):
     # -- connections -----------------------------------------------------------------------------------------
 
     async def open(self) -> Address:
-        """Begin to listen; what is returned is all that clients need. Raises `ClusterError`."""
+        """Begin to listen; return the address that clients need to connect. Raises `ClusterError`."""
         wire.allow(len(self.speed_factors) + STRANGERS)
         return await self._admission.open(self._listen_host, small_buffers=self._throttled)
 
@@ -196,9 +196,9 @@ class LiveNetwork(RecordingNetwork):
 
     # -- asking ----------------------------------------------------------------------------------------------
 
-    async def _ask(self, asked: Ask) -> Replies:
-        kind, recipients, private = asked.kind, asked.recipients, asked.encoded_private()
-        common = encode(asked.message)
+    async def _ask(self, call: Ask) -> Replies:
+        kind, recipients, private = call.kind, call.recipients, call.encoded_private()
+        common = encode(call.message)
         self._finish_server_work()
         await sleep_until(self._server_busy_until_s, self._clock)
         self._stage = kind.stage
@@ -210,7 +210,7 @@ class LiveNetwork(RecordingNetwork):
         progress = StageProgress(
             stage,
             presence,
-            quorum=self.timing.quorum(kind.stage, asked.quorum, len(recipients)),
+            quorum=self.timing.quorum(kind.stage, call.quorum, len(recipients)),
             disconnects_visible=self.timing.disconnects_visible,
             clock=self._clock,
         )
@@ -226,7 +226,7 @@ class LiveNetwork(RecordingNetwork):
             last_announced=self._last_announced(kind, recipients),
             cut_off_s=self._cut_off_s,
         )
-        await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, asked.deadline_s))
+        await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, call.deadline_s))
         end_s = self._clock()
         await self._reports.judge_late_crashes(progress.exchanges, key)
         self._start_server_work()
@@ -237,19 +237,19 @@ class LiveNetwork(RecordingNetwork):
         if senders.opening is not None:
             elapsed_s = np.minimum(presence.leaves_s, end_s) - sent_s
             self._count_opening(stage, progress, senders.opening.carried(elapsed_s))
-            self.connections.opened(recipients, senders.opening, end_s - sent_s)
+            self.connections.record_handshakes(recipients, senders.opening, end_s - sent_s)
         self.connections.close(stage.who(OFFLINE, DROPPED))
         self._keep_record(stage, answers, sent_s)
-        got_it = [exchange.position for exchange in progress.exchanges if exchange.asked and not exchange.losing]
+        got_it = [exchange.position for exchange in progress.exchanges if exchange.delivered and not exchange.losing]
         cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
-        self._note_announced(asked.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
+        self._note_announced(call.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
         summing, gathering = functools.partial(self._total, vectors), functools.partial(self._gathered, vectors)
         return stage.replies(answers, summing, gathering, sent_s, end_s)
 
     async def _run(
         self, progress: StageProgress, presence: Presence, question: OutgoingQuestion, last_s: float
     ) -> None:
-        """Let the stage happen, until it is over; then stop what is still under way."""
+        """Run the stage until it ends; then stop all exchanges that are still in progress."""
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         timers = [loop.call_later(max(0.0, last_s - self._clock()), progress.end)]
@@ -274,12 +274,12 @@ class LiveNetwork(RecordingNetwork):
     def _departure(
         self, progress: StageProgress, exchange: Exchange, task: asyncio.Task[None], leaves_s: float
     ) -> list[asyncio.TimerHandle]:
-        """The client leaves at `leaves_s`: nothing that is sent later than a latency before reaches it."""
+        """Schedule the client's departure at `leaves_s`: messages sent less than a latency before do not reach it."""
         if leaves_s == np.inf:
             return []
 
         def stop_sending() -> None:
-            if not exchange.asked:
+            if not exchange.delivered:
                 task.cancel()
 
         def leave() -> None:
@@ -296,18 +296,18 @@ class LiveNetwork(RecordingNetwork):
 
     @staticmethod
     def _give_up(progress: StageProgress) -> None:
-        """Where disconnects are visible, nobody waits for a client whose host has died."""
+        """Give up clients whose host has died, if disconnects are visible."""
         for exchange in progress.exchanges:
             if not exchange.connected:
                 progress.settle(exchange, OFFLINE)
 
     def _place(self, stage: Stage, progress: StageProgress, answers: HostAnswers, senders: StageSenders) -> None:
-        """Enter what the clients did, and the bytes that got through."""
+        """Store the clients' reactions and the bytes that got through."""
         outcome = stage.outcome.copy()
         stage.place(answers)
         stage.outcome = outcome
         for exchange in progress.exchanges:
-            stage.bytes_down[exchange.position] = min(exchange.sent, stage.size_down[exchange.position])
+            stage.bytes_down[exchange.position] = min(exchange.bytes_sent, stage.size_down[exchange.position])
             stage.bytes_up[exchange.position] = exchange.received
         headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down, senders.resent_down)
         headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up, senders.resent_up)
@@ -324,7 +324,7 @@ class LiveNetwork(RecordingNetwork):
         stage.transport_up[there] += size[1][there]
 
     def _fall_behind(self, what: str, seconds: float) -> None:
-        """The machine has held up `what` by so many seconds."""
+        """Record that the machine has delayed `what` by this many seconds."""
         self.behind_s += seconds
         self._most_behind = max(self._most_behind, (seconds, what))
 
@@ -336,7 +336,7 @@ class LiveNetwork(RecordingNetwork):
             self.record_event("machine", "behind", f"{line}; most at {self._most_behind[1]}")
 
     def _overhead(self, carried: Ids, size: Ids, resent: Floats) -> tuple[Ids, Ids]:
-        """What goes with `carried` of `size` bytes, and acknowledgements back, as on the virtual clock."""
+        """Return the overhead of `carried` of `size` bytes, and acknowledgements in return, as on the virtual clock."""
         share = np.divide(carried, size, out=np.zeros(len(size)), where=size > 0)
         there, back = self.links.transport.overhead(size)
         return (

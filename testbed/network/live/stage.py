@@ -1,9 +1,9 @@
-"""One live stage: each client's part of it, when it ends, and what came in.
+"""One live stage: each client's exchange, the end of the stage, and the answers.
 
 A stage ends by the rule of the virtual clock (`EmulatedNetwork._end_of`), applied as things happen: with the answer
-that reaches its quorum; else when everybody has been heard of, by an answer, a refusal, or (where disconnects are
-visible) by going away; else at its deadline. Silence is never heard. What came in takes the form in which hosts on the
-virtual clock hand it over.
+that reaches its quorum; else when all clients have answered, refused or (if disconnects are visible) gone away; else
+at its deadline. A silent client is never noticed before the deadline. The answers take the form in which hosts on the
+virtual clock return them.
 """
 
 import asyncio
@@ -34,27 +34,28 @@ LONGEST_LINE = 1 << 16
 
 @dataclass(eq=False)
 class Exchange:
-    """What is known of one client in one stage.
+    """The state of one client's exchange in one stage.
 
     Attributes:
-        client: its number.
-        position: its place among the stage's recipients.
-        losing: it is lost as soon as it has the question.
-        connected: it had a connection at some time of the stage.
-        asked: the question has been written completely.
-        sent, received: bytes of the question and of the answer that got through.
-        links_behind_s: how long its links stood idle because the machine had more to do than it can.
-        header: what precedes the answer, once that is there.
+        client: number of the client.
+        position: position among the stage's recipients.
+        losing: whether the client drops out as soon as it has the question.
+        connected: whether it had a connection at some time of the stage.
+        delivered: whether the question has been written completely.
+        bytes_sent: bytes of the question that got through.
+        received: bytes of the answer that got through.
+        links_behind_s: seconds for which its links stood idle because the machine was overloaded.
+        header: header of the answer, once it has arrived.
         body: the answer, once it is complete.
-        crash: what the client's report of a crash stands for (`reports.ClientReports`), once that is known.
+        crash: the crash that the client reported (`reports.ClientReports`), once validated.
     """
 
     client: int
     position: int
     losing: bool
     connected: bool = False
-    asked: bool = False
-    sent: int = 0
+    delivered: bool = False
+    bytes_sent: int = 0
     received: int = 0
     links_behind_s: float = 0.0
     header: AnswerHeader | None = None
@@ -64,7 +65,7 @@ class Exchange:
     async def send_question(
         self, connection: Connection, header: QuestionHeader, name: bytes, parts: tuple[bytes, ...], passage: Transfer
     ) -> None:
-        """Send header and stage name, then the `parts`, which are what counts; raises `OSError` when it is lost."""
+        """Send header and stage name, then the `parts`, which are counted; raises `OSError` on a lost connection."""
         stream = connection.stream
         await wire.send_all(stream, header.pack() + name, more_follows=True)
         with self._carried(passage):
@@ -75,9 +76,9 @@ class Exchange:
                     more_follows = part is not parts[-1] and len(piece) == rest
                     while len(piece):
                         written = await wire.send_some(stream, piece, more_follows=more_follows)
-                        self.sent += written
+                        self.bytes_sent += written
                         piece, view = piece[written:], view[written:]
-        self.asked = True
+        self.delivered = True
 
     @property
     def reports_crash(self) -> bool:
@@ -87,11 +88,11 @@ class Exchange:
     @property
     def may_have_refused(self) -> bool:
         """The client has the question, and has not said that it accepts it: its answer may have been a refusal."""
-        return self.asked and not self.losing and (self.header is None or self.header.status == wire.REFUSED)
+        return self.delivered and not self.losing and (self.header is None or self.header.status == wire.REFUSED)
 
     @contextlib.contextmanager
     def _carried(self, passage: Transfer) -> Iterator[None]:
-        """A transfer, complete or cut off."""
+        """Account a transfer, complete or cut off."""
         try:
             with passage:
                 yield
@@ -114,15 +115,15 @@ class Exchange:
 
         Args:
             connection: the client's.
-            key: of the question.
-            largest: bytes that an answer may have.
-            bounded: takes from a header what cannot be true; may raise `FramingError`.
+            key: key of the question.
+            largest: maximum size of an answer, bytes.
+            bounded: limits the values in a header to possible ones; may raise `FramingError`.
 
         Returns:
-            the header as it counts.
+            The header with limited values.
 
         Raises:
-            FramingError: what comes is no answer of this client at stage `key`, or has more than `largest` bytes.
+            FramingError: the data is no answer of this client at stage `key`, or has more than `largest` bytes.
             ConnectionError: the client has hung up.
         """
         data = await wire.receive_exactly(connection.stream, ANSWER_OVERHEAD)
@@ -138,7 +139,7 @@ class Exchange:
 
     async def receive_answer(self, connection: Connection, size: int, passage: Transfer) -> None:
         """Receive the `size` bytes of the answer; raises `ConnectionError` when the client hangs up before."""
-        body = bytearray()  # grows with what comes: an announced size takes no memory
+        body = bytearray()  # grows with the data: an announced size alone takes no memory
         with self._carried(passage):
             while self.received < size:
                 piece = memoryview(bytearray(await passage.next_piece(size - self.received)))
@@ -151,16 +152,16 @@ class Exchange:
         self.body = body
 
     async def receive_line(self, connection: Connection, size: int) -> None:
-        """Receive what a client that has no answer says about itself: not a protocol message, and not counted."""
+        """Receive the text of a client that has no answer: not a protocol message, and not counted."""
         if size > LONGEST_LINE:
             raise FramingError(f"a line of {size} bytes")
         self.body = await wire.receive_exactly(connection.stream, size)
 
     def hang_up(self, connection: Connection) -> None:
-        """Cut the connection; what it has not delivered of the question did not get through."""
+        """Cut the connection; undelivered bytes of the question did not get through."""
         if connection.alive and self.header is None:
-            with contextlib.suppress(OSError):  # reset by the client: nothing better is known than what was written
-                self.sent = max(0, self.sent - wire.unacknowledged_bytes(connection.stream))
+            with contextlib.suppress(OSError):  # reset by the client: the bytes written are the best estimate
+                self.bytes_sent = max(0, self.bytes_sent - wire.unacknowledged_bytes(connection.stream))
         connection.cut()
 
 
@@ -168,18 +169,18 @@ _PENDING = -1
 
 
 class StageProgress:
-    """Who has been heard of in one stage.
+    """The outcomes of the clients in one stage.
 
     Args:
         stage: its arrays are filled in as things happen.
-        presence: who is there.
-        quorum: so many answers are enough; None: all.
+        presence: availability of the clients.
+        quorum: number of answers that is enough; None: all.
         disconnects_visible: see `Timing`.
-        clock: the run's.
+        clock: the run's clock.
 
     Attributes:
-        exchanges: of the clients that are asked.
-        over: done when the stage has ended; its result is when.
+        exchanges: exchanges of the clients that are asked.
+        over: done when the stage has ended; its result is the time of the end.
     """
 
     def __init__(
@@ -207,11 +208,11 @@ class StageProgress:
         self.check()
 
     def pending(self, exchange: Exchange) -> bool:
-        """Whether the client's fate is still open."""
+        """Return whether the client's outcome is still open."""
         return bool(self._stage.outcome[exchange.position] == _PENDING)
 
     def settle(self, exchange: Exchange, outcome: int) -> None:
-        """The client's fate is now known: ANSWERED or REFUSED (it arrives now), SILENT, DROPPED or OFFLINE."""
+        """Set the client's outcome: ANSWERED or REFUSED (it arrives now), SILENT, DROPPED or OFFLINE."""
         if self.over.done() or not self.pending(exchange):
             return
         self._stage.outcome[exchange.position] = outcome
@@ -224,7 +225,7 @@ class StageProgress:
         self.check()
 
     def leaves(self, exchange: Exchange) -> None:
-        """The client goes away; it has dropped out if its fate was still open, and may be missed no more if not."""
+        """Note that the client goes away; it drops out if its outcome is still open."""
         if self.pending(exchange):
             self.settle(exchange, DROPPED)
         elif self._visible and self._stage.outcome[exchange.position] == SILENT:
@@ -238,17 +239,17 @@ class StageProgress:
             self.end()
 
     def end(self) -> None:
-        """The stage ends now, or ended before."""
+        """End the stage now, if it has not ended before."""
         if not self.over.done():
             self.over.set_result(self._clock())
 
     def fail(self, error: Exception) -> None:
-        """The stage cannot go on: whoever waits for its end gets `error`."""
+        """Fail the stage: tasks that wait for its end get `error`."""
         if not self.over.done():
             self.over.set_exception(error)
 
     def close(self) -> None:
-        """After the end: who is still open is late, or was never connected."""
+        """Set the outcome of clients that are still open after the end: late, or never connected."""
         for exchange in self.exchanges:
             if self.pending(exchange):
                 self._stage.outcome[exchange.position] = LATE if exchange.connected else OFFLINE
@@ -258,28 +259,35 @@ MALFORMED = b""  # decodes as nothing
 
 
 def collected(kind: type[Message], exchanges: list[Exchange]) -> tuple[HostAnswers, dict[int, Vector]]:
-    """The answers of a stage whose question is a `kind`, decoded, and the vectors that came with them.
+    """Return the answers of a stage, decoded, and their vectors.
 
-    What a client says about its work is noted as soon as it is known, also when its answer is late. A complete
-    answer that does not decode stands in `headers` as bytes that do not decode either.
+    A client's report about its work is stored as soon as it arrives, even if the answer is late. A complete
+    answer that does not decode is stored in `headers` as bytes that do not decode either.
+
+    Args:
+        kind: type of the stage's question.
+        exchanges: exchanges of the stage.
+
+    Returns:
+        The answers as hosts return them, and the vectors by client.
     """
-    heard = [exchange for exchange in exchanges if exchange.header is not None]
-    headers = [exchange.header for exchange in heard if exchange.header is not None]
+    reported = [exchange for exchange in exchanges if exchange.header is not None]
+    headers = [exchange.header for exchange in reported if exchange.header is not None]
     spoke = [header.status in (wire.ANSWERED, wire.REFUSED) for header in headers]
     answers = HostAnswers(
-        clients=np.array([exchange.client for exchange in heard], np.int64),
+        clients=np.array([exchange.client for exchange in reported], np.int64),
         answered=np.array(spoke, np.bool_),
-        sizes=np.array([header.length * said for header, said in zip(headers, spoke, strict=True)], np.int64),
+        sizes=np.array([header.length * spoken for header, spoken in zip(headers, spoke, strict=True)], np.int64),
         compute_s=np.array([header.compute_s for header in headers], np.float64),
         pki_up=np.array([header.pki_up for header in headers], np.int64),
         pki_down=np.array([header.pki_down for header in headers], np.int64),
     )
     vectors: dict[int, Vector] = {}
-    for exchange, header in zip(heard, headers, strict=True):
+    for exchange, header in zip(reported, headers, strict=True):
         if exchange.body is None:
             continue
         client, body = exchange.client, bytes(exchange.body)
-        exchange.body = None  # the vectors hold what is needed
+        exchange.body = None  # the vectors hold the data from here on
         if exchange.crash is not None:
             answers.crashes.append(exchange.crash)
         elif header.status == wire.REFUSED:
@@ -310,10 +318,16 @@ def _refusal(client: int, body: bytes) -> ClientRefusal:
 
 
 def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> Sum:
-    """Sum of the clients' vectors: ring elements, or float vectors times `(m,)` `weights`.
+    """Return the sum of the clients' vectors, bit for bit and metered as `Hosts.total`.
 
-    The same bits as `Hosts.total`, and metered in the same way. Raises `Refusal` when there is nobody to sum over,
-    `RoundAborted` when somebody has sent no vector, or one of another shape.
+    Args:
+        vectors: by client.
+        clients: `(m,)` int64, clients to sum over.
+        weights: `(m,)` int64 factors for float vectors; None for ring vectors.
+
+    Raises:
+        Refusal: there are no clients to sum over.
+        RoundAborted: a client has sent no vector, or a vector of another shape.
     """
     if not len(clients):
         raise Refusal("sum.empty", "there is nobody to sum over")

@@ -1,8 +1,8 @@
-"""Connections and congestion windows, live: who has to connect first, and which bytes of a message may go when.
+"""Connections and congestion windows of the live network: handshakes, and the time at which bytes may be sent.
 
-The model is that of the virtual clock (`network.connections`). There all moments follow from the plan of a stage; here
-a message begins when its sender has it, and each flight when the one before is through and its gap has passed in this
-run. What is lost is drawn for each message by itself, so not as on the virtual clock.
+The model is that of the virtual clock (`network.connections`). There all times follow from the plan of a stage. In a
+live stage a message begins when its sender has it, and each flight when the previous one is through and its gap has
+passed in real time. Losses are drawn for each message by itself, unlike on the virtual clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,12 +15,12 @@ from testbed.network.connections import DOWN, UP, Connections, stage_word
 
 
 class Flight(NamedTuple):
-    """What a sender sends without waiting for an acknowledgement.
+    """The bytes that a sender sends without waiting for an acknowledgement.
 
     Attributes:
-        payload: bytes of the message that get through with it; 0 where all of it is lost.
-        wire_bytes: what it takes of the links, with headers and what is lost or was lost before.
-        gap_s: it begins no earlier than so long after the one before, the first one after the transfer.
+        payload: bytes of the message that get through with it; 0 if all of it is lost.
+        wire_bytes: bytes on the links, with headers and with bytes that are lost or were lost before.
+        gap_s: minimum seconds after the beginning of the previous flight; for the first one, of the transfer.
     """
 
     payload: int
@@ -46,12 +46,12 @@ class Pacing:
         self.payload_left, self._wire_left = 0, 0.0
 
     def begin(self, flight: Flight, at_s: float) -> None:
-        """The next one of `flights` begins."""
+        """Begin the next one of `flights`."""
         self.payload_left, self._wire_left, _ = flight
         self.began_s = at_s
 
     def take(self, payload: int) -> float:
-        """Bytes on the links of the next `payload` bytes of this flight; of the last ones, all that is left."""
+        """Return the bytes on the links of the next `payload` bytes of this flight; the last ones take the rest."""
         wire_bytes = self._wire_left
         if payload < self.payload_left:
             wire_bytes *= payload / self.payload_left
@@ -64,15 +64,16 @@ class StageSenders:
     """Both ends of the connections in one stage.
 
     Args:
-        connections: the run's; None: nothing is held back.
+        connections: the run's connections; None: nothing is held back.
         key: (round, number of the stage).
-        began_s: when the stage began.
-        recipients: `(m,)` who is asked.
-        there: `(k,)` positions of those who are there: they connect.
+        began_s: seconds at which the stage began.
+        recipients: `(m,)` int64, the clients that are asked.
+        there: `(k,)` positions of the reachable clients: they connect.
 
     Attributes:
-        opening: what that takes, `(m,)` each; None: nothing.
-        resent_down, resent_up: `(m,)` float64 bytes of questions and answers that went again, or will in this flight.
+        opening: cost of connecting, `(m,)` each; None if there is none.
+        resent_down: `(m,)` float64 bytes of questions that were sent again, or will be in this flight.
+        resent_up: `(m,)` float64 bytes of answers that were sent again, or will be in this flight.
     """
 
     def __init__(
@@ -85,15 +86,15 @@ class StageSenders:
         self.opening = None if opening is None else opening.spread(there, len(recipients))
 
     def connected_s(self, position: int) -> float:
-        """When the client at this position of the recipients is connected."""
+        """Return when the client at this position of the recipients is connected."""
         return self._began_s + (0.0 if self.opening is None else float(self.opening.delay_s[position]))
 
     def question(self, position: int, size: int, start_s: float) -> Pacing | None:
-        """How a question of `size` bytes goes that is sent from `start_s` on; None: nothing holds it back."""
+        """Return the pacing of a question of `size` bytes sent from `start_s` on; None if nothing holds it back."""
         return self._pacing(DOWN, position, size, start_s)
 
     def answer(self, position: int, size: int, start_s: float) -> Pacing | None:
-        """The same of an answer."""
+        """Return the pacing of an answer of `size` bytes sent from `start_s` on; None if nothing holds it back."""
         return self._pacing(UP, position, size, start_s)
 
     def _pacing(self, way: int, position: int, size: int, start_s: float) -> Pacing | None:
@@ -110,12 +111,12 @@ class StageSenders:
         def flights() -> Iterator[Flight]:
             segments = float(sending.left[0])
             left, payload, dropped = segments, 0, 0.0
-            for sent, gap_s, still_left in sending.flight_by_flight():
-                again = sent + float(sending.dropped[0]) - dropped - (left - still_left)
+            for segments_sent, gap_s, still_left in sending.flight_by_flight():
+                again = segments_sent + float(sending.dropped[0]) - dropped - (left - still_left)
                 resent[position] += again * whole / segments
                 dropped = float(sending.dropped[0])
                 through = int(size * (1 - still_left / segments))
-                yield Flight(through - payload, sent * whole / segments, gap_s)
+                yield Flight(through - payload, segments_sent * whole / segments, gap_s)
                 left, payload = still_left, through
 
-        return Pacing(flights(), lambda through_s: connections.stopped(way, client, sending, through_s))
+        return Pacing(flights(), lambda through_s: connections.record_stopped(way, client, sending, through_s))

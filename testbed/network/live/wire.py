@@ -1,4 +1,4 @@
-"""What goes over a connection of the live network: a fixed header, then the real encodings of the messages.
+"""The wire format of the live network: a fixed header, then the real encodings of the messages.
 
 A connection begins with a challenge from the server and the client's answer to it (its number, and an HMAC over both
 under the run's token, which itself never travels). From then on the server sends questions and the client answers.
@@ -6,12 +6,12 @@ under the run's token, which itself never travels). From then on the server send
     question:  kind, round, stage, latency, factor, lengths, last announced | its name | common part | private part
     answer:    status, round, stage, client, compute seconds, seconds behind, PKI bytes, length | answer
 
-*Bytes on the wire* are those of the common part, the private part and the answer: exactly what `testbed.messages`
-encodes. The headers belong to the testbed (`question_overhead`, `ANSWER_OVERHEAD`: about 90 and 61 bytes) and are not
-counted. Nothing is unpickled; every length is checked against a limit before a byte of it is read.
+*Bytes on the wire* are those of the common part, the private part and the answer: exactly as `testbed.messages`
+encodes them. The headers belong to the testbed (`question_overhead`, `ANSWER_OVERHEAD`: about 90 and 61 bytes) and are
+not counted. Nothing is unpickled; every length is checked against a limit before a byte of it is read.
 
 The sockets are plain non-blocking ones, read and written in pieces of a chosen size: asyncio's streams read ahead and
-write behind; here a transfer that is stopped must know what got through.
+write behind, but here the bytes that got through must be known when a transfer is stopped.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ CHALLENGE_BYTES, GREETING_BYTES = _CHALLENGE.size, _GREETING.size
 QUESTION_HEADER, ANSWER_OVERHEAD = _QUESTION.size, _ANSWER.size
 
 WELCOME, QUESTION, LOSING, GOODBYE = range(4)
-"""What the server sends: you are known; a question; a question that its receiver is lost on; the run is over."""
+"""The server's messages: welcome; a question; a question at which the receiver drops out; end of the run."""
 
 ANSWERED, SILENT, REFUSED, CRASHED, FAILED = range(5)
-"""What a client says: an answer; nothing (not a protocol message); a refusal; its handler crashed; its host cannot go
-on. The body of the last two is a line of text."""
+"""A client's messages: an answer; silence (not a protocol message); a refusal; its handler crashed; its host cannot
+continue. The body of the last two is a line of text."""
 
 
 class FramingError(ProtocolError):
@@ -55,7 +55,7 @@ class FramingError(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a live network listens, and what proves that somebody belongs to the run.
+    """The address of a live network, and the secret that proves that a client belongs to the run.
 
     Attributes:
         host: name or address.
@@ -72,14 +72,17 @@ class Address:
 
 
 class QuestionHeader(NamedTuple):
-    """What precedes a question; the fields in the order in which they are sent.
+    """The header of a question; the fields are in the order in which they are sent.
 
     Attributes:
         kind: WELCOME, QUESTION, LOSING or GOODBYE.
-        round_number, number: which round, and which stage within it.
-        name_bytes, common_bytes: lengths of what follows; private_bytes: None where there is no private part.
+        round_number: the round.
+        number: the stage within the round.
+        name_bytes: length of the name that follows.
+        common_bytes: length of the common part.
+        private_bytes: length of the private part; None if there is none.
         latency_s: seconds that the client waits before the question counts as received.
-        speed_factor: what the client's compute seconds are multiplied with.
+        speed_factor: factor of the client's compute seconds.
         last_announced: the last announced round that the client knows of.
     """
 
@@ -94,13 +97,13 @@ class QuestionHeader(NamedTuple):
     last_announced: int = 0
 
     def pack(self) -> bytes:
-        """The header's bytes."""
+        """Encode the header."""
         private = _NO_PRIVATE if self.private_bytes is None else self.private_bytes
         return _QUESTION.pack(*self._replace(private_bytes=private))
 
     @classmethod
     def unpack(cls, data: bytes | bytearray) -> "QuestionHeader":
-        """The header that `data` holds; raises `FramingError`."""
+        """Decode a header; raises `FramingError`."""
         header = cls(*_unpacked(_QUESTION, data))
         private = header.private_bytes
         if private == _NO_PRIVATE:
@@ -112,16 +115,18 @@ class QuestionHeader(NamedTuple):
 
 
 class AnswerHeader(NamedTuple):
-    """What precedes an answer; the fields in the order in which they are sent.
+    """The header of an answer; the fields are in the order in which they are sent.
 
     Attributes:
         status: ANSWERED, SILENT, REFUSED, CRASHED or FAILED.
-        round_number, number: of the question.
-        client: who answers.
+        round_number: the round of the question.
+        number: the stage of the question within the round.
+        client: number of the client.
         compute_s: seconds of work on the reference machine.
-        behind_s: how much later the answer left than the device would have sent it, since the host had more to do (or,
-            where that is more, how late an earlier answer of the host's was when it was cut off).
-        pki_up, pki_down: bytes exchanged with the PKI by the handler.
+        behind_s: seconds by which the answer left later than the device would have sent it, because the host was
+            overloaded (or, if that is more, the delay of an earlier answer of the host when it was cut off).
+        pki_up: bytes that the handler sent to the PKI.
+        pki_down: bytes that the handler received from the PKI.
         length: bytes of the answer.
     """
 
@@ -136,12 +141,12 @@ class AnswerHeader(NamedTuple):
     length: int = 0
 
     def pack(self) -> bytes:
-        """The header's bytes."""
+        """Encode the header."""
         return _ANSWER.pack(*self)
 
     @classmethod
     def unpack(cls, data: bytes | bytearray, largest: int = LARGEST_PART) -> "AnswerHeader":
-        """The header that `data` holds; raises `FramingError`, also when the answer has more than `largest` bytes."""
+        """Decode a header; raises `FramingError`, also when the answer has more than `largest` bytes."""
         header = cls(*_unpacked(_ANSWER, data))
         if header.status > FAILED:
             raise FramingError(f"an answer of status {header.status}")
@@ -154,17 +159,26 @@ class AnswerHeader(NamedTuple):
 
 
 def question_overhead(name: str) -> int:
-    """Bytes of a question's frame that are the testbed's own."""
+    """Return the bytes of a question's frame that belong to the testbed."""
     return QUESTION_HEADER + len(name.encode())
 
 
 def challenge(nonce: bytes) -> bytes:
-    """What the server says first: 16 fresh random bytes."""
+    """Return the server's first message, for a nonce of 16 fresh random bytes."""
     return _CHALLENGE.pack(_MAGIC, nonce)
 
 
 def greeting(token: bytes, challenged: bytes | bytearray, client: int) -> bytes:
-    """What `client` says to a challenge; raises `FramingError` when the other side is not a live network."""
+    """Return the answer of `client` to a challenge.
+
+    Args:
+        token: the run's 32 secret bytes.
+        challenged: the challenge as received.
+        client: number of the client.
+
+    Raises:
+        FramingError: the other side is not a live network.
+    """
     magic, nonce = _unpacked(_CHALLENGE, challenged)
     if magic != _MAGIC:
         raise FramingError("not a live network of this version")
@@ -172,7 +186,16 @@ def greeting(token: bytes, challenged: bytes | bytearray, client: int) -> bytes:
 
 
 def greeted(token: bytes, nonce: bytes, data: bytes | bytearray) -> int:
-    """The number of the client that has sent this greeting; raises `FramingError` if it does not know the token."""
+    """Return the number of the client that sent this greeting.
+
+    Args:
+        token: the run's 32 secret bytes.
+        nonce: the 16 bytes of the challenge.
+        data: the greeting as received.
+
+    Raises:
+        FramingError: the client does not know the token.
+    """
     magic, client, proof = _unpacked(_GREETING, data)
     if magic != _MAGIC or not hmac.compare_digest(proof, _proof(token, nonce, client)):
         raise FramingError("a greeting without the run's token")
@@ -195,9 +218,9 @@ def _check_seconds(*values: float) -> None:
         raise FramingError("a frame with seconds that are negative or not finite")
 
 
-BUFFER_BYTES = 1 << 17  # of a throttled connection: what is sent is soon received, or the sender waits
+BUFFER_BYTES = 1 << 17  # of a throttled connection: small, so that the sender waits until its bytes are received
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))  # seconds, seconds, probes
-_SPARE = 128  # files that a process opens besides
+_SPARE = 128  # files that a process opens besides its connections
 _MORE_FOLLOWS = getattr(socket, "MSG_MORE", 0)
 
 
@@ -215,7 +238,16 @@ def allow(count: int) -> None:
 
 
 def listening(host: str, backlog: int, *, small_buffers: bool) -> socket.socket:
-    """A socket that listens on a free port of `host`; raises `ClusterError`."""
+    """Return a socket that listens on a free port of `host`.
+
+    Args:
+        host: name or address.
+        backlog: connections that may wait to be accepted.
+        small_buffers: for throttled connections.
+
+    Raises:
+        ClusterError: the port cannot be opened.
+    """
     try:
         family, _, _, _, where = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -232,10 +264,18 @@ def listening(host: str, backlog: int, *, small_buffers: bool) -> socket.socket:
 
 
 async def connected(host: str, port: int) -> socket.socket:
-    """A connection to `host`; raises `OSError`."""
+    """Connect to a live network.
+
+    Args:
+        host: name or address.
+        port: TCP port.
+
+    Raises:
+        OSError: no connection.
+    """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, _, _, _, where = found[0]
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, _, _, _, where = addresses[0]
     stream = socket.socket(family, socket.SOCK_STREAM)
     try:
         prepare(stream, small_buffers=False)
@@ -247,7 +287,7 @@ async def connected(host: str, port: int) -> socket.socket:
 
 
 def prepare(stream: socket.socket, *, small_buffers: bool) -> None:
-    """Non-blocking, small messages leave at once, a dead peer is noticed within half a minute."""
+    """Set socket options: non-blocking, no delay for small messages, dead peers are noticed within half a minute."""
     stream.setblocking(False)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -260,7 +300,7 @@ def prepare(stream: socket.socket, *, small_buffers: bool) -> None:
 
 
 def cut(stream: socket.socket) -> None:
-    """Close at once: what is still in the buffers is not delivered. No task may be using the socket."""
+    """Close at once: bytes still in the buffers are not delivered. No task may be using the socket."""
     if stream.fileno() < 0:
         return
     try:
@@ -270,13 +310,13 @@ def cut(stream: socket.socket) -> None:
 
 
 def unacknowledged_bytes(stream: socket.socket) -> int:
-    """Bytes that were written and that the other side has not acknowledged."""
+    """Return the number of written bytes that the other side has not acknowledged."""
     answer = fcntl.ioctl(stream, termios.TIOCOUTQ, bytes(4))
     return int(struct.unpack("i", answer)[0])
 
 
 async def receive_into(stream: socket.socket, view: memoryview) -> int:
-    """Read what is there, at least one byte, into `view`; raises `ConnectionError` when the other side has hung up."""
+    """Read the available bytes, at least one, into `view`; raises `ConnectionError` when the other side has hung up."""
     count = await asyncio.get_running_loop().sock_recv_into(stream, view)
     if count == 0:
         raise ConnectionResetError("the other side has hung up")
@@ -284,7 +324,15 @@ async def receive_into(stream: socket.socket, view: memoryview) -> int:
 
 
 async def receive_exactly(stream: socket.socket, size: int) -> bytearray:
-    """The next `size` bytes; raises `ConnectionError`."""
+    """Return the next `size` bytes.
+
+    Args:
+        stream: a non-blocking socket.
+        size: number of bytes.
+
+    Raises:
+        ConnectionError: the other side has hung up.
+    """
     data = bytearray(size)
     view, got = memoryview(data), 0
     while got < size:
@@ -293,7 +341,19 @@ async def receive_exactly(stream: socket.socket, size: int) -> bytearray:
 
 
 async def send_some(stream: socket.socket, view: memoryview | bytes, *, more_follows: bool = False) -> int:
-    """Write as much of `view` as the socket takes, at least one byte; raises `OSError`."""
+    """Write as much of `view` as the socket takes; return the number of bytes.
+
+    Args:
+        stream: a non-blocking socket.
+        view: the bytes, at least one.
+        more_follows: more bytes follow at once, so that the kernel may wait for them.
+
+    Returns:
+        Bytes written, at least one.
+
+    Raises:
+        OSError: the connection is lost.
+    """
     flags = _MORE_FOLLOWS if more_follows else 0
     while True:
         try:
@@ -303,7 +363,16 @@ async def send_some(stream: socket.socket, view: memoryview | bytes, *, more_fol
 
 
 async def send_all(stream: socket.socket, data: memoryview | bytes, *, more_follows: bool = False) -> None:
-    """Write all of `data`; raises `OSError`."""
+    """Write all of `data`.
+
+    Args:
+        stream: a non-blocking socket.
+        data: the bytes.
+        more_follows: more bytes follow at once, so that the kernel may wait for them.
+
+    Raises:
+        OSError: the connection is lost.
+    """
     view = memoryview(data)
     while len(view):
         view = view[await send_some(stream, view, more_follows=more_follows) :]

@@ -1,8 +1,8 @@
-"""Those who watch runs: the contract, what comes with it, and how long runs will take.
+"""Observers of runs: the interface, the built-in observers, and estimates of the remaining time.
 
-`contract` says what an observer is told, `export` is the base of those that write each round somewhere once, whatever
-is interrupted and resumed; `catalogue` has those that an experiment can name. All of them run in the process that
-called `run`, never on Ray's workers.
+`contract` defines an observer's events. `export` is the base of observers that write each round elsewhere, exactly
+once, even if runs are interrupted and resumed. `catalogue` has the observers that an experiment can name. All observers
+run in the process that called `run`, never on Ray's workers.
 """
 
 from testbed.running.observers.contract import Guarded, Observer, Serialised

@@ -25,25 +25,25 @@ KEY = "output.observers"
 
 
 def made(entries: Sequence[NamedObserver], where: str, *, import_classes: bool = True) -> list[tuple[str, Observer]]:
-    """The observers that are named, in their order, each with its name.
+    """Create the named observers, in their order, each with its name.
 
     Args:
-        entries: of the experiment.
-        where: begins the lines of errors.
-        import_classes: False leaves out user-defined ones.
+        entries: entries of the experiment.
+        where: prefix of error lines.
+        import_classes: False leaves out user-defined classes.
 
     Raises:
         ExperimentError: an unknown class or option, or an extra that is not installed; one line each.
     """
-    found = []
+    observers = []
     for entry in entries:
         name, options = observer_and_options(entry)
         if ":" not in name or import_classes:
             try:
-                found.append((name, _made(name, options)))
+                observers.append((name, _made(name, options)))
             except ExperimentError as error:
                 raise ExperimentError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from error
-    return found
+    return observers
 
 
 def _made(name: str, options: dict[str, Any]) -> Observer:

@@ -1,4 +1,4 @@
-"""What runs tell those who watch them (progress displays, notebooks, exporters, tests)."""
+"""The events of runs for observers (progress displays, notebooks, exporters, tests)."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -9,84 +9,85 @@ from testbed.running.preparation import PlannedRun
 
 
 class Observer:
-    """What runs tell those who watch them. Here every method does nothing: override what you want to hear.
+    """An observer of runs. Here every method does nothing: override the events of interest.
 
-    Points of a sweep may run at the same time, so what happens to one run comes with the run, and runs take turns.
-    No two calls overlap, but they come from different threads, always of the process that called `run`. An exception
-    that a method raises ends all runs if the observer was given to `run`; one of an observer that the experiment (or
-    `--observe`) names is counted and warned of instead, see `Guarded`.
+    Points of a sweep may run at the same time, so events of a run carry the run, and events of several runs may
+    alternate. No two calls overlap, but they come from different threads, always of the process that called `run`. An
+    exception from a method ends all runs if the observer was passed to `run`. Exceptions of an observer that the
+    experiment (or `--observe`) names are only counted and reported as warnings, see `Guarded`.
     """
 
     def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """These will be run (or are finished already)."""
+        """Handle the list of runs to execute (some may be finished already)."""
 
     def doing(self, what: str, run: PlannedRun | None = None) -> None:
-        """Something begins that may take seconds, e.g. "summarising"; `run` is None for what concerns all of them."""
+        """Handle the start of an activity that may take seconds, e.g. "summarising"; `run` is None for all runs."""
 
     def warned(self, run: PlannedRun, line: str) -> None:
         """Something about a run is not as it should be, and it runs all the same."""
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """A run starts or goes on; `outcomes` are those of its recorded rounds."""
+        """Handle the start or resumption of a run; `outcomes` are those of its recorded rounds."""
 
     def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
-        """The run stands there now. On Ray the same progress may come several times."""
+        """Handle a run's progress. On Ray the same progress may be reported several times."""
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """A run has ended, and this is its summary."""
+        """Handle the end of a run, with its summary."""
 
     def stopped(self, run: PlannedRun) -> None:
-        """A run that had started is given up before its end (a signal, an error); its finished rounds stay."""
+        """Handle a started run that stops early (a signal, an error); its finished rounds stay."""
 
 
 class _Handing(Observer):
-    """Hands every call on, as the name of the method and what was told."""
+    """An observer that passes every call on, as the name of the method and its arguments."""
 
-    def _hand(self, method: str, told: tuple[Any, ...]) -> None:
+    def _hand(self, method: str, arguments: tuple[Any, ...]) -> None:
         raise NotImplementedError
 
 
 def _handing(method: str) -> Any:
-    def tell(self: _Handing, *told: Any) -> None:
-        self._hand(method, told)
+    def tell(self: _Handing, *arguments: Any) -> None:
+        self._hand(method, arguments)
 
     return tell
 
 
 METHODS = tuple(name for name in vars(Observer) if not name.startswith("_"))
-"""What an observer can be told."""
+"""The names of an observer's events."""
 for _name in METHODS:
     setattr(_Handing, _name, _handing(_name))
 
 
 class Serialised(_Handing):
-    """Hands on to other observers, in their order and one call at a time.
+    """An observer that passes events on to other observers, in their order and one call at a time.
 
     Args:
-        observers: who watches.
+        observers: the other observers.
     """
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
         self._turn = threading.RLock()
 
-    def _hand(self, method: str, told: tuple[Any, ...]) -> None:
+    def _hand(self, method: str, arguments: tuple[Any, ...]) -> None:
         with self._turn:
             for observer in self._observers:
-                getattr(observer, method)(*told)
+                getattr(observer, method)(*arguments)
 
 
 class Guarded(_Handing):
-    """Hands on to an observer whose failures lose no run: they are counted, logged, and warned of.
+    """An observer whose failures end no run: they are counted, logged and reported as warnings.
 
     Args:
-        observer: who watches.
-        name: as it was asked for.
-        failed: told of each failure: the run that it concerns (None: all), and how many there were before.
+        observer: the observer to guard.
+        name: its name in the experiment.
+        failed: called on each failure, with the name, the run (None: all runs), the exception and the number of earlier
+            failures.
 
     Attributes:
-        name: as above.
-        failures: how many there were.
+        name: its name in the experiment.
+        failures: number of failures.
     """
 
     def __init__(
@@ -97,13 +98,13 @@ class Guarded(_Handing):
         self._failed = failed
         self.failures = 0
 
-    def _hand(self, method: str, told: tuple[Any, ...]) -> None:
+    def _hand(self, method: str, arguments: tuple[Any, ...]) -> None:
         try:
             try:
-                getattr(self._observer, method)(*told)
+                getattr(self._observer, method)(*arguments)
             except SystemExit as error:  # a store's library may not end the run either
                 raise RuntimeError(f"SystemExit: {error}") from error
         except Exception as error:
-            run = next((one for one in told if isinstance(one, PlannedRun)), None)
+            run = next((argument for argument in arguments if isinstance(argument, PlannedRun)), None)
             self._failed(self.name, run, error, self.failures)
             self.failures += 1

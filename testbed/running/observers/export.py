@@ -1,8 +1,8 @@
-"""Observers that write each round of each run somewhere, once: the base of CSV, TensorBoard, MLflow and W&B.
+"""Observers that write each round of each run elsewhere, once: the base of CSV, TensorBoard, MLflow and W&B.
 
-What is written comes from the records, not from what is told on the way: a round counts once its checkpoint is there.
-So nothing is missing that was recorded while nobody was looking, and what is there already is not written again. Where
-it stopped is asked of the place itself (`opened`), which a killed process cannot have left behind by more than a row.
+The rows come from the records, not from the events: a round counts once its checkpoint is written. Rounds recorded
+while no observer was attached are therefore exported later, and exported rounds are not written again. The exporter
+asks its destination for the last exported round (`opened`); a killed process can have written at most one row more.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ COLUMNS = (
     "round", "outcome", "reason", "time_s", "round_s", "candidates", "participants", "survivors", "bytes_down",
     "bytes_up", "server_compute_s", "behind_s", "accuracy", "loss", "epsilon_max",
 )  # fmt: skip
-"""What there is of a round: see `recorded`."""
+"""The columns of a round: see `recorded`."""
 
 Row = Mapping[str, Any]
 
@@ -46,14 +46,14 @@ class Exporter(Observer, ABC):
 
     @abstractmethod
     def opened(self, run: PlannedRun) -> int:
-        """Make ready for the rounds of a run; returns the last round that is there already, 0 for none."""
+        """Prepare for the rounds of a run; return the last round that is exported already, or 0."""
 
     @abstractmethod
     def write(self, run: PlannedRun, row: Row) -> None:
-        """Write a round: a value for each of `COLUMNS`, None for what there is not."""
+        """Write a round: a value for each of `COLUMNS`, None for missing values."""
 
     def closed(self, run: PlannedRun, summary: Mapping[str, Any] | None) -> None:
-        """All is written: the run has ended with this summary, or (None) was stopped and may be resumed."""
+        """Finish: the run has ended with this summary, or (None) was stopped and may be resumed."""
 
     def planned(self, runs: Sequence[PlannedRun]) -> None:
         for run in runs:
@@ -84,8 +84,8 @@ class Exporter(Observer, ABC):
             self._epsilon[run.path] = _epsilon_until(run.path, last)
             self._written[run.path] = last
         for row in recorded(run.path, self._written[run.path]):
-            known = [value for value in (self._epsilon[run.path], row["epsilon_max"]) if value is not None]
-            epsilon = max(known, default=None)
+            epsilons = [value for value in (self._epsilon[run.path], row["epsilon_max"]) if value is not None]
+            epsilon = max(epsilons, default=None)
             self.write(run, row | {"epsilon_max": epsilon})
             self._epsilon[run.path], self._written[run.path] = epsilon, row["round"]
 
@@ -95,16 +95,20 @@ class Exporter(Observer, ABC):
 
 
 def initialised(observer: Observer) -> bool:
-    """Whether `Exporter.__init__` has been called, which a class derived from it may forget."""
+    """Return whether `Exporter.__init__` has been called; a derived class may forget the call."""
     return not isinstance(observer, Exporter) or hasattr(observer, "_written")
 
 
 def recorded(path: Path, after: int) -> Iterator[dict[str, Any]]:
-    """The recorded rounds after round `after` of the run in the directory `path`, as far as its checkpoint vouches.
+    """Yield the recorded rounds of a run after round `after`, up to its checkpoint.
 
-    `COLUMNS`: number, outcome and reason; `time_s`, when the round ended by the run's clock; `round_s`, what it took;
-    how many clients; bytes of all exchanges; the server's work; accuracy (a share) and loss where evaluated;
-    `epsilon_max` of the honest clients charged in it, where noise is added.
+    `COLUMNS`: number, outcome and reason; `time_s`, seconds of the run's clock at the round's end; `round_s`, duration
+    of the round in seconds; numbers of clients; bytes of all exchanges; the server's work; accuracy (a share) and loss,
+    if evaluated; `epsilon_max` of the honest clients charged in the round, if noise is added.
+
+    Args:
+        path: the run's directory.
+        after: the last round to leave out.
     """
     stamp = arrays.stamp(path)
     last = 0 if stamp is None else stamp.round_number
@@ -116,15 +120,15 @@ def recorded(path: Path, after: int) -> Iterator[dict[str, Any]]:
         dishonest = set()
         if charged:
             took_part = _rows(path, "participation", number, merged)
-            dishonest = {one["client"] for one in took_part if one["dishonest"]}
-        epsilons = [one["epsilon"] for one in charged if one["client"] not in dishonest]
+            dishonest = {entry["client"] for entry in took_part if entry["dishonest"]}
+        epsilons = [entry["epsilon"] for entry in charged if entry["client"] not in dishonest]
         yield {name: row.get(name) for name in COLUMNS} | {"epsilon_max": max(epsilons, default=None)}
 
 
 def _rows(
     path: Path, table: str, number: int, merged: dict[str, dict[int, list[dict[str, Any]]]]
 ) -> list[dict[str, Any]]:
-    """A round's rows: from its part, or from the merged table, which is then read once."""
+    """Return a round's rows: from its part, or from the merged table, which is then read once."""
     if table not in merged:
         part = part_of(path, number)
         try:
@@ -136,13 +140,13 @@ def _rows(
         frame = RunRecords(path).frame(table)
         frame = frame.astype(object).where(frame.notna(), None)
         merged[table] = {}
-        for one in frame.to_dict("records"):
-            merged[table].setdefault(int(one["round"]), []).append({str(key): value for key, value in one.items()})
+        for record in frame.to_dict("records"):
+            merged[table].setdefault(int(record["round"]), []).append({str(k): value for k, value in record.items()})
     return merged[table].get(number, [])
 
 
 def _epsilon_until(path: Path, last: int) -> float | None:
-    """The largest epsilon up to a round, of the honest clients; None: there is none."""
+    """Return the largest epsilon of the honest clients up to a round; None if there is none."""
     if not last:
         return None
     rows = RunRecords(path).ledger_of_honest_clients()
@@ -151,28 +155,38 @@ def _epsilon_until(path: Path, last: int) -> float | None:
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """What of a round can be drawn: its numbers, but for its own, and whether it completed (1) or not (0)."""
-    found = {name: row[name] for name in COLUMNS if name not in ("round", "outcome", "reason")}
+    """Return the numeric columns of a round for plots, and `completed` (1 or 0).
+
+    Args:
+        row: a row of `recorded`.
+    """
+    values = {name: row[name] for name in COLUMNS if name not in ("round", "outcome", "reason")}
     return {"completed": float(row["outcome"] == "completed")} | {
-        name: float(value) for name, value in found.items() if value is not None
+        name: float(value) for name, value in values.items() if value is not None
     }
 
 
 def plain(run: PlannedRun) -> dict[str, Any]:
-    """The experiment that a run has recorded, with its provenance."""
+    """Return the experiment that a run has recorded, with its provenance."""
     return RunRecords(run.path).experiment
 
 
 def identity(run: PlannedRun) -> str:
-    """What tells a run from all others, however often it is resumed and wherever it is moved: 12 hexadecimal digits."""
+    """Return 12 hexadecimal digits that identify a run; they stay the same when it is resumed or moved."""
     provenance = plain(run).get("provenance") or {}
-    known = provenance.get("id")
-    if known:
-        return str(known)[:12]
-    said = [run.label, provenance.get("started"), provenance.get("sweep"), run.simulation_seed]  # earlier versions'
-    return hashlib.sha256(json.dumps(said, default=str).encode()).hexdigest()[:12]
+    run_id = provenance.get("id")
+    if run_id:
+        return str(run_id)[:12]
+    fields = [run.label, provenance.get("started"), provenance.get("sweep"), run.simulation_seed]  # earlier versions'
+    return hashlib.sha256(json.dumps(fields, default=str).encode()).hexdigest()[:12]
 
 
 def place_of(run: PlannedRun, directory: str | None, beside: str) -> Path:
-    """Where an exporter's files go: `beside` in the run's directory, or a name of the run's own in a given one."""
+    """Return the path of an exporter's files.
+
+    Args:
+        run: the run.
+        directory: directory for the files of all runs, with one name per run; None: the run's directory.
+        beside: name in the run's directory.
+    """
     return run.path / beside if directory is None else Path(directory) / f"{file_name(run.label)}-{identity(run)}"

@@ -46,9 +46,9 @@ class MlflowRuns(Exporter):
         store = run.path.resolve().parent
         client = self._client(self._uri or f"sqlite:///{store / 'mlflow.db'}")
         name = self._experiment or str(experiment["name"])
-        found = client.get_experiment_by_name(name)
+        group = client.get_experiment_by_name(name)
         where = None if self._uri else (store / "mlartifacts").as_uri()  # not made until something is put there
-        experiment_id = found.experiment_id if found else client.create_experiment(name, artifact_location=where)
+        experiment_id = group.experiment_id if group else client.create_experiment(name, artifact_location=where)
         there = client.search_runs([experiment_id], f"tags.`{_ID}` = '{identity(run)}'", max_results=1)
         if there:
             run_id = there[0].info.run_id
@@ -63,8 +63,8 @@ class MlflowRuns(Exporter):
 
         client, run_id = self._runs[run.path]
         now = int(time.time() * 1000)
-        found = [Metric(name, value, now, row["round"]) for name, value in numbers(row).items()]
-        client.log_batch(run_id, metrics=found, synchronous=True)
+        metrics = [Metric(name, value, now, row["round"]) for name, value in numbers(row).items()]
+        client.log_batch(run_id, metrics=metrics, synchronous=True)
 
     def closed(self, run: PlannedRun, summary: Mapping[str, Any] | None) -> None:
         client, run_id = self._runs.pop(run.path)
@@ -87,14 +87,16 @@ class MlflowRuns(Exporter):
         provenance = experiment.get("provenance") or {}
         tags = {_ID: identity(run), "testbed.directory": run.path.name}
         tags |= {f"testbed.{name}": str(provenance[name]) for name in ("git_commit", "started") if provenance.get(name)}
-        tags |= {f"testbed.version.{name}": str(one) for name, one in (provenance.get("versions") or {}).items()}
-        tags |= {f"testbed.sweep.{key}": str(one) for key, one in (provenance.get("sweep") or {}).items()}
+        tags |= {
+            f"testbed.version.{name}": str(version) for name, version in (provenance.get("versions") or {}).items()
+        }
+        tags |= {f"testbed.sweep.{key}": str(value) for key, value in (provenance.get("sweep") or {}).items()}
         tags = {key: value for key, value in tags.items() if _NAME.fullmatch(key)}
         run_id = str(client.create_run(experiment_id, tags=tags, run_name=run.label).info.run_id)
-        kept = {key: value for key, value in experiment.items() if key not in ("provenance", "output")}
+        recorded = {key: value for key, value in experiment.items() if key not in ("provenance", "output")}
         params = [
             Param(key[: _LONGEST["key"]], str(value)[: _LONGEST["value"]])
-            for key, value in flattened(kept)
+            for key, value in flattened(recorded)
             if _NAME.fullmatch(key)
         ]
         for at in range(0, len(params), _MOST_PARAMS):

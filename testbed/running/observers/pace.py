@@ -1,4 +1,4 @@
-"""How fast runs go, from what was seen of them, and so how long they will take."""
+"""The speed of runs, measured from their events, and estimates of the remaining time."""
 
 import heapq
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ _WARM = 3  # rounds from which the first, which also fills caches, is left out o
 
 
 class Pace:
-    """One run's speed, from what was seen of it.
+    """The speed of one run, measured from its events.
 
     Args:
-        now_s: when it began.
+        now_s: seconds at which it began.
         rounds_left: rounds to run.
-        alike: paces of the runs seen that have most in common with it; its speed until its own first round has ended.
+        alike: paces of the most similar runs; they give its speed until its own first round has ended.
     """
 
     def __init__(self, now_s: float, rounds_left: int, alike: "Sequence[Pace]" = ()) -> None:
@@ -26,12 +26,12 @@ class Pace:
         self._rounds = 0
 
     def under_way(self, now_s: float) -> None:
-        """The rounds have begun; only the first call counts."""
+        """Note that the rounds have begun; only the first call counts."""
         if self._first_round_s is None:
             self._first_round_s = self._last_end_s = now_s
 
     def round_ended(self, now_s: float) -> None:
-        """A round has ended."""
+        """Note that a round has ended."""
         self.under_way(now_s)
         self._rounds += 1
         self.rounds_left -= 1
@@ -54,7 +54,13 @@ class Pace:
         return (self._last_end_s - self._first_round_s) / self._rounds
 
     def left_s(self, now_s: float, round_s: float, preparation_s: float = 0.0) -> float:
-        """Seconds to the run's end, when a round takes `round_s`, and `preparation_s` what comes before the first."""
+        """Return the seconds to the run's end.
+
+        Args:
+            now_s: the current time, seconds.
+            round_s: seconds per round.
+            preparation_s: seconds of the preparation before the first round.
+        """
         spent = now_s - self._last_end_s
         if self._first_round_s is None:
             return max(0.0, preparation_s - spent) + self.rounds_left * round_s
@@ -75,24 +81,24 @@ class WaitingRun:
 
 
 def time_left(
-    now_s: float, running: Sequence[Pace], waiting: Sequence[WaitingRun], seen: Sequence[Pace], workers: int
+    now_s: float, running: Sequence[Pace], waiting: Sequence[WaitingRun], paces: Sequence[Pace], workers: int
 ) -> float | None:
-    """Seconds until all runs have ended, or None as long as no round has.
+    """Return the seconds until all runs have ended; None until the first round has ended.
 
-    A run under way is taken to keep its own speed. A run that waits is taken to have the mean speed of the runs that
-    are alike, and begins when the first of the workers is free.
+    A run in progress is assumed to keep its own speed. A waiting run is assumed to have the mean speed of similar runs,
+    and begins when the first worker is free.
 
     Args:
-        now_s: the time.
-        running: the runs under way.
+        now_s: the current time, seconds.
+        running: the runs in progress.
         waiting: the runs that have not begun.
-        seen: all runs that have begun, ended ones too.
-        workers: how many run at the same time.
+        paces: all runs that have begun, including ended ones.
+        workers: number of runs at the same time.
     """
-    round_s = _mean_round_s(seen)
+    round_s = _mean_round_s(paces)
     if round_s is None:
         return None
-    preparations = [pace.preparation_s for pace in seen if pace.preparation_s is not None]
+    preparations = [pace.preparation_s for pace in paces if pace.preparation_s is not None]
     preparation_s = sum(preparations) / len(preparations)
     left = [pace.left_s(now_s, pace.round_s or _mean_round_s(pace.alike) or round_s, preparation_s) for pace in running]
     to_come = [preparation_s + run.rounds * (_mean_round_s(run.alike) or round_s) for run in waiting]
@@ -105,12 +111,16 @@ def _mean_round_s(paces: Sequence[Pace]) -> float | None:
 
 
 def in_lanes(running_s: Sequence[float], waiting_s: Sequence[float], workers: int) -> float:
-    """Seconds until all runs have ended, when each run that waits begins as soon as a worker is free.
+    """Return the seconds until all runs have ended, if each waiting run begins as soon as a worker is free.
 
     Args:
-        running_s: seconds that each run under way still takes.
-        waiting_s: seconds that each run will take that waits, in their order.
-        workers: how many run at the same time, at least one.
+        running_s: remaining seconds of each run in progress.
+        waiting_s: seconds of each waiting run, in their order.
+        workers: number of runs at the same time, at least one.
+
+    Example:
+        >>> in_lanes([10.0], [5.0, 5.0], workers=2)
+        10.0
     """
     free = [*running_s, *([0.0] * (max(1, workers) - len(running_s)))]
     heapq.heapify(free)

@@ -40,9 +40,9 @@ class TensorBoardEvents(Exporter):
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        found, now = numbers(row), time.time()
-        by_clock = {f"clock/{name}": found[name] for name in _BY_TIME if name in found}
-        of_round = {f"round/{name}": value for name, value in found.items()}
+        columns, now = numbers(row), time.time()
+        by_clock = {f"clock/{name}": columns[name] for name in _BY_TIME if name in columns}
+        of_round = {f"round/{name}": value for name, value in columns.items()}
         writer = self._writers[run.path]
         for step, scalars in ((round(row["time_s"] * 1000), by_clock), (row["round"], of_round)):  # _LAST is last
             values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
@@ -55,7 +55,7 @@ class TensorBoardEvents(Exporter):
 
 
 def _last_round(place: Path) -> int:
-    """The last round that event files hold; what a killed process has left incomplete is not read."""
+    """Return the last round in the event files; incomplete data of a killed process are not read."""
     from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
     from tensorboard.compat.proto.event_pb2 import Event
 

@@ -1,7 +1,7 @@
-"""``wandb``: a run of Weights & Biases for each run, offline unless the experiment says otherwise.
+"""``wandb``: a Weights & Biases run for each run, offline unless the experiment says otherwise.
 
-Offline, nothing leaves the machine until somebody calls ``wandb sync``. What the library would add about the machine,
-the program, its code and its environment is switched off; error reports too, for which it looks up a host.
+Offline, nothing leaves the machine until you call ``wandb sync``. The library's additions about the machine,
+the program, its code and its environment are switched off, and error reports too, as they look up a host.
 """
 
 import os
@@ -24,13 +24,15 @@ _FULL, _FIRST, _LAST = 1, 2, 4
 
 
 class WandbRuns(Exporter):
-    """Writes the experiment as the configuration, and each round at its step, below ``wandb/`` of the run's directory.
+    """Exporter to Weights & Biases: the experiment as configuration, each round at its step.
+
+    The files are below ``wandb/`` of the run's directory.
 
     Args:
-        project: default: the experiment's name, with ``-`` for characters that a project's cannot have.
-        entity: whose; default: the account's.
-        mode: offline, or online (needs an account, and sends what is written here).
-        directory: where the ``wandb/`` folder of all runs goes instead.
+        project: default: the experiment's name, with ``-`` for characters that project names cannot have.
+        entity: owner of the project; default: the account's.
+        mode: offline, or online (needs an account, and sends the exported data).
+        directory: directory for the ``wandb/`` folder of all runs.
     """
 
     needs = ("wandb",)
@@ -94,9 +96,9 @@ class WandbRuns(Exporter):
 
 
 def steps(file: Path) -> Iterator[int]:
-    """The steps that a ``.wandb`` file holds, up to where it is incomplete.
+    """Yield the steps of a ``.wandb`` file, up to the first incomplete record.
 
-    It is a log as LevelDB writes them: blocks of 32 KiB of records with checksum, length and kind, after a header;
+    The file is a log in LevelDB's format: a header, then blocks of 32 KiB of records with checksum, length and kind;
     the records are the library's own messages.
     """
     from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]

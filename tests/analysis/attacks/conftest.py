@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import workloads
-from testbed.engine.in_process import federation_in_process, to_the_end
+from testbed.engine.in_process import federation_in_process, run_remaining_rounds
 from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunRecords]:
             path: Path = tmp_path_factory.mktemp("run") / "run"
             directory = RunDirectory.create(path, experiment.plain())
             workload = workloads.build(experiment.workload, experiment.population, 4)
-            asyncio.run(to_the_end(federation_in_process(RunPlan(experiment, 0), workload, directory)))
+            asyncio.run(run_remaining_rounds(federation_in_process(RunPlan(experiment, 0), workload, directory)))
             directory.finish()
             known[key] = RunRecords(path)
         return known[key]

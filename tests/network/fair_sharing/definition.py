@@ -55,7 +55,7 @@ def rate_and_end(case: Case, index: int, now: Fraction) -> tuple[Fraction, Fract
 
 
 def fair(caps: dict[int, Fraction], capacity: Fraction) -> dict[int, Fraction]:
-    """Water-filling: in ascending order of the caps, each gets its cap or an equal part of what is left."""
+    """Return the rates of water-filling: in ascending order, each gets its cap or an equal part of the rest."""
     given, spare = {}, capacity
     for position, (index, cap) in enumerate(sorted(caps.items(), key=lambda item: item[1])):
         given[index] = min(cap, spare / (len(caps) - position))

@@ -57,14 +57,14 @@ def test_a_later_start_shifts_everything(case: Case, shift: int) -> None:
 
 
 @given(cases(stops=False), st.integers(0, 30), st.integers(0, 30))
-def test_what_happens_after_a_transfer_is_complete_does_not_change_it(case: Case, moment: int, later: int) -> None:
+def test_later_transfers_do_not_change_a_complete_one(case: Case, moment: int, later: int) -> None:
     start, size, _ = case.columns()
     free = transfer(start, size, case.rates(), case.capacity)
     stop = np.where(np.arange(len(start)) % 2, moment, moment + later).astype(float)
     cut = transfer(start, size, case.rates(), case.capacity, stop)
     before = free.finish_s <= moment
     np.testing.assert_allclose(cut.finish_s[before], free.finish_s[before], rtol=CLOSE, atol=CLOSE)
-    # And whoever is complete although others were cut off is not later for that.
+    # A transfer that is complete although others were cut off is not later for that.
 
 
 @settings(max_examples=examples(50))
@@ -77,7 +77,7 @@ def test_no_link_carries_more_than_it_can(case: Case) -> None:
     own = rates.bytes_between(start, until)
     assert (found.delivered_bytes <= own * (1 + CLOSE) + 1e-7).all()
     assert (found.delivered_bytes <= size).all()
-    # The server's link: by any moment t at most what it carries from the first start until t.
+    # The server's link: by any moment t at most its capacity from the first start until t.
     for moment in np.unique(until[np.isfinite(until)]):
         by_then = transfer(start, size, rates, case.capacity, np.minimum(stop, moment)).delivered_bytes
         assert by_then.sum() <= case.capacity * max(moment - start.min(), 0) * (1 + CLOSE) + 1e-6
@@ -86,7 +86,7 @@ def test_no_link_carries_more_than_it_can(case: Case) -> None:
 @settings(max_examples=examples(30))
 @given(cases())
 def test_bytes_are_delivered_at_the_fair_rates(case: Case) -> None:
-    """What gets through between two close moments is the water-filling rate of those under way, times the time."""
+    """The bytes that get through between two close moments are the water-filling rate times the time."""
     start, size, stop = case.columns()
     rates = case.rates()
     moments = np.linspace(0, 20, 41)
@@ -159,7 +159,7 @@ def test_a_transfer_cut_off_leaves_its_share_to_the_others() -> None:
 
 
 @pytest.mark.parametrize("capacity", [30.0, 3000.0, np.inf])
-def test_a_stop_at_the_computed_finish_cuts_nobody_off(capacity: float) -> None:
+def test_a_stop_at_the_computed_finish_cuts_no_transfer_off(capacity: float) -> None:
     generator = np.random.default_rng(3)
     start, size = generator.random(60) * 1e5, generator.random(60) * 1000
     traced = Rates.traced(ON_OFF, np.zeros(60, int), generator.random(60) * 10, generator.random(60) * 40)

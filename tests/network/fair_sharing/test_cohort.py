@@ -63,7 +63,7 @@ def test_unlimited_links() -> None:
     np.testing.assert_allclose(found, [4 + 1 / 5, 4 + 1 / 5, 4.0])
 
 
-def test_who_begins_when_another_may_be_complete() -> None:
+def test_a_transfer_that_begins_when_another_may_be_complete() -> None:
     size, rate = np.array([10.0, 10.0]), np.array([5.0, 1.0])
     assert begin_before_any_ends(np.array([0.0, 2.0]), size, rate, 100.0)
     assert not begin_before_any_ends(np.array([0.0, 2.1]), size, rate, 100.0)

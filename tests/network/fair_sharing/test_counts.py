@@ -12,7 +12,7 @@ from tests.thoroughness import examples
 
 
 def same(case: Case, counts: list[int], capacity: float) -> None:
-    """To the last bit, whatever the order."""
+    """Check equality to the last bit, in any order."""
     start, size, stop = case.columns()
     count = np.resize(np.array(counts), len(start))
     flights = None if case.flights is None else case.in_flights()

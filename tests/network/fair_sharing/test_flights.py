@@ -178,7 +178,7 @@ def test_the_first_gap_counts_from_the_start() -> None:
     assert found.delivered_bytes.tolist() == [10, 0, 0]
 
 
-def test_who_waits_for_a_round_trip_leaves_the_link_to_others() -> None:
+def test_a_client_that_waits_for_a_round_trip_leaves_the_link_to_others() -> None:
     # The first sends at 5 for 2 s, waits until 10 s, and sends at 5 again; the second has 10 meanwhile.
     flights = Flights.of([[(10, 0.0), (10, 10.0)], [(100, 0.0)]])
     for rates in (Rates.constant([10, 10]), Rates.constant([math.inf, 10])):

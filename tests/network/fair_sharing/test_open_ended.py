@@ -17,7 +17,7 @@ moves = st.lists(st.tuples(starts, st.integers(1, 50), st.integers(1, 9), st.int
 
 
 def one_by_one(columns: Any, capacity: float, interrupted: bool) -> dict[int, EndedTransfer]:
-    """What becomes of them; each is known when it begins, and what has ended is taken off then."""
+    """Return the results of transfers that are added when they begin; ended transfers are taken off then."""
     start, size, rate, stop = columns
     link = OpenTransfers(Rates.constant(rate), capacity)
     found: dict[int, EndedTransfer] = {}
@@ -51,7 +51,7 @@ def test_they_share_the_link_as_if_all_were_known(
     assert one_by_one(columns, float(capacity), interrupted=True) == found
 
 
-def test_one_that_has_ended_was_in_the_way_of_the_others() -> None:
+def test_an_ended_transfer_has_slowed_the_others() -> None:
     link = OpenTransfers(Rates.constant([10, 10, 10]), 10.0)
     two, none = np.array([0, 1]), np.zeros(2)
     link.add(0.0, two, none, np.array([50, 10]), np.full(2, np.inf), none)

@@ -57,7 +57,7 @@ def exact_finish(transfers: list[tuple[int, int, int]], capacity: int) -> list[F
 
 
 def delivered(start, size, cap, capacity, finish) -> np.ndarray:
-    """Bytes each transfer gets between its start and `finish`, by water-filling over who is active when."""
+    """Return the bytes of each transfer between its start and `finish`, by water-filling over the active transfers."""
     moments = np.unique(np.concatenate((start, finish)))
     got = np.zeros(len(start))
     for begin, end in itertools.pairwise(moments):

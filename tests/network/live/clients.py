@@ -45,7 +45,7 @@ class LiveWorld:
         return group
 
     async def confirming(self, client: int, key: tuple[int, int]) -> HostReport | None:
-        """What the hosts that have connected say of a client."""
+        """Return the connected hosts' report about a client."""
         return next((one for group in self.groups if (one := group.crash_report(client, key))), None)
 
     def on_delivery(self, host: int, call: Callable[[], None]) -> None:
@@ -99,7 +99,7 @@ class LiveWorld:
 
 
 class Impostor:
-    """A hand-made client: it says what a test wants it to say."""
+    """A hand-made client that sends the data of a test."""
 
     def __init__(self, address: Address, client: int) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""An event loop whose time passes only by waiting."""
+"""An event loop on which time passes only by waiting."""
 
 import asyncio
 import selectors

@@ -1,4 +1,4 @@
-"""Who has heard of which round, in real time: a refusal that is cut off counts as one, too."""
+"""Announced rounds in real time: a refusal that is cut off counts as one, too."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The live network says what the emulated one says: outcomes, answers, bytes, sums, events."""
+"""The live network gives the results of the emulated network: outcomes, answers, bytes, sums, events."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from testbed.messages import Vector
 from testbed.network.live.stage import summed
 from testbed.network.sums import float_total, merged
 from testbed.parties.host import Host
+from tests.messages_named import naming
 from tests.network import emulated
 from tests.network.live.clients import LiveWorld
 
@@ -81,7 +82,7 @@ def test_private_parts_reach_their_clients_alone() -> None:
     assert len(set(ours.exchanges().bytes_down.tolist())) == 3
 
 
-def test_those_who_answer_alike_answer_one_by_one_on_the_wire() -> None:
+def test_clients_with_a_shared_answer_answer_one_by_one_on_the_wire() -> None:
     keys = {**QUICK, "factors": 0.001}
     reference = emulated.World(4, hosts=2, **keys)
     reference.round(emulated.Greeting())
@@ -132,7 +133,7 @@ def test_vectors_of_different_shapes_abort_the_round() -> None:
 
 
 def test_a_message_without_a_stage_is_not_asked() -> None:
-    with pytest.raises(ProtocolError, match="Lost names no stage"):
+    with pytest.raises(ProtocolError, match=naming("Lost", "stage")):
         LiveWorld(emulated.World(1, **QUICK)).round(emulated.Lost())
 
 
@@ -150,11 +151,11 @@ def test_a_host_that_cannot_go_on_ends_the_run(monkeypatch: pytest.MonkeyPatch) 
         raise MemoryError("no more of it")
 
     monkeypatch.setattr(Host, "deliver", fails)
-    with pytest.raises(RunError, match="no more of it"):
+    with pytest.raises(RunError, match=naming("no more of it")):
         LiveWorld(emulated.World(2, **QUICK)).round(emulated.Question())
 
 
-def test_a_crash_ends_the_run_at_once_and_says_whose_and_where() -> None:
+def test_a_crash_ends_the_run_at_once_and_names_client_and_place() -> None:
     world = emulated.World(3, on_crash="stop", **QUICK | {"deadline_s": 3600.0})  # nobody waits for it
     with pytest.raises(CodeCrashed) as ended:
         LiveWorld(world).round(emulated.Question(crashing=(2,)), number=4)

@@ -1,6 +1,7 @@
-"""Strangers who connect and say nothing keep nobody out, wherever they come from. 127.0.0.x stand for addresses."""
+"""Strangers that connect and stay silent keep no client out, from any address. 127.0.0.x stand for addresses."""
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ import pytest
 from testbed.network.live import admission, wire
 from testbed.network.live.admission import PER_ADDRESS, STRANGERS, Admission, network_of
 from testbed.network.live.wire import Address
+from tests.messages_named import naming
 
 PATIENT_S = 20.0
 
@@ -51,7 +53,7 @@ async def is_cut(stream: socket.socket) -> bool:
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Awaitable[None]]], None]:
-    """Runs a script in which those who say nothing are given all the time they want."""
+    """Run a script in which silent connections have unlimited time."""
     monkeypatch.setattr(admission, "GREETING_S", 600.0)
     return lambda script: asyncio.run(asyncio.wait_for(script(), 120))
 
@@ -66,7 +68,7 @@ def test_one_address_cannot_keep_others_or_itself_out(silent: Callable[..., None
             assert len(door) == 1
             await asyncio.gather(*(asyncio.wait_for(is_cut(one), PATIENT_S) for one in held[: len(strangers)]))
             assert 2 * STRANGERS - PER_ADDRESS - 1 <= len(strangers) <= 2 * STRANGERS - PER_ADDRESS + 1
-            assert strangers[0] == "127.0.0.2 has too many connections that do not say who they are"
+            assert "127.0.0.2" in strangers[0]
             for stream in (*held, genuine):
                 stream.close()
 
@@ -89,7 +91,7 @@ def test_many_addresses_cannot_keep_others_out(silent: Callable[..., None]) -> N
 
 
 def test_strangers_displace_only_those_of_their_own_address(silent: Callable[..., None]) -> None:
-    """Who is slow to answer is not cut off because somebody else floods."""
+    """A client that is slow to answer is not cut off because another address floods."""
 
     async def script() -> None:
         async with opened(1) as (_, address, _strangers):
@@ -119,7 +121,7 @@ def test_a_host_of_many_clients_that_connect_at_once_is_let_in_whole() -> None:
     asyncio.run(script())
 
 
-def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_connection_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert admission.GREETING_S <= 2
     monkeypatch.setattr(admission, "GREETING_S", 0.05)
 
@@ -127,7 +129,8 @@ def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         async with opened(1) as (_, address, strangers):
             stream = await connected(address, "127.0.0.1")
             await asyncio.wait_for(is_cut(stream), PATIENT_S)
-            assert strangers == ["127.0.0.1 did not say who it is within 0.05 s"]
+            assert len(strangers) == 1
+            assert re.search(naming("127.0.0.1", "0.05 s"), strangers[0])
             stream.close()
 
     asyncio.run(script())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from testbed.network.live import wire
 from testbed.network.live.wire import Address, AnswerHeader, FramingError, QuestionHeader
+from tests.messages_named import naming
 
 SECONDS = st.floats(0, 1e9)
 SIZES = st.integers(0, wire.LARGEST_PART)
@@ -57,7 +58,7 @@ def test_no_header_announces_more_than_is_allowed(data: bytes, largest: int) -> 
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(min_size=32, max_size=32), st.binary(min_size=16, max_size=16))
-def test_who_knows_the_token_is_let_in_under_its_own_number(client: int, token: bytes, nonce: bytes) -> None:
+def test_a_client_with_the_token_is_admitted_under_its_own_number(client: int, token: bytes, nonce: bytes) -> None:
     greeting = wire.greeting(token, wire.challenge(nonce), client)
     assert wire.greeted(token, nonce, greeting) == client
     assert token not in greeting
@@ -72,7 +73,7 @@ def test_who_knows_the_token_is_let_in_under_its_own_number(client: int, token: 
 
 
 def test_a_client_greets_nothing_but_a_live_network() -> None:
-    with pytest.raises(FramingError, match="not a live network"):
+    with pytest.raises(FramingError, match=naming("live network")):
         wire.greeting(bytes(32), b"HTTP" + bytes(16), 0)
     with pytest.raises(FramingError):
         wire.greeting(bytes(32), b"short", 0)
@@ -82,5 +83,5 @@ def test_the_token_is_not_shown() -> None:
     assert "secret" not in repr(Address("127.0.0.1", 1234, b"secret" * 6))
 
 
-def test_the_overhead_is_what_goes_before_a_question() -> None:
+def test_the_overhead_is_the_header_of_a_question() -> None:
     assert wire.question_overhead("train") == wire.QUESTION_HEADER + 5

@@ -1,4 +1,4 @@
-"""What a live server waits for, and what becomes of clients that are late, leave, or are lost."""
+"""The end of a stage on a live network, and the outcomes of clients that are late, leave, or drop out."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ LONG_S = 100.0  # a deadline that no test waits for
 HALF_MB = 500_000
 
 
-def test_who_is_late_is_cut_off_and_connects_again_for_the_next_stage() -> None:
+def test_a_client_that_is_late_is_cut_off_and_connects_again_for_the_next_stage() -> None:
     world = LiveWorld(emulated.World(2, factors=[1, 10_000], deadline_s=0.5, **QUICK))
     first, second = world.round(emulated.Question(seconds=0.001, answer_size=5000), emulated.Question())
     assert world.outcomes() == ["answered", "late"]
@@ -62,7 +62,7 @@ def test_silence_lasts_until_the_deadline_unless_a_quorum_is_reached() -> None:
     assert world.network.now_s < LONG_S
 
 
-def test_nobody_is_asked_nothing_is_waited_for() -> None:
+def test_without_recipients_a_stage_ends_at_once() -> None:
     away = emulated.Everybody(offline={1: {0, 1}})
     keys = {"availability": away, "deadline_s": LONG_S, **QUICK}
     world = LiveWorld(emulated.World(2, disconnects_visible=True, **keys))
@@ -73,7 +73,7 @@ def test_nobody_is_asked_nothing_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("visible", [True, False])
-def test_who_drops_out_has_the_question_and_is_missed_at_once_or_by_timeout(visible: bool) -> None:
+def test_a_client_that_drops_out_has_the_question_and_is_missed_at_once_or_by_timeout(visible: bool) -> None:
     gone = emulated.Everybody(drops={"greeting": {1}})
     keys = {"deadline_s": LONG_S if visible else 0.4, "disconnects_visible": visible, "factors": 0.001, **QUICK}
     world = LiveWorld(emulated.World(3, availability=gone, **keys))
@@ -95,7 +95,7 @@ def test_who_drops_out_has_the_question_and_is_missed_at_once_or_by_timeout(visi
 
 
 @pytest.mark.parametrize("visible", [True, False])
-def test_who_leaves_while_it_uploads_has_sent_a_part(visible: bool) -> None:
+def test_a_client_that_leaves_while_it_uploads_has_sent_a_part(visible: bool) -> None:
     leaving = emulated.Everybody(leaves={1: 0.5}, comes_back=True)
     keys = {"deadline_s": LONG_S if visible else 1.0, "disconnects_visible": visible, **QUICK}
     world = LiveWorld(emulated.World(2, up=[1e8, 2e5], availability=leaving, **keys))
@@ -109,7 +109,7 @@ def test_who_leaves_while_it_uploads_has_sent_a_part(visible: bool) -> None:
         assert world.network.now_s >= 1.0
 
 
-def test_who_leaves_while_it_downloads_has_got_a_part_and_answers_nothing() -> None:
+def test_a_client_that_leaves_while_it_downloads_has_got_a_part_and_answers_nothing() -> None:
     leaving = emulated.Everybody(leaves={0: 0.5})
     keys = {"deadline_s": LONG_S, "disconnects_visible": True, "latency": 0.1}
     world = LiveWorld(emulated.World(2, down=[2e5, 1e8], availability=leaving, **keys))
@@ -117,11 +117,11 @@ def test_who_leaves_while_it_downloads_has_got_a_part_and_answers_nothing() -> N
     stage = world.exchanges()
     assert world.outcomes() == ["dropped", "answered"]
     assert stage.bytes_down[1] == HALF_MB
-    assert 0 < stage.bytes_down[0] <= 0.4 * 2e5  # what is on its way when it leaves does not reach it
+    assert 0 < stage.bytes_down[0] <= 0.4 * 2e5  # bytes in transit when it leaves do not reach it
     assert (stage.bytes_up[0], stage.compute_s[0]) == (0, 0)
 
 
-def test_who_has_answered_may_leave() -> None:
+def test_a_client_that_has_answered_may_leave() -> None:
     leaving = emulated.Everybody(leaves={0: 0.3})
     world = LiveWorld(emulated.World(2, latency=[0.001, 0.2], deadline_s=LONG_S, availability=leaving))
     world.round(emulated.Question())

@@ -1,4 +1,4 @@
-"""What strangers and misbehaving clients can do to a live network: get cut off, and nothing else."""
+"""Strangers and malicious clients of a live network are cut off, and can do nothing else."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from testbed.messages import RefusalNotice, encode
 from testbed.network.live import LiveClients, wire
 from testbed.network.live.reports import LONGEST_TEXT, HostReport
 from testbed.network.live.wire import AnswerHeader
+from tests.messages_named import naming
 from tests.network import emulated
 from tests.network.live.clients import Impostor, LiveWorld
 
@@ -128,11 +129,11 @@ def test_a_crash_that_no_host_confirms_costs_its_sender_alone(status: int, on_cr
     assert detail.isprintable()
     assert len(detail) <= 30 + 6 * LONGEST_TEXT
     ((_, crash),) = world.network.crashes
-    assert (crash.file, crash.line, crash.trace) == ("", 0, "")  # so the log has one of them, whatever they say
+    assert (crash.file, crash.line, crash.trace) == ("", 0, "")  # so the log has one of them for all texts
 
 
 def test_a_crash_is_confirmed_for_the_question_that_it_belongs_to_alone() -> None:
-    """An old crash of a client's own code does not vouch for the frame of whoever has its number now."""
+    """An old crash of a client's own code does not confirm a report by another holder of its number."""
     old = HostReport((1, 7), Crash(1, "an old one", "", 0, "", ""), fatal=True)
 
     async def confirming(client: int, key: tuple[int, int]) -> HostReport | None:
@@ -197,14 +198,14 @@ def test_no_frame_of_any_status_ends_a_run() -> None:
     assert seen >= {"crash", "misbehaviour", "refusal"}
 
 
-def test_who_stalls_in_the_middle_of_a_frame_is_late_and_cut_off() -> None:
+def test_a_client_that_stalls_in_the_middle_of_a_frame_is_late_and_cut_off() -> None:
     world, replies, cut = against(lambda header: answering(header, 1, bytes(1000))[:-400])
     assert cut
     assert replies.missing.late.tolist() == [1]
     assert world.exchanges().bytes_up[1] == 600
 
 
-def test_who_speaks_without_being_asked_is_cut_off() -> None:
+def test_a_client_that_speaks_without_being_asked_is_cut_off() -> None:
     async def script(world: Any) -> Any:
         impostor = Impostor(world.address, 1)
         assert await impostor.knock()
@@ -229,7 +230,7 @@ def test_strangers_are_turned_away() -> None:
             await wire.receive_exactly(noise, 1)
         wire.cut(noise)
         replies = await world.ask(emulated.Question())
-        return world.events("misbehaviour"), replies  # what happens between rounds is told in the next
+        return world.events("misbehaviour"), replies  # events between rounds belong to the next round
 
     world = LiveWorld(emulated.World(3, **KEYS), absent=(2,))
     events, (replies,) = world.run(script)
@@ -241,7 +242,7 @@ def test_strangers_are_turned_away() -> None:
         assert says in detail
 
 
-def test_what_one_was_challenged_with_cannot_be_used_again() -> None:
+def test_a_challenge_cannot_be_reused() -> None:
     async def script(world: Any) -> None:
         first, second = [await wire.connected(world.address.host, world.address.port) for _ in range(2)]
         challenged = await wire.receive_exactly(first, wire.CHALLENGE_BYTES)
@@ -256,11 +257,11 @@ def test_what_one_was_challenged_with_cannot_be_used_again() -> None:
     LiveWorld(emulated.World(1, **KEYS), absent=(0,)).run(script)
 
 
-def test_missing_clients_are_named_by_number_when_nobody_comes() -> None:
+def test_missing_clients_are_named_by_number_after_a_timeout() -> None:
     async def script(world: Any) -> None:
         await world.network.wait_for_clients(3, 0.05)
 
-    with pytest.raises(ClusterError, match="2 of 3 clients have connected"):
+    with pytest.raises(ClusterError, match=naming("2 of 3 clients")):
         LiveWorld(emulated.World(3, **KEYS), absent=(1,)).run(script)
 
 

@@ -1,4 +1,4 @@
-"""Token buckets against the fluid model, on an event loop whose time passes only by waiting."""
+"""Token buckets against the fluid model, on an event loop on which time passes only by waiting."""
 
 import asyncio
 import math
@@ -66,7 +66,7 @@ def test_concurrent_transfers_share_the_servers_link_as_the_fluid_model_says(
     start, size, rate = (list(column) for column in zip(*transfers, strict=True))
     finish = np.array(run(all_of(start, size, rate, capacity)))
     expected = transfer(start, size, Rates.constant(rate), capacity).finish_s
-    # A piece of everybody, a piece of its own, and what buckets may make up for.
+    # A piece of every transfer, one of its own, and the buckets' depth.
     slack_s = 2 * len(size) * max(SMALLEST_PIECE, 0.01 * capacity) / capacity + 2 * DEPTH_S
     assert (np.abs(finish - expected) <= slack_s + 0.03 * (expected - start)).all(), (finish, expected)
     assert finish.max() >= sum(size) / capacity * (1 - 1e-9)
@@ -164,7 +164,7 @@ async def stalling(
 @pytest.mark.parametrize(
     ("stalls_s", "expected_s"), [([], 0.0), ([0.04], 0.0), ([0.25, *[0.0] * 8, 1.05], 1.2), ([0.55], 0.5)]
 )
-def test_what_a_link_stood_idle_for_want_of_the_machine_is_added_up(stalls_s: list[float], expected_s: float) -> None:
+def test_idle_time_of_links_caused_by_the_machine_is_added_up(stalls_s: list[float], expected_s: float) -> None:
     async def work() -> tuple[float, int]:
         return await stalling(TokenBucket(constant(1e6), clock), TokenBucket(constant(1e9), clock), 10**6, stalls_s)
 

@@ -102,7 +102,7 @@ def test_messages_share_the_servers_link_as_in_the_fluid_model(
     expected = in_fluid(messages, start, rate, capacity)
     alone = np.array([in_fluid([m], [s], [min(r, capacity)], math.inf)[0] for m, s, r in given])
     assert (finish >= alone * (1 - 1e-9)).all()
-    # In each flight, a piece of everybody and one of its own; pieces are measured without what goes again.
+    # In each flight, a piece of everybody and one of its own; pieces are measured without retransmissions.
     pieces = 4 * len(given) * np.array([len(message) for message in messages])
     slack_s = pieces * max(SMALLEST_PIECE, PIECE_S * capacity) / capacity + 2 * DEPTH_S
     assert (np.abs(finish - expected) <= slack_s + 0.05 * (expected - start)).all(), (finish, expected)
@@ -137,7 +137,7 @@ def test_a_link_that_rests_in_a_gap_saves_nothing() -> None:
 
 
 @pytest.mark.parametrize(("stall_s", "late_s", "behind_s"), [(0.09, 0.0, 0.0), (0.13, 0.0, 0.0), (0.4, 0.25, 0.25)])
-def test_a_late_wake_up_moves_a_flight_by_what_cannot_be_made_up_for(
+def test_a_late_wake_up_delays_a_flight_by_the_time_beyond_the_depth(
     stall_s: float, late_s: float, behind_s: float
 ) -> None:
     message = [Flight(1000, 1000, 0.0), Flight(50_000, 50_000, 0.1), Flight(1000, 1000, 0.2)]
@@ -146,7 +146,7 @@ def test_a_late_wake_up_moves_a_flight_by_what_cannot_be_made_up_for(
     assert behind == pytest.approx(behind_s, abs=0.002)
 
 
-def test_who_is_cut_off_has_stopped_then() -> None:
+def test_a_client_that_is_cut_off_has_stopped_then() -> None:
     ended: list[float] = []
 
     async def work() -> None:
@@ -161,7 +161,7 @@ def test_who_is_cut_off_has_stopped_then() -> None:
     assert ended == pytest.approx([2.0])
 
 
-# -- what a stage's messages are planned to be -----------------------------------------------------------------
+# -- the plan of a stage's messages ----------------------------------------------------------------------------
 
 
 def connections(count: int = 2, transport: Transport = TCP, **keys: Any) -> Connections:
@@ -196,7 +196,7 @@ def test_without_loss_a_message_goes_as_planned_on_the_virtual_clock(size: int, 
 
 @given(st.integers(1, 400_000), st.floats(0.001, 0.5))
 @settings(max_examples=examples(40))
-def test_what_is_lost_goes_again_and_carries_nothing(size: int, loss: float) -> None:
+def test_lost_bytes_are_sent_again_and_carry_no_payload(size: int, loss: float) -> None:
     made = senders(connections(loss=np.full(2, loss)))
     pacing = made.answer(0, size, 10.0)
     assert pacing is not None
@@ -208,7 +208,7 @@ def test_what_is_lost_goes_again_and_carries_nothing(size: int, loss: float) -> 
     assert made.resent_up[1] == made.resent_down.sum() == 0
 
 
-def test_what_is_lost_is_told_apart_by_client_way_and_stage() -> None:
+def test_losses_are_drawn_by_client_direction_and_stage() -> None:
     def gaps(stage: int, client: int, down: bool) -> tuple[Flight, ...]:
         made = senders(connections(loss=np.full(2, 0.1)), stage)
         pacing = (made.question if down else made.answer)(client, 300_000, 10.0)
@@ -220,7 +220,7 @@ def test_what_is_lost_is_told_apart_by_client_way_and_stage() -> None:
     assert gaps(*which[0]) == gaps(*which[0])
 
 
-def test_a_sender_remembers_what_has_gone() -> None:
+def test_a_sender_remembers_the_bytes_sent() -> None:
     def first(known: Connections, stage: int, start_s: float) -> float:
         pacing = senders(known, stage).question(0, 300_000, start_s)
         assert pacing is not None
@@ -237,7 +237,7 @@ def test_a_sender_remembers_what_has_gone() -> None:
     assert first(known, 4, 100.7) == new
 
 
-def test_who_is_connected_need_not_connect() -> None:
+def test_a_client_that_is_connected_need_not_connect() -> None:
     known = connections(3)
     opening = senders(known, 0, 2)
     assert opening.connected_s(1) == pytest.approx(10 + 3 * 0.03, abs=1e-3)
@@ -304,7 +304,7 @@ def test_live_stages_have_the_bytes_of_the_virtual_clock_and_are_no_faster(conne
     assert (took_s(expected[0]) > 1.5 * took_s(without[0])).all()  # so windows are waited for
 
 
-def test_who_drops_out_connects_again() -> None:
+def test_a_client_that_drops_out_connects_again() -> None:
     def world() -> Any:
         gone = emulated.Everybody(drops={"question": {1}})
         transport = TCP.model_copy(update={"connection": "persistent"})
@@ -321,7 +321,7 @@ def test_who_drops_out_connects_again() -> None:
     assert again[1] == first[0]
 
 
-def test_what_is_sent_again_is_counted() -> None:
+def test_retransmissions_are_counted() -> None:
     def world() -> Any:
         made = emulated.World(1, transport=TCP, **LINKS | {"latency": 0.005})
         links = replace(made.network.links, loss=np.array([0.2]), loss_key=3)

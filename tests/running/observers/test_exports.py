@@ -1,4 +1,4 @@
-"""What observers write elsewhere, read back by the libraries that it is for; each skips where its extra is missing."""
+"""Exports of observers, read back by their libraries; each test skips if its extra is missing."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ SMALL: dict[str, Any] = {
 }
 NOISE = {"aggregation": {"protocol": "plain", "weights": "equal", "noise": {"noise_multiplier": 2.0}}}
 Points = list[dict[str, float]]
-"""Of each round, in the order in which they were written: `round` and what else there is."""
+"""Of each round, in the order in which they were written: `round` and the other columns."""
 
 
 def read_csv(directory: Path) -> Points:
@@ -92,9 +92,9 @@ def wandb_files(directory: Path) -> list[Path]:
 
 
 def read_wandb(directory: Path) -> Points:
-    """As `wandb sync` reads it: the library's messages in LevelDB's log format, every file of the run in order.
+    """Read the file like `wandb sync`: the library's messages in LevelDB's log format, all files of the run in order.
 
-    What is cut short ends a file, as for every reader of that format: the library's service may still write the tail
+    An incomplete record ends a file, as for every reader of that format: the library's service may still write the tail
     of an interrupted run.
     """
     messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
@@ -166,7 +166,7 @@ def _tables_of_mlflow_made_once(tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def check(name: str, directory: Path) -> Points:
-    """Each recorded round once, with what the records say."""
+    """Check that each recorded round is exported once, with the recorded values."""
     rows, rounds = READERS[name](directory), RunRecords(directory).rounds
     assert [row["round"] for row in rows] == rounds["round"].tolist()
     expected = rounds.assign(round_s=rounds["ended_s"] - rounds["started_s"], time_s=rounds["ended_s"])
@@ -185,7 +185,7 @@ def test_every_round_is_written_once(name: str, experiment: Callable[..., Path],
     check(name, tmp_path / "runs" / "one")
 
 
-def test_what_is_stopped_and_resumed_has_no_row_twice(
+def test_a_stopped_and_resumed_run_has_no_duplicate_rows(
     name: str, experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     file = experiment(output={"observers": [name]})
@@ -199,7 +199,7 @@ def test_what_is_stopped_and_resumed_has_no_row_twice(
     check(name, directory)
 
 
-def test_what_ran_without_it_is_written_when_it_is_resumed(
+def test_rounds_from_before_an_observer_are_exported_on_resumption(
     name: str, experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     file = experiment()
@@ -241,7 +241,7 @@ def test_a_half_written_end_is_no_round(name: str, experiment: Callable[..., Pat
     for one in directory.glob(files[name]):
         os.truncate(one, one.stat().st_size - cut)
     run(file, directory, resume=True)
-    if name == "wandb":  # its reader passes over what it cannot read
+    if name == "wandb":  # its reader skips unreadable records
         from testbed.running.observers.wandb_runs import steps
 
         assert [step for one in wandb_files(directory) for step in steps(one)] == [1, 2, 3, 4]
@@ -402,12 +402,12 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, name: str)
         made([name], "small.yaml")
 
 
-def test_one_twice_is_refused() -> None:
+def test_a_duplicate_observer_is_refused() -> None:
     with pytest.raises(ExperimentError, match=r"output\.observers: duplicate csv"):
         validated(SMALL | {"output": {"observers": ["csv", {"name": "csv"}]}}, "small.yaml")
 
 
-def test_what_is_named_already_may_be_asked_for_again(experiment: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_recorded_setting_may_be_requested_again(experiment: Callable[..., Path], tmp_path: Path) -> None:
     file = experiment(output={"observers": [{"name": "csv", "directory": str(tmp_path / "rows")}]})
     command = ["run", str(file), "--out", str(tmp_path / "run"), "--quiet", "--observe", "csv", "--observe", "csv"]
     assert main(command) == 0
@@ -467,7 +467,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "own_exporters", raising=False)
 
 
-def test_one_that_forgets_its_base_is_refused_before_the_first_round(own: None, tmp_path: Path) -> None:
+def test_an_observer_that_does_not_call_its_base_is_refused_before_the_first_round(own: None, tmp_path: Path) -> None:
     asked = validated({**SMALL, "output": {"observers": ["own_exporters:Forgets"]}}, "e.yaml")
     with pytest.raises(ExperimentError) as refused:
         run(asked, out=tmp_path / "run")
@@ -485,7 +485,7 @@ def test_one_that_forgets_its_base_is_refused_before_the_first_round(own: None, 
         ("2", "opened returned '2': should be the last round that is there, 0 to 4"),
     ],
 )
-def test_one_that_writes_nothing_is_told_of_and_loses_no_run(last: Any, says: str, own: None, tmp_path: Path) -> None:
+def test_a_failing_observer_is_reported_and_ends_no_run(last: Any, says: str, own: None, tmp_path: Path) -> None:
     entry = {"name": "own_exporters:Opens", "last": last}
     run(validated({**SMALL, "output": {"observers": [entry]}}, "e.yaml"), out=tmp_path / "run")
     (found,) = find_runs(tmp_path / "run")
