@@ -66,7 +66,7 @@ class KeptFrom(Message, frozen=True):
     """What the client kept, and the round in which it was sent the model."""
 
     round: RoundNumber
-    kept: StoredUpdate
+    update: StoredUpdate
 
 
 class Recall(Message, frozen=True):
@@ -95,13 +95,13 @@ class UpdateKeeper(Role):
     @handles(Recall)
     def on_recall(self, message: Recall, private: KeptFrom) -> Recalled:
         """What it has learned counts as this round's, scaled by its staleness."""
-        kept = private.kept
+        update = private.update
         scale = staleness_weight(message.round - private.round, self.parameters.exponent)
         self.client.local_update = RoundUpdate(
-            scaled(kept.delta.values, scale),
-            kept.samples,
-            kept.loss,
-            kept.examples,
+            scaled(update.delta.values, scale),
+            update.samples,
+            update.loss,
+            update.examples,
             round=message.round,
             question=Train(message.round, Vector(np.zeros(0, np.float32), 0)),
         )
@@ -113,6 +113,6 @@ def scaled(delta: npt.NDArray[np.float32], scale: float) -> npt.NDArray[np.float
     return delta if scale == 1.0 else (delta.astype(np.float64) * scale).astype(np.float32)
 
 
-def recalls(held: Mapping[int, tuple[int, StoredUpdate]]) -> dict[int, Message]:
+def recalls(updates: Mapping[int, tuple[int, StoredUpdate]]) -> dict[int, Message]:
     """The private parts of `Recall`, of rounds and what was kept of them, by client."""
-    return {client: KeptFrom(number, kept) for client, (number, kept) in held.items()}
+    return {client: KeptFrom(number, update) for client, (number, update) in updates.items()}

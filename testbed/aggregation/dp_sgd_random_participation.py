@@ -96,12 +96,12 @@ class RandomParticipationParameters(AggregationParameters):
         """Whether every available client answers, so that the server does not learn who takes part."""
         return self.server == "untrusted" and self.answers == "everybody"
 
-    def clip_for(self, held: int) -> float | None:
+    def clip_for(self, sample_count: int) -> float | None:
         """What a client that holds so many samples clips to; None: gradients are not clipped.
 
         A little less than C, so that rounding of sums to float32, which grows with them, leaves one sample at most C.
         """
-        return None if self.clip == "none" else self.clip / (1 + held * _ROUNDING)
+        return None if self.clip == "none" else self.clip / (1 + sample_count * _ROUNDING)
 
     def check(self, participants: int) -> None:
         """Noise needs a clip, and must be visible on the grid that sums are made on."""
@@ -180,12 +180,14 @@ class GradientTrainer(Trainer):
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """The sum over the samples that its coins choose; zero where it decides not to take part."""
         client = self.client.number
-        held = int(workload.sample_counts[client])
+        sample_count = int(workload.sample_counts[client])
         if not self._takes_part(message.round):
-            return LocalUpdate(np.zeros(workload.dimension, np.float32), held, 0.0, 0)
-        samples = np.flatnonzero(coins(self._secret(message.round, "samples"), held, self.parameters.sample_rate))
+            return LocalUpdate(np.zeros(workload.dimension, np.float32), sample_count, 0.0, 0)
+        samples = np.flatnonzero(
+            coins(self._secret(message.round, "samples"), sample_count, self.parameters.sample_rate)
+        )
         assert isinstance(workload, GradientWorkload)  # checked before the run
-        clip = self.parameters.clip_for(held)
+        clip = self.parameters.clip_for(sample_count)
         return workload.gradient_sum(client, message.model.values, message.round, samples, clip)
 
     def charged_examples(self, update: LocalUpdate) -> int:
@@ -220,15 +222,15 @@ class GradientSender(Role):
 
     def __init__(self, client: Client, parameters: Any) -> None:
         super().__init__(client, parameters)
-        self._sent = False
+        self._answered = False
 
     @handles(SendGradient)
     def on_send_gradient(self, message: SendGradient) -> Gradient:
         """Hand the sum over, once: of one sum with noise drawn twice, the noise could be averaged away."""
         total = trained_update(self, message.round).delta
-        if self._sent:
+        if self._answered:
             raise Refusal("dp-sgd.already-sent", f"the gradient of round {message.round} was sent before")
-        self._sent = True
+        self._answered = True
         if self.parameters.server == "untrusted" and self.parameters.sigma:
             meter("gaussian.element", len(total))
             seed = _secret(self.client, message.round, "noise")
@@ -260,10 +262,10 @@ class RandomParticipation(AggregationProtocol):
         it answered, of which the server does not know in which it took part; then give the client rate, without which
         each counts as if it had.
         """
-        given = self.parameters
-        rate = client_rate if given.hides_participation else 1.0
-        noise_multiplier = given.sigma / given.clip if given.clip != "none" else 0.0
-        return SubsampledGaussianAccountant(noise_multiplier, given.sample_rate, rate)
+        parameters = self.parameters
+        rate = client_rate if parameters.hides_participation else 1.0
+        noise_multiplier = parameters.sigma / parameters.clip if parameters.clip != "none" else 0.0
+        return SubsampledGaussianAccountant(noise_multiplier, parameters.sample_rate, rate)
 
     def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
         """Each client adds the noise of its answer to an untrusted server."""

@@ -186,8 +186,8 @@ class Plain(NoisyProtocol):
         }
         compressor = self.parameters.compressor()
         length = None if round_.dimension is None else compressor.length(round_.dimension)
-        sent = {client: answer.delta for client, answer in updates.items()}
-        arrived = clients_with_shape(sent, compressor.form, length)
+        deltas = {client: answer.delta for client, answer in updates.items()}
+        arrived = clients_with_shape(deltas, compressor.form, length)
         survivors = self._survivors(arrived, round_)
         if self.rule is not None:
             return await self._robust(self.rule, replies, survivors, round_)
@@ -221,8 +221,8 @@ class Plain(NoisyProtocol):
             rule.check(len(clients))
         except ValueError as error:
             raise RoundAborted("too-few-updates", str(error)) from None
-        found = combined(rule, [updates[client] for client in clients.tolist()])
-        return Aggregate(found.mean, float(len(found.used)), clients[found.used])
+        result = combined(rule, [updates[client] for client in clients.tolist()])
+        return Aggregate(result.mean, float(len(result.used)), clients[result.used])
 
     async def _with_noise(self, round_: AggregationRound, noise: NoisePolicy) -> Aggregate:
         participants = len(round_.participants)

@@ -167,14 +167,14 @@ class Quantised:
         A level is floor(exact + coin), where the coin is uniform in [0, 1): it is computed in units of a coin's last
         bit, in which the exact value is rounded to the nearest integer and nothing else is.
         """
-        given = self.quantisation
+        mapping = self.quantisation
         unit = float(1 << _COIN_BITS)
         scale, middle, top = (
-            given.highest / (2 * given.clip) * unit,
-            given.highest / 2 * unit + 0.5,
-            given.highest * unit + 0.5,
+            mapping.highest / (2 * mapping.clip) * unit,
+            mapping.highest / 2 * unit + 0.5,
+            mapping.highest * unit + 0.5,
         )
-        work = _buffers.levels if given.levels_bits + _COIN_BITS > 32 else _buffers.levels.view(np.uint32)
+        work = _buffers.levels if mapping.levels_bits + _COIN_BITS > 32 else _buffers.levels.view(np.uint32)
         next_coins, factor = key_stream(self.coins), total.dtype.type(self.weight)
         for begin in range(0, len(self.delta), _CHUNK):
             part = self.delta[begin : begin + _CHUNK]

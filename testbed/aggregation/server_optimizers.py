@@ -86,24 +86,24 @@ class ServerOptimizerSection(BaseModel):
     @model_validator(mode="after")
     def _keys_are_read(self) -> Self:
         """A key that the chosen optimizer would ignore is an error: an ignored key is a wrong experiment."""
-        given = dict(self)
+        values = dict(self)
         if not self.is_built_in:
             for key in ("learning_rate", "beta1", "beta2", "tau"):
-                if given[key] is not None:
+                if values[key] is not None:
                     raise ValueError(f"{key}: is read by the built-in ones; give it to a user-defined class in options")
             return self
         if self.options:
             raise ValueError(f"options: are for a user-defined class; {self.name} takes none")
         for key in ("beta2", "tau"):
-            if given[key] is not None and key not in OPTIMIZERS[self.name].defaults:
+            if values[key] is not None and key not in OPTIMIZERS[self.name].defaults:
                 reading = [name for name, kind in OPTIMIZERS.items() if key in kind.defaults]
                 raise ValueError(f"{key}: is read by {' and '.join(reading)} only; {self.name} has no use for it")
         return self
 
     def value(self, key: str) -> float:
         """A number of a built-in optimizer, filled in where it is unset."""
-        given = dict(self)[key]
-        return float(OPTIMIZERS[self.name].defaults[key] if given is None else given)
+        configured = dict(self)[key]
+        return float(OPTIMIZERS[self.name].defaults[key] if configured is None else configured)
 
 
 class ServerOptimizer(ABC):
@@ -158,7 +158,7 @@ class Momentum(ServerOptimizer):
 
     def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
         """Moments are kept as float32; see `ServerOptimizer.step`."""
-        moment = (self._beta1 * _kept(state, "m", mean) + mean).astype(np.float32)
+        moment = (self._beta1 * _previous(state, "m", mean) + mean).astype(np.float32)
         return model + self._rate * moment.astype(np.float64), {"m": moment}
 
 
@@ -180,8 +180,8 @@ class Adaptive(ServerOptimizer):
 
     def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
         """Both moments are kept as float32; see `ServerOptimizer.step`."""
-        moment = (self._beta1 * _kept(state, "m", mean) + (1 - self._beta1) * mean).astype(np.float32)
-        squares = self.accumulated(_kept(state, "v", mean, self._tau**2), np.square(mean)).astype(np.float32)
+        moment = (self._beta1 * _previous(state, "m", mean) + (1 - self._beta1) * mean).astype(np.float32)
+        squares = self.accumulated(_previous(state, "v", mean, self._tau**2), np.square(mean)).astype(np.float32)
         scale = np.sqrt(squares.astype(np.float64)) + self._tau
         return model + self._rate * (moment / scale), {"m": moment, "v": squares}
 
@@ -279,6 +279,6 @@ def _wrong(optimizer: ServerOptimizer, returned: str) -> ExperimentError:
     )
 
 
-def _kept(state: State, name: str, mean: Floats, beginning: float = 0.0) -> Floats:
+def _previous(state: State, name: str, mean: Floats, beginning: float = 0.0) -> Floats:
     """`(d,)` float64."""
     return state[name].astype(np.float64) if name in state else np.full(len(mean), beginning)

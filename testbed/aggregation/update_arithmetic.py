@@ -41,12 +41,12 @@ def squared_distances(updates: Updates) -> Floats:
     for part in _chunks(updates):
         products += part @ part.T
     squares = np.diag(products)
-    found = np.maximum(squares[:, None] + squares - products - products.T, 0)
-    for i, j in np.argwhere(np.triu(found < _CANCELLED * (squares[:, None] + squares), 1)).tolist():
-        found[i, j] = found[j, i] = _squared_distance(updates[i], updates[j])
-    np.fill_diagonal(found, 0)
+    squared = np.maximum(squares[:, None] + squares - products - products.T, 0)
+    for i, j in np.argwhere(np.triu(squared < _CANCELLED * (squares[:, None] + squares), 1)).tolist():
+        squared[i, j] = squared[j, i] = _squared_distance(updates[i], updates[j])
+    np.fill_diagonal(squared, 0)
     with np.errstate(over="ignore"):  # as infinitely far
-        return np.minimum(found.astype(np.float32), np.finfo(np.float32).max).astype(np.float64)
+        return np.minimum(squared.astype(np.float32), np.finfo(np.float32).max).astype(np.float64)
 
 
 def krum_scores(squared: Floats, dishonest: int) -> Floats:
@@ -65,13 +65,13 @@ def mean_of_middle(updates: Updates, left_out: int) -> Floats:
     return mean
 
 
-def _squared_distance(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
-    meter("float.add.element", len(one))
-    found = 0.0
-    for begin in range(0, len(one), _CHUNK):
-        away = one[begin : begin + _CHUNK].astype(np.float64) - other[begin : begin + _CHUNK]
-        found += float(np.square(away, out=away).sum())
-    return found
+def _squared_distance(update: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
+    meter("float.add.element", len(update))
+    total = 0.0
+    for begin in range(0, len(update), _CHUNK):
+        away = update[begin : begin + _CHUNK].astype(np.float64) - other[begin : begin + _CHUNK]
+        total += float(np.square(away, out=away).sum())
+    return total
 
 
 def _row_means(values: npt.NDArray[np.float32]) -> Floats:
@@ -102,8 +102,8 @@ def distances_to(updates: Updates, point: Floats) -> Floats:
     for begin, part in zip(range(0, len(point), _CHUNK), _chunks(updates), strict=True):
         part -= point[begin : begin + _CHUNK]
         squared += np.square(part, out=part).sum(axis=1)
-    found: Floats = np.sqrt(squared)
-    return found
+    distances: Floats = np.sqrt(squared)
+    return distances
 
 
 def _chunks(updates: Updates) -> Iterator[Floats]:

@@ -19,7 +19,7 @@ from testbed.parties.client import Environment
 from testbed.parties.pki import Directory
 
 _SEED_DOMAIN = b"testbed/committee/public-seed/v3"
-_KEPT = MessageName("committee: members", KeptList)
+_STORED = MessageName("committee: members", KeptList)
 
 
 async def chosen(
@@ -48,15 +48,15 @@ async def chosen(
     if not section.by_sortition:
         members = _known_to_all(section, first, directory)
         return CommitteeList(first, [CommitteeMember(client) for client in members])
-    kept = _KEPT.load(memory)
-    if kept is not None and kept.committee.first_round == first:
-        if kept.drawn_by == _drawn_by(kept.committee, directory, experiment_id):
-            return kept.committee
+    stored = _STORED.load(memory)
+    if stored is not None and stored.committee.first_round == first:
+        if stored.drawn_by == _drawn_by(stored.committee, directory, experiment_id):
+            return stored.committee
         network.record_event("server", "committee-lost", "a committee is drawn anew: its members have other keys")
-    drawn = CommitteeList(first, await sorted_out(section, round_number, network, directory, experiment_id))
-    by = _drawn_by(drawn, directory, experiment_id)
-    _KEPT.store(memory, KeptList(drawn, by))
-    return drawn
+    committee = CommitteeList(first, await sorted_out(section, round_number, network, directory, experiment_id))
+    by = _drawn_by(committee, directory, experiment_id)
+    _STORED.store(memory, KeptList(committee, by))
+    return committee
 
 
 def _drawn_by(committee: CommitteeList, directory: Directory, experiment_id: bytes) -> bytes:
@@ -66,7 +66,7 @@ def _drawn_by(committee: CommitteeList, directory: Directory, experiment_id: byt
     return hashlib.sha256(signed_content(experiment_id, keys)).digest()
 
 
-def verified(section: CommitteeSection, said: CommitteeList, round_number: int, environment: Environment) -> None:
+def verified(section: CommitteeSection, committee: CommitteeList, round_number: int, environment: Environment) -> None:
     """Raise `Refusal` unless this is the committee of the round, whatever the server would have it be.
 
     By sortition: a committee of clients that are drawn for the round. Which of them, is the server's choice; see
@@ -74,13 +74,15 @@ def verified(section: CommitteeSection, said: CommitteeList, round_number: int, 
     """
     check_beyond(round_number, environment)
     first = section.first_round_of(round_number)
-    if said.first_round != first:
-        raise Refusal("committee.other-service", f"serves from round {said.first_round}; round {round_number}: {first}")
+    if committee.first_round != first:
+        raise Refusal(
+            "committee.other-service", f"serves from round {committee.first_round}; round {round_number}: {first}"
+        )
     if section.by_sortition:
-        check_members(section, said, environment)
+        check_members(section, committee, environment)
         return
     expected = _known_to_all(section, first, environment.directory)
-    if said.clients != expected or any(member.proof for member in said.members):
+    if committee.clients != expected or any(member.proof for member in committee.members):
         raise Refusal("committee.other-members", f"round {round_number}: not the committee that everybody knows")
 
 
@@ -88,8 +90,8 @@ def _known_to_all(section: CommitteeSection, first_round: int, directory: Direct
     """The members, where that takes nobody's word."""
     if section.members is not None:
         return section.members
-    drawn = publicly_drawn(directory.public_seed, first_round, directory.registered, section.members_planned)
-    return tuple(drawn.tolist())
+    members = publicly_drawn(directory.public_seed, first_round, directory.registered, section.members_planned)
+    return tuple(members.tolist())
 
 
 def publicly_drawn(public_seed: bytes, first_round: int, registered: npt.NDArray[np.bool_], members: int) -> Ids:
@@ -107,12 +109,12 @@ def publicly_drawn(public_seed: bytes, first_round: int, registered: npt.NDArray
     if np.count_nonzero(registered) <= members:
         return np.flatnonzero(registered)
     seed = hashlib.sha256(_SEED_DOMAIN + public_seed + first_round.to_bytes(8, "big")).digest()
-    drawn: set[int] = set()
+    chosen_clients: set[int] = set()
     draws = 0
-    while len(drawn) < members:
+    while len(chosen_clients) < members:
         client = int.from_bytes(prf.evaluate(seed, draws.to_bytes(8, "big")), "big") % len(registered)
         draws += 1
         if registered[client]:
-            drawn.add(client)
+            chosen_clients.add(client)
     meter("hmac", draws)
-    return np.array(sorted(drawn), np.int64)
+    return np.array(sorted(chosen_clients), np.int64)

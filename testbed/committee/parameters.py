@@ -72,10 +72,10 @@ class CommitteeSection(BaseModel):
 
     def threshold_for(self, members: int) -> int:
         """How many of so many members must answer; a fraction is rounded up, two thirds where nothing is said."""
-        given = self.threshold
-        if given is None:
+        configured = self.threshold
+        if configured is None:
             return ceil(Fraction(2 * members, 3))
-        return rounded_up(given, members)
+        return rounded_up(configured, members)
 
     def first_round_of(self, round_number: int) -> int:
         """The round (from 1) with which the service of the committee of `round_number` began."""

@@ -119,37 +119,39 @@ async def candidates(
     """Those who are drawn and answer, by rising numbers."""
     alpha = sortition_input(experiment_id, section.first_round_of(round_number))
     if section.selection == "lotto-server-centric":
-        known = _numbers_of_drawn(section, directory, alpha)
-        there = await network.ask(np.array(sorted(known), np.int64), Sortition(round_number))
-        return [CommitteeMember(client) for _, client in sorted((known[client], client) for client in there.valid())]
+        numbers = _numbers_of_drawn(section, directory, alpha)
+        there = await network.ask(np.array(sorted(numbers), np.int64), Sortition(round_number))
+        return [CommitteeMember(client) for _, client in sorted((numbers[client], client) for client in there.valid())]
     replies = await network.ask(np.flatnonzero(directory.registered), Sortition(round_number))
     claims = {client: claim.proof for client, claim in replies.valid(shared=False).items() if claim.proof is not None}
     memo.verify_outputs([(directory.vrf_key(client), alpha, proof) for client, proof in claims.items()])
-    found = []
+    claimants = []
     for client, proof in claims.items():
         try:
-            found.append((_proven(section, directory, client, proof, alpha), client))
+            claimants.append((_proven(section, directory, client, proof, alpha), client))
         except ProtocolError:
             network.record_event(f"client:{client}", "misbehaviour", "claimed to be drawn for the committee and is not")
-    return [CommitteeMember(client, claims[client]) for _, client in sorted(found)]
+    return [CommitteeMember(client, claims[client]) for _, client in sorted(claimants)]
 
 
 async def sorted_out(
     section: CommitteeSection, round_number: int, network: Network, directory: Directory, experiment_id: bytes
 ) -> list[CommitteeMember]:
     """The members: the s smallest numbers of those who answer; raises `RoundAborted` where there are fewer."""
-    found = await candidates(section, round_number, network, directory, experiment_id)
-    wanted = section.members_planned
-    if len(found) < wanted:
-        raise RoundAborted("too-few-committee-members", f"{len(found)} drawn clients have answered, {wanted} wanted")
-    return found[:wanted]
+    claimants = await candidates(section, round_number, network, directory, experiment_id)
+    needed = section.members_planned
+    if len(claimants) < needed:
+        raise RoundAborted(
+            "too-few-committee-members", f"{len(claimants)} drawn clients have answered, {needed} wanted"
+        )
+    return claimants[:needed]
 
 
 def _numbers_of_drawn(section: CommitteeSection, directory: Directory, alpha: bytes) -> dict[int, bytes]:
     """The PRF of all registered clients, of which those are kept that are drawn."""
     registered = np.flatnonzero(directory.registered)
     meter("hmac", len(registered))
-    kept: dict[int, bytes] = {}
+    number_of: dict[int, bytes] = {}
     for first in range(0, len(registered), _BLOCK):
         some = registered[first : first + _BLOCK]
         numbers = prf.evaluate_many(directory.vrf[some], alpha)
@@ -159,24 +161,24 @@ def _numbers_of_drawn(section: CommitteeSection, directory: Directory, alpha: by
         for row in rows.tolist():
             client, number = int(some[row]), numbers[row].tobytes()
             if is_drawn(section, directory, client, number):
-                kept[client] = number
-    return kept
+                number_of[client] = number
+    return number_of
 
 
 # -- what everybody verifies -------------------------------------------------------------------------------------------
 
 
-def check_members(section: CommitteeSection, said: CommitteeList, environment: Environment) -> None:
+def check_members(section: CommitteeSection, committee: CommitteeList, environment: Environment) -> None:
     """Raise `Refusal` unless there are as many members as agreed on, all of them drawn, by rising numbers."""
-    clients = said.clients
+    clients = committee.clients
     if len(clients) != section.members_planned or len(set(clients)) != len(clients):
         raise Refusal("committee.wrong-size", f"not {section.members_planned} different members")
-    directory, alpha = environment.look_up(clients), sortition_input(environment.experiment_id, said.first_round)
+    directory, alpha = environment.look_up(clients), sortition_input(environment.experiment_id, committee.first_round)
     if section.selection == "lotto-client-centric":
-        known = [(directory.vrf_key(member.client), alpha, member.proof) for member in said.members]
-        memo.verify_outputs(known)
+        claims = [(directory.vrf_key(member.client), alpha, member.proof) for member in committee.members]
+        memo.verify_outputs(claims)
     before = b""
-    for member in said.members:
+    for member in committee.members:
         number = _number_of(section, directory, member, alpha)
         if number <= before:
             raise Refusal("committee.out-of-order", f"client {member.client} does not have the next number")

@@ -14,7 +14,7 @@ from testbed.aggregation.e_seafl.messages import (
     mask_seed,
 )
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
-from testbed.aggregation.kit.message_parts import ToldOfParticipants
+from testbed.aggregation.kit.message_parts import RoundNotice
 from testbed.aggregation.kit.participant import row
 from testbed.aggregation.kit.serving import ServingClient
 from testbed.crypto.masks import add_masks, word_dtype
@@ -44,7 +44,7 @@ class AssistingNode(ServingClient):
             if self.number not in self.parameters.assisting_nodes:
                 raise Refusal("e-seafl.not-a-node", "asked to be an assisting node, which it is not")
             self.check_not_served(message.round)
-            self.check_told(message)
+            self.check_notice(message)
             self.serve(message.round)
             self.check_survivors([row.client for row in message.survivors], message)
             if message.length < 2:
@@ -53,11 +53,11 @@ class AssistingNode(ServingClient):
             self.check_signatures_of(message, context)
             return SummedMasks(self.summed_masks(message, context))
 
-    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
+    def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
         """See `ServingClient.check_survivors`; the signing key of a client that is none cannot be looked up."""
         if max(named, default=0) >= self.environment.population:
             raise Refusal("e-seafl.foreign-survivor", "a survivor that is no client")
-        super().check_survivors(named, asked)
+        super().check_survivors(named, notice)
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
         """Refuse unless every survivor has signed that it takes part in this round, told the same as this node."""
@@ -75,7 +75,7 @@ class AssistingNode(ServingClient):
         meter("x25519.agree", len(clients))
         meter("hmac", len(clients))
         meter("mask.element", len(clients) * len(total))
-        seeds = [mask_seed(self.shared_key(one, MASK_PURPOSE), one, self.number, context) for one in clients]
+        seeds = [mask_seed(self.shared_key(client, MASK_PURPOSE), client, self.number, context) for client in clients]
         add_masks(total, seeds, [1] * len(seeds), self.parameters.bits)
         return Vector(total, self.parameters.bits)
 

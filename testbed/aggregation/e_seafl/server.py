@@ -144,8 +144,8 @@ class ESeafl(AggregationProtocol):
 
     def context_of(self, state: ESeaflRound) -> bytes:
         """Return the context that clients sign."""
-        told = ParticipantNotice(state.start.number, len(state.start.participants), state.training, state.agreed)
-        return context_digest(state.experiment_id, told, state.length, self.parameters)
+        notice = ParticipantNotice(state.start.number, len(state.start.participants), state.training, state.agreed)
+        return context_digest(state.experiment_id, notice, state.length, self.parameters)
 
     def question(self, state: ESeaflRound, survivors: Ids) -> SumMasks:
         """Return the question to the assisting nodes."""

@@ -189,8 +189,8 @@ def cut_off_bits(participants: int, dishonest: int, dropouts: int, neighbours: i
         - _EXPONENTS * sizes * neighbours
     )
     enough_inside = np.minimum(chernoff.min(axis=0), 0.0)
-    one, log_epsilon = np.array([float(dishonest)]), np.array([log(epsilon)])
-    enough_inside[0] = _log_tail(one, np.array([float(neighbours)]), log_epsilon, np.log1p(-np.exp(log_epsilon)))[0]
+    trials, log_epsilon = np.array([float(dishonest)]), np.array([log(epsilon)])
+    enough_inside[0] = _log_tail(trials, np.array([float(neighbours)]), log_epsilon, np.log1p(-np.exp(log_epsilon)))[0]
     sets = _log_factorial(honest)[-1] - _log_factorial(honest)[sizes.astype(int)]
     sets = sets - _log_factorial(honest)[outside.astype(int)]
     return _bits((sets + few_outside + enough_inside).tolist())

@@ -79,7 +79,7 @@ class FlamingoClient(Participant):
 
     def check_participants(self, participants: Sequence[int]) -> None:
         """Refuse a list that does not hold this client, or others than those that were agreed on."""
-        if any(one >= other for one, other in pairwise(participants)):
+        if any(previous >= following for previous, following in pairwise(participants)):
             raise Refusal("flamingo.listed-twice", "participants that are not in ascending order, each once")
         if self.number not in set(participants):
             raise Refusal("flamingo.not-listed", "is asked to report, and is no participant")
@@ -100,10 +100,10 @@ class FlamingoClient(Participant):
 
     def masked(self, update: RoundUpdate, seeds: dict[int, bytes], own: bytes) -> Vector:
         """`(d+1,)` the update as ring elements under a mask for each neighbour and one of its own."""
-        elements, given = self.encoded(update), self.parameters
+        elements, parameters = self.encoded(update), self.parameters
         signs = [*(1 if neighbour > self.number else -1 for neighbour in seeds), 1]
-        masks = Masks([*seeds.values(), own], signs, given.prg)
-        meter(given.mask_operation, len(elements) * len(signs))
+        masks = Masks([*seeds.values(), own], signs, parameters.prg)
+        meter(parameters.mask_operation, len(elements) * len(signs))
         return self.under_masks(elements, masks)
 
     def encoded(self, update: RoundUpdate) -> npt.NDArray[Any] | Elements:
@@ -127,8 +127,8 @@ class FlamingoClient(Participant):
         """A seed in common, encrypted to the committee, and signed for this round."""
         associated = seed_associated(self.digest, self.number, neighbour)
         entropy = prf.evaluate(self.secret("flamingo encryption"), associated)
-        point, sealed, known = threshold_elgamal.encrypt_and_prove(public_key, seed, associated, entropy)
+        point, sealed, knowledge_proof = threshold_elgamal.encrypt_and_prove(public_key, seed, associated, entropy)
         meter("edwards25519.multiply_base", 3)  # two of them for the proof
         meter("edwards25519.multiply")
         signature = self.sign(SEEDS_DOMAIN, seed_content(self.digest, self.number, neighbour, point))
-        return EncryptedSeed(neighbour, point, sealed, signature, known)
+        return EncryptedSeed(neighbour, point, sealed, signature, knowledge_proof)

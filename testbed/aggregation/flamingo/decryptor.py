@@ -95,7 +95,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
     def check_labels(self, participants: Sequence[int], online: Sequence[int]) -> None:
         """Refuse labels that no honest server has, or that show more than a sum over enough clients (section 4.4)."""
         for listed in (participants, online):
-            if any(one >= other for one, other in pairwise(listed)):
+            if any(previous >= following for previous, following in pairwise(listed)):
                 raise Refusal("flamingo.listed-twice", "clients that are not in ascending order, each once")
         if not set(online) <= set(participants):
             raise Refusal("flamingo.foreign-client", "a client is online that is no participant")
@@ -169,8 +169,8 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         meter("x25519.agree", len(sealed))
         meter("aead.open", len(sealed))
         opened = []
-        for client, one in zip(self.online, sealed, strict=True):
+        for client, ciphertext in zip(self.online, sealed, strict=True):
             key = self.shared_key(client, SHARES_PURPOSE)
             with suppress(OpeningFailed):
-                opened.append(ShareOf(client, open_share(key, client, self.number, one, self.digest)))
+                opened.append(ShareOf(client, open_share(key, client, self.number, ciphertext, self.digest)))
         return opened

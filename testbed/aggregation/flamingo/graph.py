@@ -49,47 +49,47 @@ class RoundGraph:
             complete = np.ones((n, n), np.bool_)
             np.fill_diagonal(complete, False)
             return complete
-        drawn = self._drawn(n * (n - 1) // 2)
+        edges = self._edges(n * (n - 1) // 2)
         adjacency = np.zeros((n, n), np.bool_)
         begin = 0
         for place in range(n - 1):
-            row = drawn[begin : begin + n - 1 - place]
+            row = edges[begin : begin + n - 1 - place]
             adjacency[place, place + 1 :] = adjacency[place + 1 :, place] = row
             begin += len(row)
         return adjacency
 
-    def _drawn(self, pairs: int) -> npt.NDArray[np.bool_]:
+    def _edges(self, pairs: int) -> npt.NDArray[np.bool_]:
         """`(pairs,)` which pairs are edges: those whose word of the key stream is below epsilon."""
-        drawn = np.empty(pairs, np.bool_)
+        edges = np.empty(pairs, np.bool_)
         buffer, write = np.empty(4 * _WORDS + STREAM_SLACK, np.uint8), key_stream(self._seed)
         limit = np.uint32(self.density.steps * (2**32 // STEPS))
         for begin in range(0, pairs, _WORDS):
-            part = drawn[begin : begin + _WORDS]
+            part = edges[begin : begin + _WORDS]
             write(buffer, 4 * len(part))
             np.less(buffer[: 4 * len(part)].view("<u4"), limit, out=part)
-        return drawn
+        return edges
 
     def places(self, clients: Iterable[int]) -> npt.NDArray[np.int64]:
         """`(m,)` where these sorted clients are in the list; raises `KeyError` for one that is not."""
-        wanted = np.fromiter(clients, np.int64)
-        found = np.searchsorted(self._participants, wanted)
-        inside = found < len(self._participants)
-        if not inside.all() or (self._participants[found] != wanted).any():
+        numbers = np.fromiter(clients, np.int64)
+        places = np.searchsorted(self._participants, numbers)
+        inside = places < len(self._participants)
+        if not inside.all() or (self._participants[places] != numbers).any():
             raise KeyError("a client that is no participant")
-        return found
+        return places
 
     def neighbours(self, client: int) -> list[int]:
         """A client's neighbours, sorted; raises `KeyError` for no participant."""
         (place,) = self.places([client])
-        found: list[int] = self._participants[self.adjacency[place]].tolist()
-        return found
+        neighbours: list[int] = self._participants[self.adjacency[place]].tolist()
+        return neighbours
 
     def cut(self, online: Iterable[int]) -> list[tuple[int, int]]:
         """The edges between clients that are online and those that are not: (online, offline), sorted."""
         here = np.zeros(len(self.listed), np.bool_)
         here[self.places(online)] = True
         ends = np.argwhere(self.adjacency & here[:, None] & ~here[None, :])
-        return [(self.listed[one], self.listed[other]) for one, other in ends.tolist()]
+        return [(self.listed[first], self.listed[second]) for first, second in ends.tolist()]
 
     def weakness(self, online: Sequence[int]) -> str:
         """Why the sum over these sorted participants must not be had; empty: it may (section 4.4 of the paper)."""

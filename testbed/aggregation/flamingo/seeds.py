@@ -26,11 +26,11 @@ def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, byte
     for member, answer in state.opened.items():
         for row in answer.shares:
             shares[row.client][state.members[member]] = row.share
-    known: dict[tuple[int, ...], LagrangeWeights] = {}
+    weights_by_points: dict[tuple[int, ...], LagrangeWeights] = {}
     seeds = {}
     for client in state.online.tolist():
-        held = dict(sorted(shares[client].items())[:threshold])
-        points = tuple(held)
+        share_by_point = dict(sorted(shares[client].items())[:threshold])
+        points = tuple(share_by_point)
         if len(points) < threshold:
             without = [member for member in state.opened if state.members[member] not in shares[client]]
             listed = ", ".join(map(str, without))
@@ -41,8 +41,8 @@ def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, byte
             raise RoundAborted("wrong-shares", f"client {client}: {len(points)} of {threshold} needed shares open")
         meter("shamir.reconstruct.term", threshold)
         try:
-            weights = known.setdefault(points, LagrangeWeights(points))
-            seeds[client] = weights.reconstruct(list(held.values()))
+            weights = weights_by_points.setdefault(points, LagrangeWeights(points))
+            seeds[client] = weights.reconstruct(list(share_by_point.values()))
         except InvalidShares as error:
             raise RoundAborted("wrong-shares", f"client {client}, or a member of the committee: {error}") from None
     return seeds

@@ -187,17 +187,17 @@ class Flamingo(AggregationProtocol):
 
     async def cross_check(self, state: FlamingoRound) -> None:
         """The members' signatures on who is online."""
-        asked = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
-        replies, state.signed = await self.signed_labels(state, asked, state.online)
+        states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
+        replies, state.signed = await self.signed_labels(state, states, state.online)
         at_least(self.threshold(state), len(state.signed), replies, "members of the committee signed the labels")
 
     async def signed_labels(
-        self, state: FlamingoRound, asked: Mapping[int, SealedMemberState], online: Ids
+        self, state: FlamingoRound, states: Mapping[int, SealedMemberState], online: Ids
     ) -> tuple[Replies, dict[int, bytes]]:
         """What members that are told these labels sign, by member."""
         round_, labels = state.start, online.tolist()
         question = CheckLabels(round_.number, state.graph.listed, labels, state.kept.certificate)
-        replies = await round_.network.ask(ids(list(asked)), question, private=asked)
+        replies = await round_.network.ask(ids(list(states)), question, private=states)
         content = labels_content(state.digest, labels)
         return replies, valid_signatures(round_, replies, LABELS_DOMAIN, content, "cross-check")
 
@@ -232,14 +232,14 @@ class Flamingo(AggregationProtocol):
         meter("message", len(ordered) * len(labels) + len(edges))
         question = Reconstruct(state.start.number, shown, edges)
         replies = await state.start.network.ask(ids(ordered), question, private=private)
-        found = {}
+        valid = {}
         for member, answer in replies.valid().items():
             rows = [row.client for row in answer.shares]
             if len(answer.points) != len(edges) or len(set(rows)) != len(rows) or not set(rows) <= set(labels):
                 state.misbehaved(member, "reconstruct: not what it was asked to open")
                 continue
-            found[member] = answer
-        return replies, found
+            valid[member] = answer
+        return replies, valid
 
     # -- the sum ------------------------------------------------------------------------------------------------------
 

@@ -52,16 +52,16 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
         RoundAborted: the set-up has failed; it is tried again in the next round, with the same members. Where too few
             of the former committee have handed over, without it: the members make a key of their own.
     """
-    kept = kept_service(round_)
+    stored = kept_service(round_)
     first = section.first_round_of(round_.number)
-    if kept is not None and kept.certificate.service.committee.first_round == first:
-        return kept
+    if stored is not None and stored.certificate.service.committee.first_round == first:
+        return stored
     if round_.experiment_id is None:
         raise RoundAborted("no-committee", "the server that sets up a committee must know the experiment's id")
-    known = round_.number, round_.network, round_.directory, round_.experiment_id
-    committee = await chosen(section, *known, round_.memory)
-    former = None if kept is None else Former(kept.certificate, kept.commitments)
-    states = {} if kept is None else {row.member: row.sealed for row in kept.states}
+    context = round_.number, round_.network, round_.directory, round_.experiment_id
+    committee = await chosen(section, *context, round_.memory)
+    former = None if stored is None else Former(stored.certificate, stored.commitments)
+    states = {} if stored is None else {row.member: row.sealed for row in stored.states}
     server = ServerSetUp(round_, SetUp(round_.number, committee, former, section), states)
     try:
         made = await server.run()
@@ -80,17 +80,17 @@ def kept_service(round_: AggregationRound) -> KeptService | None:
 
     (Without a seed a resumed run registers its clients anew: nobody can open what was sealed before.)
     """
-    kept = _SERVICE.load(round_.memory)
-    if kept is None:
+    stored = _SERVICE.load(round_.memory)
+    if stored is None:
         return None
-    content = service_content(kept.certificate.service.digest)
+    content = service_content(stored.certificate.service.digest)
     try:
-        for row in kept.certificate.signatures:
+        for row in stored.certificate.signatures:
             verify(round_, row.client, SERVICE_DOMAIN, content, row.signature)
     except ProtocolError as error:
         round_.network.record_event("server", "committee-lost", f"a committee is set up anew: {error}")
         return None
-    return kept
+    return stored
 
 
 class ServerSetUp:
@@ -128,11 +128,11 @@ class ServerSetUp:
     async def deal(self) -> None:
         """What the dealers deal; who deals what others would refuse has not dealt."""
         set_up = self.set_up
-        asked = {dealer: SealedMemberState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
+        states = {dealer: SealedMemberState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
         if set_up.former is not None:
-            asked = {dealer: state for dealer, state in asked.items() if dealer in self.states}
+            states = {dealer: state for dealer, state in states.items() if dealer in self.states}
         question = Deal(set_up.round, set_up.committee, set_up.former)
-        replies = await self.round.network.ask(ids(list(asked)), question, private=asked)
+        replies = await self.round.network.ask(ids(list(states)), question, private=states)
         for dealer, answer in replies.valid().items():
             content = dealing_content(set_up.digest, dealer, answer.commitments)
             try:
@@ -213,9 +213,11 @@ class ServerSetUp:
                 continue
             serving[member] = answer
         at_least(set_up.threshold, len(serving), replies, "serve on the committee")
-        return self.kept(service, list(commitments), serving)
+        return self.service_to_keep(service, list(commitments), serving)
 
-    def kept(self, service: Service, commitments: list[bytes], serving: Mapping[int, Serving]) -> KeptService:
+    def service_to_keep(
+        self, service: Service, commitments: list[bytes], serving: Mapping[int, Serving]
+    ) -> KeptService:
         """What is kept: of the signatures as many as count."""
         signed = [SignatureOf(member, serving[member].signature) for member in self.set_up.members if member in serving]
         states = [StateOf(member, answer.state) for member, answer in serving.items()]

@@ -136,7 +136,7 @@ class SetUp:
             InvalidShares: they are commitments to no polynomial.
         """
         dealt = [dealing.commitments for dealing in counting]
-        key = "commitments", self.digest, tuple(b"".join(one) for one in dealt)
+        key = "commitments", self.digest, tuple(b"".join(row) for row in dealt)
         if key in self._made:
             return self._made[key]
         weights = self.weights(counting)

@@ -86,9 +86,9 @@ class SetUpMember(Participant):
         """The set-up that is asked about; refuses one of another committee than everybody knows."""
         self.serve(round_number)
         section, environment = self.parameters.committee, self.environment
-        asked = SetUp(round_number, committee, former, section)
+        proposed = SetUp(round_number, committee, former, section)
         if self.set_up is not None:
-            if self.set_up.digest != asked.digest:
+            if self.set_up.digest != proposed.digest:
                 raise Refusal("flamingo.other-set-up", "another set-up than it has taken part in in this round")
             return self.set_up
         verified(section, committee, round_number, environment)
@@ -99,9 +99,9 @@ class SetUpMember(Participant):
             check_certificate(former.certificate, section, service.committee.first_round, environment)
             if commitments_digest(former.commitments) != service.commitments:
                 raise Refusal("flamingo.other-commitments", "not the commitments that the former members have signed")
-        self.set_up = asked
-        environment.look_up({*asked.members, *asked.dealers})
-        return asked
+        self.set_up = proposed
+        environment.look_up({*proposed.members, *proposed.dealers})
+        return proposed
 
     # -- dealing ------------------------------------------------------------------------------------------------------
 
@@ -122,9 +122,9 @@ class SetUpMember(Participant):
             meter("x25519.agree", len(shares))
             meter("aead.seal", len(shares))
             content = dealing_content(set_up.digest, self.number, committed)
-            return Dealing(committed, shares, self.sign(DEALING_DOMAIN, content), self.known(secret, content))
+            return Dealing(committed, shares, self.sign(DEALING_DOMAIN, content), self.knowledge_proof(secret, content))
 
-    def known(self, secret: bytes, content: bytes) -> bytes:
+    def knowledge_proof(self, secret: bytes, content: bytes) -> bytes:
         """The proof that it knows what it deals."""
         meter("edwards25519.multiply_base", 2)
         return signatures.sign_with_scalar(secret, KNOWN_DOMAIN + self.environment.experiment_id, content)
@@ -202,10 +202,10 @@ class SetUpMember(Participant):
         """The shares that open."""
         meter("x25519.agree", len(sealed))
         meter("aead.open", len(sealed))
-        for dealing, one in zip(self.dealings, sealed, strict=True):
+        for dealing, ciphertext in zip(self.dealings, sealed, strict=True):
             try:
                 key = self.pair_key(dealing.dealer)
-                share = open_dealt(key, dealing.dealer, self.number, one, set_up.digest, dealing.commitments)
+                share = open_dealt(key, dealing.dealer, self.number, ciphertext, set_up.digest, dealing.commitments)
             except OpeningFailed:
                 continue
             self.dealt[dealing.dealer] = share
@@ -259,7 +259,7 @@ class SetUpMember(Participant):
             raise Refusal("flamingo.too-many-complaints", f"{len(about)} of at most {set_up.most_complaints}")
         meter("scalar.multiply", len(about) * (set_up.threshold - 1))
         shares = [feldman.share_at(polynomial, set_up.members[member]) for member in about]
-        return Answered([ShareInTheOpen(self.number, *one) for one in zip(about, shares, strict=True)])
+        return Answered([ShareInTheOpen(self.number, *pair) for pair in zip(about, shares, strict=True)])
 
     def check_complaints(self, set_up: SetUp, dealings: bytes, complaints: Sequence[ComplaintsOf]) -> None:
         """Refuse complaints that members have not signed."""

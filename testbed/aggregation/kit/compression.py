@@ -75,11 +75,11 @@ class Compression(BaseModel):
     @model_validator(mode="after")
     def _keys_are_read(self) -> Self:
         """A key that the chosen one would ignore is an error: an ignored key is a wrong experiment."""
-        given, reads = dict(self), ("bits", "bucket") if self.name == "quantise" else ("share",)
-        if given[reads[0]] is None:
+        values, reads = dict(self), ("bits", "bucket") if self.name == "quantise" else ("share",)
+        if values[reads[0]] is None:
             raise ValueError(f"{reads[0]}: is required for {self.name}, e.g. {'8' if 'bits' in reads else '0.1'}")
         for key in ("share", "bits", "bucket"):
-            if given[key] is not None and key not in reads:
+            if values[key] is not None and key not in reads:
                 raise ValueError(f"{key}: is not read for {self.name}; leave it out")
         return self
 
@@ -239,9 +239,9 @@ def coordinates(experiment_id: bytes, round_number: int, dimension: int, count: 
     """`(count,)` int64, ascending, read-only: coordinates 0 to `dimension` - 1, each with the same probability."""
     digest = hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number)).digest()
     random = np.random.Generator(np.random.Philox(int.from_bytes(digest, "big")))
-    drawn = np.sort(random.choice(dimension, count, replace=False, shuffle=False))
-    drawn.setflags(write=False)
-    return drawn
+    places = np.sort(random.choice(dimension, count, replace=False, shuffle=False))
+    places.setflags(write=False)
+    return places
 
 
 def quantised(values: npt.NDArray[np.float32], bits: int, bucket: int, coins: bytes) -> LevelVector:

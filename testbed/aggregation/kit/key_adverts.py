@@ -42,13 +42,13 @@ def usable_adverts(
         what: the stage, for the records.
     """
     usable: dict[int, Advert] = {}
-    seen: set[bytes] = set()
+    used_keys: set[bytes] = set()
     exchanges = 0
     for client, advert in adverts.items():
         keys = keys_of(advert)
         exchanges += len(keys)
         try:
-            if len(set(keys)) < len(keys) or seen.intersection(keys):
+            if len(set(keys)) < len(keys) or used_keys.intersection(keys):
                 raise ProtocolError("a key that is used twice")
             for key in keys:
                 _PROBE.exchange(key)
@@ -56,7 +56,7 @@ def usable_adverts(
         except ProtocolError as error:
             record_misbehaviour(round_, client, f"{what}: {error}")
             continue
-        seen.update(keys)
+        used_keys.update(keys)
         usable[client] = advert
     meter("x25519.agree", exchanges)
     return usable

@@ -36,7 +36,7 @@ class ShareOf(Message, frozen=True):
     share: Share33
 
 
-class ToldOfParticipants(Protocol):
+class RoundNotice(Protocol):
     """The facts that the server tells all participants of a round, e.g. as a question repeats them to a committee."""
 
     @property
@@ -58,7 +58,7 @@ class ToldOfParticipants(Protocol):
 
 @dataclass(frozen=True)
 class ParticipantNotice:
-    """`ToldOfParticipants`, as one participant knows it."""
+    """`RoundNotice`, as one participant knows it."""
 
     round: int
     participants: int
@@ -66,7 +66,7 @@ class ParticipantNotice:
     agreed: Collection[int]
 
 
-def told_digest(domain: bytes, experiment_id: bytes, told: ToldOfParticipants, *further: object) -> bytes:
+def notice_digest(domain: bytes, experiment_id: bytes, notice: RoundNotice, *further: object) -> bytes:
     """Return 32 bytes that only clients have in common that were told the same.
 
     Args:
@@ -75,5 +75,5 @@ def told_digest(domain: bytes, experiment_id: bytes, told: ToldOfParticipants, *
         told: what a client was told.
         further: facts of the protocol.
     """
-    content = signed_content(told.round, told.participants, told.training, sorted(told.agreed), *further)
+    content = signed_content(notice.round, notice.participants, notice.training, sorted(notice.agreed), *further)
     return hashlib.sha256(domain + experiment_id + content).digest()

@@ -101,7 +101,7 @@ class Participant(NoisyRole):
         self,
         domain: bytes,
         common: bytes,
-        said: Mapping[int, tuple[bytes, ...]],
+        signed: Mapping[int, tuple[bytes, ...]],
         content_of: Callable[[int], bytes],
         refusal: Callable[[int], Refusal],
         *,
@@ -122,10 +122,10 @@ class Participant(NoisyRole):
             shown_to_all: whether other participants are shown the same.
             but: whose is not to be looked at.
         """
-        if shown_to_all and self._known_to_be_signed(domain, common, said, content_of):
-            meter("ed25519.verify", len(said) - (but in said))
+        if shown_to_all and self._known_to_be_signed(domain, common, signed, content_of):
+            meter("ed25519.verify", len(signed) - (but in signed))
             return
-        for client, (*_, signature) in said.items():
+        for client, (*_, signature) in signed.items():
             if client == but:
                 continue
             try:
@@ -143,21 +143,21 @@ class Participant(NoisyRole):
         shown_to_all: bool,
     ) -> None:
         """Refuse unless these clients have all signed the same `content`; the arguments are `check_signatures`'."""
-        said = {row.client: (row.signature,) for row in rows}
-        self.check_signatures(domain, content, said, lambda client: content, refusal, shown_to_all=shown_to_all)
+        signed = {row.client: (row.signature,) for row in rows}
+        self.check_signatures(domain, content, signed, lambda client: content, refusal, shown_to_all=shown_to_all)
 
     def _known_to_be_signed(
-        self, domain: bytes, common: bytes, said: Mapping[int, tuple[bytes, ...]], content_of: Callable[[int], bytes]
+        self, domain: bytes, common: bytes, signed: Mapping[int, tuple[bytes, ...]], content_of: Callable[[int], bytes]
     ) -> bool:
         try:
-            keys = {client: self.registered(client) for client in said}
+            keys = {client: self.registered(client) for client in signed}
         except Refusal:  # somebody whom the PKI does not know: is refused where each is looked at
             return False
         role, experiment = f"{type(self).__module__} {type(self).__qualname__}", self.environment.experiment_id
-        rows = [(client, key, *said[client]) for client, key in keys.items()]
+        rows = [(client, key, *signed[client]) for client, key in keys.items()]
         return memo.verify_all(
             signed_content(role, domain, experiment, common, rows),
-            lambda: ((key, domain + experiment, content_of(c), said[c][-1]) for c, key in keys.items()),
+            lambda: ((key, domain + experiment, content_of(c), signed[c][-1]) for c, key in keys.items()),
         )
 
     def registered(self, client: int) -> bytes:
@@ -207,7 +207,7 @@ class Participant(NoisyRole):
             return b""
         return training_digest(update.question, anew=self.environment.compute.measured)
 
-    def told(self, participants: int, update: RoundUpdate) -> ParticipantNotice:
+    def notice(self, participants: int, update: RoundUpdate) -> ParticipantNotice:
         """Return what this client was told of the round, with so many participants."""
         agreed = self.client.agreed_participants or {}
         return ParticipantNotice(self.round, participants, self.digest_of_training(update), agreed)

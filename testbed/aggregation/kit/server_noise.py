@@ -30,7 +30,7 @@ from testbed.privacy.encoding import Encoding
 from testbed.privacy.gaussian import gaussian
 from testbed.privacy.matrix.section import CorrelatedNoise
 
-_KEPT = ArrayName("correlated_noise")  # (vectors, D) float64, the state of the strategy
+_STATE = ArrayName("correlated_noise")  # (vectors, D) float64, the state of the strategy
 _STEPS = ArrayName("correlated_noise_steps")  # () int64, the last round that has had its row
 _COEFFICIENTS = ArrayName("correlated_noise_coefficients")  # of the strategy
 
@@ -60,10 +60,12 @@ class ServerNoise:
         """`(D,)` this round's noise, and that of the rounds since the last that had a sum, if any is taken back."""
         dimension = encoding.length
         matrix, memory = self.noise.matrix, round_.memory
-        kept = memory.get(_KEPT, matrix.beginning(dimension))
+        state = memory.get(_STATE, matrix.beginning(dimension))
         done = int(memory.get(_STEPS, np.int64(0)))
-        known = memory.get(_COEFFICIENTS, matrix.coefficients)
-        if kept.shape != (matrix.vectors, dimension) or not np.allclose(known, matrix.coefficients, rtol=0, atol=1e-9):
+        coefficients = memory.get(_COEFFICIENTS, matrix.coefficients)
+        if state.shape != (matrix.vectors, dimension) or not np.allclose(
+            coefficients, matrix.coefficients, rtol=0, atol=1e-9
+        ):
             raise RoundAborted("other-noise", "what earlier rounds have left is of another strategy")
         if not done < round_.number <= matrix.rounds:
             raise RoundAborted("no-noise", f"round {round_.number} after {done}; there is noise for {matrix.rounds}")
@@ -72,9 +74,9 @@ class ServerNoise:
             assert round_.randomness is not None
             row = gaussian(round_.randomness.secret("server", step + 1, "correlated noise"), dimension)
             row *= deviation
-            matrix.correlate(row, kept, step)
+            matrix.correlate(row, state, step)
             total += row
             meter("gaussian.element", dimension)
             meter("correlate.element", dimension * (matrix.vectors + 1))
-        memory |= {_KEPT: kept, _STEPS: np.array(round_.number), _COEFFICIENTS: matrix.coefficients}
+        memory |= {_STATE: state, _STEPS: np.array(round_.number), _COEFFICIENTS: matrix.coefficients}
         return total

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from testbed.aggregation.batch_policy import BatchPolicy
-from testbed.aggregation.kit.message_parts import ToldOfParticipants
+from testbed.aggregation.kit.message_parts import RoundNotice
 from testbed.aggregation.kit.participant import Participant
 from testbed.errors import Refusal
 from testbed.parties.client import Client
@@ -42,7 +42,7 @@ class ServingClient(Participant):
         """Serve in this round, and in no earlier one again."""
         self.round = self.client.last_served = round_number
 
-    def check_told(self, message: ToldOfParticipants) -> None:
+    def check_notice(self, message: RoundNotice) -> None:
         """Refuse what no honest server can have told the participants."""
         participants, environment = message.participants, self.environment
         fewest, most = max(2, environment.minimum_participants), environment.maximum_participants
@@ -55,19 +55,19 @@ class ServingClient(Participant):
             detail = "not a list of all participants, on which they have agreed"
             raise Refusal(f"{self.PROTOCOL}.other-participants", detail)
 
-    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
+    def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
         """Refuse survivors that no honest server names: a client twice, a client that is no participant, too few.
 
         Args:
             named: the clients in the sum.
             asked: the question that says what the participants were told.
         """
-        survivors, fewest = set(named), self.parameters.fewest(asked.participants)
+        survivors, fewest = set(named), self.parameters.fewest(notice.participants)
         if len(survivors) != len(named):
             raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor twice")
-        if asked.agreed and not survivors <= set(asked.agreed):
+        if notice.agreed and not survivors <= set(notice.agreed):
             raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor that is not on the agreed list")
-        if not fewest <= len(survivors) <= asked.participants:
-            detail = f"{len(survivors)} of {asked.participants} survive, never fewer than {fewest}"
+        if not fewest <= len(survivors) <= notice.participants:
+            detail = f"{len(survivors)} of {notice.participants} survive, never fewer than {fewest}"
             raise Refusal(f"{self.PROTOCOL}.too-few", detail)
         self.batches.check_survivors(list(named))

@@ -87,8 +87,11 @@ class LightSecAggClient(Participant):
         """Make a key pair and sign its public half; refuse thresholds that are not the experiment's."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
-            given = self.parameters
-            expected = given.threshold_for(message.participants), given.max_colluders_for(message.participants)
+            parameters = self.parameters
+            expected = (
+                parameters.threshold_for(message.participants),
+                parameters.max_colluders_for(message.participants),
+            )
             if (message.threshold, message.max_colluders) != expected:
                 detail = f"U = {message.threshold}, T = {message.max_colluders}: not what the experiment says"
                 raise Refusal("lightsecagg.other-threshold", detail)
@@ -134,12 +137,12 @@ class LightSecAggClient(Participant):
             raise Refusal("lightsecagg.foreign-participant", "key of a client that is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
-        said = {client: (advert.sealing_key, advert.signature) for client, advert in adverts.items()}
+        signed = {client: (advert.sealing_key, advert.signature) for client, advert in adverts.items()}
         self.check_signatures(
             KEYS_DOMAIN,
             advert_content(self.round, 0, b"", self.training),
-            said,
-            lambda client: advert_content(self.round, client, said[client][0], self.training),
+            signed,
+            lambda client: advert_content(self.round, client, signed[client][0], self.training),
             self.not_signed,
             shown_to_all=True,
             but=self.number,

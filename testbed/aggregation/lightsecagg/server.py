@@ -153,7 +153,10 @@ class LightSecAgg(AggregationProtocol):
 
     async def share_masks(self, state: LightSecAggRound) -> None:
         """Everybody's coded pieces, sealed for everybody else."""
-        listed = [LightSecAggAdvertOf(client, one.sealing_key, one.signature) for client, one in state.adverts.items()]
+        listed = [
+            LightSecAggAdvertOf(client, advert.sealing_key, advert.signature)
+            for client, advert in state.adverts.items()
+        ]
         meter("message", len(listed))
         replies = await state.start.network.ask(ids(list(state.adverts)), ShareMasks(state.start.number, listed))
         answers = {c: {row.client: row.sealed for row in answer.pieces} for c, answer in replies.valid().items()}
@@ -204,9 +207,9 @@ class LightSecAgg(AggregationProtocol):
 
     async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
         """`(d+1,)` the sum of the survivors' inputs, from U sums of coded pieces."""
-        replies, held = await self.summed_pieces(state, state.arrived, state.survivors)
-        state.at_least(len(held), replies, "summed the pieces that they hold")
-        return await self.without_masks(state, state.survivors, held)
+        replies, sums = await self.summed_pieces(state, state.arrived, state.survivors)
+        state.at_least(len(sums), replies, "summed the pieces that they hold")
+        return await self.without_masks(state, state.survivors, sums)
 
     async def summed_pieces(
         self, state: LightSecAggRound, holders: Ids, survivors: Ids
@@ -215,9 +218,9 @@ class LightSecAgg(AggregationProtocol):
         replies = await state.start.network.ask(holders, SumPieces(state.start.number, survivors.tolist()))
         return replies, state.sums_by_point(replies, state.code.piece_length, "summed pieces")
 
-    async def without_masks(self, state: LightSecAggRound, members: Ids, held: Mapping[int, Elements]) -> Elements:
+    async def without_masks(self, state: LightSecAggRound, members: Ids, sums: Mapping[int, Elements]) -> Elements:
         """`(d+1,)` the sum of the members' inputs, given U holders' sums of their pieces."""
         code = state.code
         meter("field.multiply", (code.needed - code.private) * code.needed * code.piece_length)
         meter("field.add.element", code.length)
-        return difference(reduced(await state.uploads.total(members)), code.decoded(held))
+        return difference(reduced(await state.uploads.total(members)), code.decoded(sums))

@@ -60,9 +60,9 @@ class OneShotClient(Participant):
             update = trained_update(self, message.round)  # a number used before would bring the same mask again
             self.round = message.round
             code = code_of(self.parameters, message.committee)
-            told = self.told(message.participants, update)
-            known = self.environment.experiment_id, told, message.committee
-            context = context_digest(*known, code, self.parameters.bits)
+            notice = self.notice(message.participants, update)
+            facts = self.environment.experiment_id, notice, message.committee
+            context = context_digest(*facts, code, self.parameters.bits)
             key, test = self.mask_key(), ShareTest(code, len(message.committee.members))
             return self.submission(self.masked(key), key, message.committee.clients, test, context)
 

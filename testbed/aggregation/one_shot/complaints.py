@@ -118,27 +118,27 @@ def settle(rejected: Rejected, clients: list[int], code: MaskCode) -> Settlement
         client, of_client = _most(Counter(client for _, client in conflicts))
         if of_member * len(members) > of_client * len(left) and len(members) > code.needed:
             members.discard(member)
-            blamed.append((member, _said_of_member(sorted(left & rejected[member].keys()), len(left))))
+            blamed.append((member, _record_of_member(sorted(left & rejected[member].keys()), len(left))))
         else:
             left.discard(client)
-            blamed.append((client, _said_of(client, rejected, code.private)))
+            blamed.append((client, _record_of_client(client, rejected, code.private)))
 
 
 def _most(counts: Counter[int]) -> tuple[int, int]:
     """The one with the most, of equals the lowest, and how many those are."""
-    return min(counts.items(), key=lambda one: (-one[1], one[0]))
+    return min(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _said_of_member(clients: list[int], left: int) -> str:
+def _record_of_member(clients: list[int], left: int) -> str:
     """The record of a member that is left out: with the clients that may have framed it."""
     named = f"all {left} clients" if len(clients) == left else f"clients {', '.join(map(str, clients))}"
     return f"opened shares: rejects those of {named}, or these have dealt them so"
 
 
-def _said_of(client: int, rejected: Rejected, private: int) -> str:
+def _record_of_client(client: int, rejected: Rejected, private: int) -> str:
     """The record of a client that is left out: its check alone only where it is to blame for certain."""
     by = sorted(member for member, checks in rejected.items() if client in checks)
-    check, _ = min(Counter(rejected[member][client] for member in by).items(), key=lambda one: (-one[1], one[0]))
+    check, _ = min(Counter(rejected[member][client] for member in by).items(), key=lambda item: (-item[1], item[0]))
     if len(by) > private:
         return check
     return f"{check}: for members {', '.join(map(str, by))} alone, who may have rejected it in vain"

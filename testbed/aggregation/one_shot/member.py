@@ -71,7 +71,7 @@ class OneShotMember(ServingClient):
         },
     )
     parameters: OneShotParameters
-    asked: OpenShares
+    question: OpenShares
     test: ShareTest
     bound_to: bytes
     opened: dict[int, Elements]
@@ -85,11 +85,11 @@ class OneShotMember(ServingClient):
         """Open and test the shares of those whose input has arrived; nothing is signed yet."""
         with self.progress.answering(message, message.round):
             self.begin_service(message)
-            self.check_told(message)
+            self.check_notice(message)
             self.check_survivors(message.survivors, message)
-            self.asked = message
-            known = self.environment.experiment_id, message, message.committee
-            self.bound_to = context_digest(*known, self.test.code, self.parameters.bits)
+            self.question = message
+            facts = self.environment.experiment_id, message, message.committee
+            self.bound_to = context_digest(*facts, self.test.code, self.parameters.bits)
             shares = {share.client: share for share in private.shares}
             if len(shares) != len(private.shares) or shares.keys() != set(message.survivors):
                 raise Refusal("one-shot.foreign-shares", "not one share of each survivor")
@@ -142,8 +142,8 @@ class OneShotMember(ServingClient):
             (self.test, self.bound_to, roots),
             lambda: [self.test.challenge(root, challenge_context(client, self.bound_to)) for client, root in roots],
         )
-        held = np.stack([rows[share.client] for share in shares])
-        passed = self.test.passes(held, challenges, values.reshape(shape))
+        tested = np.stack([rows[share.client] for share in shares])
+        passed = self.test.passes(tested, challenges, values.reshape(shape))
         return {share.client for share, good in zip(shares, passed, strict=True) if good}
 
     # -- SignSurvivors ------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class OneShotMember(ServingClient):
     def on_sign_survivors(self, message: SignSurvivors) -> SignedSurvivors:
         """Sign the one set of survivors whose shares this member will sum, all of which it has opened."""
         with self.progress.answering(message, message.round):
-            self.check_survivors(message.survivors, self.asked)
+            self.check_survivors(message.survivors, self.question)
             self.survivors = sorted(message.survivors)
             for client in self.survivors:
                 if client not in self.opened:
@@ -176,9 +176,9 @@ class OneShotMember(ServingClient):
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:
         """Refuse unless U members have signed the same: then no other set can have as many."""
-        members, needed = set(self.asked.committee.clients), self.test.code.needed
+        members, needed = set(self.question.committee.clients), self.test.code.needed
         check_signers(rows, members, needed, protocol=self.PROTOCOL, signers="member")
-        self.environment.look_up(one.client for one in rows)
+        self.environment.look_up(row.client for row in rows)
 
         def other_set(client: int) -> Refusal:
             return Refusal("one-shot.inconsistent-survivors", f"member {client} signed another set")

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.kit.message_parts import Many, SignatureOf, ToldOfParticipants, told_digest
+from testbed.aggregation.kit.message_parts import Many, RoundNotice, SignatureOf, notice_digest
 from testbed.aggregation.kit.sealing import content_key
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
@@ -145,7 +145,7 @@ class SumShares(Message, frozen=True):
 
 
 def context_digest(
-    experiment_id: bytes, told: ToldOfParticipants, committee: CommitteeList, code: MaskCode, bits: int
+    experiment_id: bytes, notice: RoundNotice, committee: CommitteeList, code: MaskCode, bits: int
 ) -> bytes:
     """32 bytes that only clients have in common that were told the same; their shares open for members with the same.
 
@@ -157,7 +157,7 @@ def context_digest(
         bits: of a sum's coordinate.
     """
     members = committee.first_round, list(committee.clients)
-    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, *members, code.needed, code.private, bits)
+    return notice_digest(_CONTEXT_DOMAIN, experiment_id, notice, *members, code.needed, code.private, bits)
 
 
 def survivors_content(round_number: int, survivors: list[int], context: bytes) -> bytes:

@@ -146,17 +146,17 @@ class OneShot(AggregationProtocol):
 
     async def begin(self, round_: AggregationRound) -> OneShotRound:
         """The committee of this round; raises `RoundAborted` where clients would refuse the round anyway."""
-        participants, given = len(round_.participants), self.parameters
+        participants, parameters = len(round_.participants), self.parameters
         if round_.experiment_id is None:
             raise RoundAborted("no-committee", "the committee is drawn with the experiment's id")
-        if participants < 2 or participants > given.packing.most_clients:
-            raise RoundAborted("wrong-size", f"{participants} participants; 2 to {given.packing.most_clients}")
-        fewest = given.fewest(participants)
-        given.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
-        known = round_.number, round_.network, round_.directory, round_.experiment_id
-        committee = await chosen(given.committee, *known, round_.memory)
+        if participants < 2 or participants > parameters.packing.most_clients:
+            raise RoundAborted("wrong-size", f"{participants} participants; 2 to {parameters.packing.most_clients}")
+        fewest = parameters.fewest(participants)
+        parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
+        facts = round_.number, round_.network, round_.directory, round_.experiment_id
+        committee = await chosen(parameters.committee, *facts, round_.memory)
         try:
-            code = given.code_for(len(committee.members))
+            code = parameters.code_for(len(committee.members))
         except ValueError as error:
             raise RoundAborted("unsafe-committee", str(error)) from None
         return OneShotRound(round_, round_.experiment_id, committee, code)
@@ -198,25 +198,26 @@ class OneShot(AggregationProtocol):
         charge_values(state.test, len(state.survivors))
         replies = await state.start.network.ask(state.members, self.opening(state, state.survivors), private=private)
         rejected = {
-            member: {one.client: one.check for one in answer.rejected} for member, answer in replies.valid().items()
+            member: {rejection.client: rejection.check for rejection in answer.rejected}
+            for member, answer in replies.valid().items()
         }
         at_least(state.code.needed, len(rejected), replies, "members opened the shares")
         settled = settle(rejected, state.survivors.tolist(), state.code)
         for party, detail in settled.blamed:
             state.misbehaved(party, detail)
         fewest = self.parameters.fewest(len(state.start.participants))
-        kept, passed = ids(settled.clients), "dealt shares that belong together"
-        at_least(fewest, len(kept), state.uploads, passed)
+        staying, passed = ids(settled.clients), "dealt shares that belong together"
+        at_least(fewest, len(staying), state.uploads, passed)
         batches = self.parameters.batch_policy(state.start.batches)
-        state.survivors, state.members = batches.require_complete_batches(kept, fewest, passed), ids(settled.members)
+        state.survivors, state.members = batches.require_complete_batches(staying, fewest, passed), ids(settled.members)
 
     async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
         """`(4096,)` the sum of the survivors' keys, from what the committee answers."""
         replies, signatures = await self.signatures(state, state.members, state.survivors)
         at_least(state.code.needed, len(signatures), replies, "members signed the survivors")
-        replies, held = await self.summed_shares(state, ids(list(signatures)), signatures)
-        at_least(state.code.needed, len(held), replies, "members summed their shares")
-        return self.decoded_key(state, held, len(state.survivors))
+        replies, sums = await self.summed_shares(state, ids(list(signatures)), signatures)
+        at_least(state.code.needed, len(sums), replies, "members summed their shares")
+        return self.decoded_key(state, sums, len(state.survivors))
 
     def opening(self, state: OneShotRound, survivors: Ids) -> OpenShares:
         """What members are told of these survivors."""
@@ -229,8 +230,8 @@ class OneShot(AggregationProtocol):
         """The members that will sum the shares of these survivors, and their signatures."""
         start = state.start
         replies = await start.network.ask(members, SignSurvivors(start.number, survivors.tolist()))
-        told = self.opening(state, survivors)
-        context = context_digest(state.experiment_id, told, state.committee, state.code, self.parameters.bits)
+        notice = self.opening(state, survivors)
+        context = context_digest(state.experiment_id, notice, state.committee, state.code, self.parameters.bits)
         content = survivors_content(start.number, survivors.tolist(), context)
         return replies, valid_signatures(start, replies, SURVIVORS_DOMAIN, content, "signature on the survivors")
 
@@ -242,17 +243,17 @@ class OneShot(AggregationProtocol):
         replies = await state.start.network.ask(members, SumShares(state.start.number, rows))
         return replies, state.sums_by_point(replies, state.code.piece_length, "summed shares")
 
-    def decoded_key(self, state: OneShotRound, held: Mapping[int, Elements], clients: int) -> npt.NDArray[np.int64]:
+    def decoded_key(self, state: OneShotRound, sums: Mapping[int, Elements], clients: int) -> npt.NDArray[np.int64]:
         """`(4096,)` the sum of so many keys, from U or more sums of shares; raises `RoundAborted` if it is none."""
         code = state.code
-        meter("field.multiply", (len(held) + code.needed - code.private) * code.needed * code.piece_length)
+        meter("field.multiply", (len(sums) + code.needed - code.private) * code.needed * code.piece_length)
         try:
-            wrong = code.wrong(held)
-            meter("field.add.element", code.search_steps(len(held)) if wrong else 0)
+            wrong = code.wrong(sums)
+            meter("field.add.element", code.search_steps(len(sums)) if wrong else 0)
         except InvalidShares as error:
-            meter("field.add.element", code.search_steps(len(held)))
-            raise RoundAborted("wrong-shares", f"the sums of {len(held)} members: {error}") from None
-        key = code.decoded({point: said for point, said in held.items() if point not in wrong}).astype(np.int64)
+            meter("field.add.element", code.search_steps(len(sums)))
+            raise RoundAborted("wrong-shares", f"the sums of {len(sums)} members: {error}") from None
+        key = code.decoded({point: total for point, total in sums.items() if point not in wrong}).astype(np.int64)
         key -= np.where(key > PRIME // 2, PRIME, 0)
         if int(np.abs(key).max()) > clients * LARGEST:
             raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")

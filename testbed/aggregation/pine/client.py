@@ -34,8 +34,8 @@ class PineClient(Participant):
             update = trained_update(self, message.round)
             self.round, dimension = message.round, len(update.delta)
             vdaf = self.parameters.vdaf(dimension)
-            told = self.told(message.participants, update)
-            context = context_digest(self.environment.experiment_id, told, message.helper, dimension, vdaf)
+            notice = self.notice(message.participants, update)
+            context = context_digest(self.environment.experiment_id, notice, message.helper, dimension, vdaf)
             nonce = self.secret("pine nonce")[:NONCE_BYTES]
             report = self.report(vdaf, self.vector(np.asarray(update.delta, np.float32)), nonce)
             charge_shard(vdaf)

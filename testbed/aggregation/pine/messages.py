@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.kit.message_parts import Many, ToldOfParticipants, told_digest
+from testbed.aggregation.kit.message_parts import Many, RoundNotice, notice_digest
 from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber
@@ -118,9 +118,7 @@ class SumReports(Message, frozen=True):
     clients: Annotated[list[ClientId], Many]
 
 
-def context_digest(
-    experiment_id: bytes, told: ToldOfParticipants, helper: int, dimension: int, vdaf: PineVdaf
-) -> bytes:
+def context_digest(experiment_id: bytes, notice: RoundNotice, helper: int, dimension: int, vdaf: PineVdaf) -> bytes:
     """32 bytes that a client has in common with the helper only if both were told the same.
 
     Args:
@@ -131,7 +129,7 @@ def context_digest(
         vdaf: what a report is of.
     """
     of_report = vdaf.norm_bound, vdaf.chunk, vdaf.norm_chunk
-    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, helper, dimension, *of_report)
+    return notice_digest(_CONTEXT_DOMAIN, experiment_id, notice, helper, dimension, *of_report)
 
 
 def seal_share(pair_key: bytes, client: int, helper: int, report: tuple[bytes, bytes, bytes], context: bytes) -> bytes:

@@ -58,7 +58,7 @@ class PineHelper(ServingClient):
     )
     parameters: PineParameters
     key: bytes
-    asked: PrepareReports
+    question: PrepareReports
     vdaf: PineVdaf
     total: Elements
 
@@ -85,11 +85,11 @@ class PineHelper(ServingClient):
     def on_prepare_reports(self, message: PrepareReports) -> PreparedReports:
         """Which reports are valid, by both aggregators' shares."""
         with self.progress.answering(message, message.round):
-            self.check_told(message)
+            self.check_notice(message)
             self.check_reports(message)
-            self.asked, self.vdaf = message, self.parameters.vdaf(message.dimension)
-            known = self.environment.experiment_id, message, self.number
-            context = context_digest(*known, message.dimension, self.vdaf)
+            self.question, self.vdaf = message, self.parameters.vdaf(message.dimension)
+            facts = self.environment.experiment_id, message, self.number
+            context = context_digest(*facts, message.dimension, self.vdaf)
             self.environment.look_up([report.client for report in message.reports])
             nonces: set[bytes] = set()
             answers = []
@@ -152,7 +152,7 @@ class PineHelper(ServingClient):
             named = set(message.clients)
             if len(named) != len(message.clients) or not named <= self.accepted.keys():
                 raise Refusal("pine.foreign-report", "a client twice, or one without a valid report")
-            fewest = self.parameters.fewest(self.asked.participants)
+            fewest = self.parameters.fewest(self.question.participants)
             if len(named) < fewest:
                 raise Refusal("pine.too-few", f"{len(named)} reports, never fewer than {fewest}")
             self.batches.check_survivors(message.clients)

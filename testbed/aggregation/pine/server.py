@@ -175,12 +175,12 @@ class Pine(AggregationProtocol):
         answer = replies.valid().get(state.helper)
         if answer is None:
             raise RoundAborted("no-helper", f"client {state.helper} does not prepare the reports{refusals_in(replies)}")
-        said = {report.client: report for report in answer.reports}
-        if len(said) != len(answer.reports) or said.keys() != state.reports.keys():
+        answers = {report.client: report for report in answer.reports}
+        if len(answers) != len(answer.reports) or answers.keys() != state.reports.keys():
             state.misbehaved(state.helper, "prepared reports: not each of those that it was sent")
             raise RoundAborted("wrong-helper", "the helper does not say of each report whether it is valid")
         accepted = []
-        for client, report in sorted(said.items()):
+        for client, report in sorted(answers.items()):
             if report.rejected:
                 state.misbehaved(client, f"{report.rejected}: says the helper, client {state.helper}")
             elif report.seeds != state.prepared[client].seeds:

@@ -148,12 +148,12 @@ class SecAggClient(ShareHolder):
             raise Refusal("secagg.foreign-participant", "keys of a client that is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
-        said = {c: (advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()}
+        signed = {c: (advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()}
         self.check_signatures(
             KEYS_DOMAIN,
             self.advert_content(0, b"", b""),
-            said,
-            lambda client: self.advert_content(client, *said[client][:2]),
+            signed,
+            lambda client: self.advert_content(client, *signed[client][:2]),
             self.not_signed,
             shown_to_all=self.graph.same_holders,
             but=self.number,
@@ -199,14 +199,14 @@ class SecAggClient(ShareHolder):
 
     def _masked(self, peers: list[int]) -> Vector:
         """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
-        elements, given = self.encoded(), self.parameters
+        elements, parameters = self.encoded(), self.parameters
         keys = [self.adverts[peer].mask_key for peer in peers]
-        seeds: list[Seed] = [agreed_seed(self.mask.public, key, given.mask_purpose) for key in keys]
+        seeds: list[Seed] = [agreed_seed(self.mask.public, key, parameters.mask_purpose) for key in keys]
         seeds.append(self.self_mask)
         signs = [*(1 if peer > self.number else -1 for peer in peers), 1]
-        masks = Masks(seeds, signs, given.prg, [self.mask])
+        masks = Masks(seeds, signs, parameters.prg, [self.mask])
         meter("x25519.agree", len(peers))
-        meter(given.mask_operation, len(elements) * len(seeds))
+        meter(parameters.mask_operation, len(elements) * len(seeds))
         if self.environment.symbolic_masks:
             for key in keys:
                 check_public(key)

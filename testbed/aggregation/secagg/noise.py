@@ -222,18 +222,18 @@ class RemovedNoise(KeptNoise):
         if first is None or dimension is None:
             return
         shares = {c: answer.noise for c, answer in state.revealed.items() if isinstance(answer, SharesAndNoise)}
-        found = recover(state.graph.threshold, np.sort(state.survivors).tolist(), shares)
-        for client, holder in found.wrong:
+        recovered = recover(state.graph.threshold, np.sort(state.survivors).tolist(), shares)
+        for client, holder in recovered.wrong:
             detail = (
                 f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
             )
             state.misbehaved(holder, detail)
-        for client, why in found.undecided.items():  # more noise than planned protects no less
+        for client, why in recovered.undecided.items():  # more noise than planned protects no less
             detail = f"unmask: the shares of its noise contradict each other ({why}): it stays in the sum"
             state.misbehaved(client, detail)
         excess = [
             self.noise.component(plan, dimension, number, seed_of(later))
-            for secret in found.secrets.values()
+            for secret in recovered.secrets.values()
             for number, later in enumerate(chain(secret, plan.tolerated - first + 1), first)
         ]
 

@@ -112,9 +112,9 @@ class SecAggParameters(NoisyParameters):
     def noise_policy(self) -> SecAggNoise:
         """What participants add to their updates."""
         if self.noise is None:
-            given = self.quantisation, self.weights == "samples"
+            arguments = self.quantisation, self.weights == "samples"
             made = None if self.compression is None else self.compression.made()
-            return SampledCoordinates(*given, made) if isinstance(made, RandomK) else WithoutNoise(*given)
+            return SampledCoordinates(*arguments, made) if isinstance(made, RandomK) else WithoutNoise(*arguments)
         if isinstance(self.noise, CorrelatedNoise):
             return NoiseAfterwards(self.noise, self.bits)
         kind = KeptNoise if self.noise.enforcement is None else RemovedNoise

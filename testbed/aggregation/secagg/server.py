@@ -86,11 +86,11 @@ class SecAgg(NoisyProtocol):
 
         Smallest sum: t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors.
         """
-        given = self.parameters
-        t = given.threshold_for(participants)
-        unsigned = given.consistency == "none" or given.model_binding == "none"
-        split = unsigned or given.smallest_sum is not None
-        fewest = min(t, given.smallest_sum or t)
+        parameters = self.parameters
+        t = parameters.threshold_for(participants)
+        unsigned = parameters.consistency == "none" or parameters.model_binding == "none"
+        split = unsigned or parameters.smallest_sum is not None
+        fewest = min(t, parameters.smallest_sum or t)
         return Guarantees(
             participants,
             max_colluders=-1 if split else min(2 * t - participants - 1, t - 2),
@@ -110,8 +110,8 @@ class SecAgg(NoisyProtocol):
         self.noise.remove_excess(state, total)
         mean, weight = self.noise.mean(total, len(state.survivors), round_)
         check_equal_weights(self.parameters, weight, len(state.survivors))
-        kept = self.noise.kept(len(state.survivors), len(round_.participants))
-        return Aggregate(mean, weight, state.survivors, kept)
+        noise_share = self.noise.kept(len(state.survivors), len(round_.participants))
+        return Aggregate(mean, weight, state.survivors, noise_share)
 
     def begin(self, round_: AggregationRound) -> SecAggRound:
         """What the round begins with."""
@@ -161,15 +161,15 @@ class SecAgg(NoisyProtocol):
 
     def _staying(self, state: SecAggRound, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
         """`answers` without those that too few peers are left for; `RoundAborted` when they are too few."""
-        kept = dict(answers)
-        while isolated := state.graph.isolated(kept):
+        staying = dict(answers)
+        while isolated := state.graph.isolated(staying):
             for client in isolated:
-                del kept[client]
+                del staying[client]
                 detail = f"{what}: fewer than {state.graph.threshold} of its neighbourhood have, too"
                 state.start.network.record_event(f"client:{client}", "left-out", detail)
-        at_least(state.graph.min_survivors, len(kept), replies, what)
-        state.require_complete_batches(ids(list(kept)), what)
-        return kept
+        at_least(state.graph.min_survivors, len(staying), replies, what)
+        state.require_complete_batches(ids(list(staying)), what)
+        return staying
 
     # -- round 1: ShareKeys ---------------------------------------------------------------------------------------
 
@@ -245,8 +245,8 @@ class SecAgg(NoisyProtocol):
         if self.parameters.consistency == "none":
             return
         round_, survivors = state.start, state.survivors.tolist()
-        asked = np.union1d(state.survivors, state.helpers)
-        replies = await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))
+        clients = np.union1d(state.survivors, state.helpers)
+        replies = await round_.network.ask(clients, CheckSurvivors(round_.number, survivors))
         content = survivors_content(round_.number, survivors, state.digest)
         signed = valid_signatures(round_, replies, SURVIVORS_DOMAIN, content, "consistency check")
         at_least(state.graph.threshold, len(state.counting(signed)), replies, "signed the survivors")
@@ -278,17 +278,17 @@ class SecAgg(NoisyProtocol):
 
     def _without_masks(self, state: SecAggRound, total: Sum, secrets: Secrets) -> Sum:
         """`total` without every mask that has not cancelled."""
-        given = self.parameters
+        parameters = self.parameters
         seeds: list[Seed] = list(secrets.self_masks.values())
         signs = [-1] * len(seeds)
         survivors = state.survivors.tolist()
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
-                seeds.append(agreed_seed(key.public, state.adverts[survivor].mask_key, given.mask_purpose))
+                seeds.append(agreed_seed(key.public, state.adverts[survivor].mask_key, parameters.mask_purpose))
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
-        meter(given.mask_operation, len(total) * len(seeds))
-        return total.with_masks(Masks(seeds, signs, given.prg, secrets.mask_keys.values()))
+        meter(parameters.mask_operation, len(total) * len(seeds))
+        return total.with_masks(Masks(seeds, signs, parameters.prg, secrets.mask_keys.values()))
 
 
 async def _ask(state: SecAggRound, question: Question) -> Replies:

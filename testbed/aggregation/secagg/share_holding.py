@@ -106,8 +106,8 @@ class ShareHolder(Participant):
     def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
         """A share of each of the secrets, which have names, for each holder."""
         share = memo.share_among_all if self.graph.same_holders else share_each
-        given = [(secret, self.secret(f"polynomial of {name}")) for name, secret in secrets.items()]
-        return dict(zip(secrets, share(given, self.graph.threshold, points), strict=True))
+        secrets_with_coins = [(secret, self.secret(f"polynomial of {name}")) for name, secret in secrets.items()]
+        return dict(zip(secrets, share(secrets_with_coins, self.graph.threshold, points), strict=True))
 
     def associated(self, sender: int, receiver: int) -> bytes:
         """What sealed shares are bound to: they open for a receiver that was shown the same keys."""

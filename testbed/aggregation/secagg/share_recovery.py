@@ -66,36 +66,36 @@ def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[Shar
 
     Raises `RoundAborted`: ``below-threshold`` when a secret has fewer than t shares.
     """
-    held: dict[int, dict[int, bytes]] = {client: {} for client in clients}
+    shares_of: dict[int, dict[int, bytes]] = {client: {} for client in clients}
     none: dict[int, set[int]] = {client: set() for client in clients}
     for holder, rows in sorted(revealed.items()):
         for row in rows:
-            if row.client not in held:
+            if row.client not in shares_of:
                 continue
             if is_share(row.share):
-                held[row.client][holder] = row.share
+                shares_of[row.client][holder] = row.share
             else:
                 none[row.client].add(holder)
-    coins = _coins(held)
+    coins = _coins(shares_of)
     groups: dict[tuple[int, ...], _Holders] = {}  # most secrets come from the same holders
-    found = Recovered()
-    for client, shares in held.items():
+    recovered = Recovered()
+    for client, shares in shares_of.items():
         if len(shares) < t:
             others = len(none[client] - shares.keys())
             if len(shares) + others >= t:
-                found.undecided[client] = f"{others} of {len(shares) + others} shares are too large for one"
+                recovered.undecided[client] = f"{others} of {len(shares) + others} shares are too large for one"
                 continue
             raise RoundAborted("below-threshold", f"{len(shares)} of {t} needed shares for client {client}")
         holders = tuple(shares)
         if holders not in groups:
             groups[holders] = _Holders(holders, t, coins)
         try:
-            found.secrets[client], wrong = groups[holders].secret(list(shares.values()))
+            recovered.secrets[client], wrong = groups[holders].secret(list(shares.values()))
         except ProtocolError as error:
-            found.undecided[client] = str(error)
+            recovered.undecided[client] = str(error)
             continue
-        found.wrong += [(client, holders[position]) for position in wrong]
-    return found
+        recovered.wrong += [(client, holders[position]) for position in wrong]
+    return recovered
 
 
 def is_share(share: bytes) -> bool:
@@ -103,10 +103,10 @@ def is_share(share: bytes) -> bool:
     return bool(int.from_bytes(share, "big") < PRIME)  # gmpy2 has no types
 
 
-def _coins(held: Mapping[int, Mapping[int, bytes]]) -> bytes:
+def _coins(shares_of: Mapping[int, Mapping[int, bytes]]) -> bytes:
     """What decides the linear combination that is checked: nobody can choose shares that fit it."""
     digest = hashlib.sha256(b"testbed/secagg/share-check/v1")
-    for client, shares in held.items():
+    for client, shares in shares_of.items():
         for holder, share in shares.items():
             digest.update(client.to_bytes(8, "big") + holder.to_bytes(8, "big") + share)
     return digest.digest()
@@ -183,10 +183,10 @@ def decode(points: Polynomial, values: Polynomial, t: int) -> Polynomial:
         quotient, remainder = _divided(before, rest)
         before, rest = rest, remainder
         locator_before, locator = locator, _minus(locator_before, _times(quotient, locator))
-    found, remainder = _divided(rest, locator)
-    if remainder or len(found) > t:
+    polynomial, remainder = _divided(rest, locator)
+    if remainder or len(polynomial) > t:
         raise ProtocolError(f"more than {(count - t) // 2} of {count} shares are wrong, with a threshold of {t}")
-    return found
+    return polynomial
 
 
 def _barycentric(points: Polynomial) -> Polynomial:
@@ -211,7 +211,7 @@ def _trimmed(polynomial: Polynomial) -> Polynomial:
 def _minus(left: Polynomial, right: Polynomial) -> Polynomial:
     length = max(len(left), len(right))
     zero = gmpy2.mpz(0)
-    padded = [[*one, *[zero] * (length - len(one))] for one in (left, right)]
+    padded = [[*coefficients, *[zero] * (length - len(coefficients))] for coefficients in (left, right)]
     return _trimmed([a - b for a, b in zip(*padded, strict=True)])
 
 
@@ -293,9 +293,9 @@ def recover_secrets(state: "SecAggRound") -> Secrets:
     for client, holder in mask_keys.wrong + self_masks.wrong:
         detail = f"unmask: wrong share of client {client}, dealt so by it or changed by client {holder}"
         state.misbehaved(holder, detail)
-    for kind, found in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
-        if found.undecided:
-            raise UndecidedShares(kind, found.undecided)
+    for kind, recovered in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
+        if recovered.undecided:
+            raise UndecidedShares(kind, recovered.undecided)
     keys = {client: PrivateKey.from_seed(secret) for client, secret in mask_keys.secrets.items()}
     for client, key in keys.items():
         if key.public != state.adverts[client].mask_key:
@@ -310,16 +310,16 @@ async def settle(state: "SecAggRound", undecided: UndecidedShares) -> None:
         RoundAborted: a secret cannot be had; its dealer is left out from now on if that is its fault.
     """
     name, kind = _ROWS[undecided.kind], undecided.kind
-    kept = state.revealed = dict(state.revealed)
+    revealed = state.revealed = dict(state.revealed)
     for dealer in undecided.dealers:
-        rows = {h: row for h, said in kept.items() for row in getattr(said, name) if row.client == dealer}
-        asked = ids([holder for holder in rows if holder != dealer])
-        replies = await state.start.network.ask(asked, ProveShare(state.start.number, dealer, kind))
+        rows = {h: row for h, answer in revealed.items() for row in getattr(answer, name) if row.client == dealer}
+        holders = ids([holder for holder in rows if holder != dealer])
+        replies = await state.start.network.ask(holders, ProveShare(state.start.number, dealer, kind))
         proven = _proven(state, dealer, kind, rows, replies)
         _judge(state, dealer, kind, proven)
         for holder in rows.keys() - proven.keys():
-            others = [row for row in getattr(kept[holder], name) if row.client != dealer]
-            kept[holder] = msgspec.structs.replace(kept[holder], **{name: others})
+            others = [row for row in getattr(revealed[holder], name) if row.client != dealer]
+            revealed[holder] = msgspec.structs.replace(revealed[holder], **{name: others})
 
 
 def _proven(
@@ -343,15 +343,15 @@ def _proven(
 def _judge(state: "SecAggRound", dealer: int, kind: int, proven: Mapping[int, ShareOf]) -> None:
     """Leave the dealer out of later rounds where its proven shares show that it has not dealt as it should."""
     none = sum(not is_share(row.share) for row in proven.values())
-    found = (
+    recovered = (
         Recovered()
         if none
         else recover(state.graph.threshold, [dealer], {holder: [row] for holder, row in proven.items()})
     )
-    secret, fault = found.secrets.get(dealer), ""
+    secret, fault = recovered.secrets.get(dealer), ""
     if none:
         fault = f"dealt what is no share, as {none} holders prove"
-    elif secret is None or found.wrong:
+    elif secret is None or recovered.wrong:
         fault = f"dealt shares that belong to no secret, as {len(proven)} holders prove"
     elif kind == MASK_KEY and PrivateKey.from_seed(secret).public != state.adverts[dealer].mask_key:
         fault = f"dealt shares of another key than its own, as {len(proven)} holders prove"
@@ -362,5 +362,5 @@ def _judge(state: "SecAggRound", dealer: int, kind: int, proven: Mapping[int, Sh
     state.misbehaved(dealer, f"share keys: {fault}")
     detail = f"{fault}; it is left out of all later rounds"
     state.start.network.record_event(f"client:{dealer}", "excluded", detail)
-    if secret is None or not found.wrong:
+    if secret is None or not recovered.wrong:
         raise RoundAborted("wrong-shares", f"client {dealer} {fault}, and is left out from now on")

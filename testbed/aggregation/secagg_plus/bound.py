@@ -100,19 +100,19 @@ class FailureBits:
         return consistent and connected and self.too_few >= requirements.correctness
 
 
-def log_tails(total: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
+def log_tails(total: int, marked: int, draws: int) -> tuple[Floats, Floats]:
     """Tails of the number of marked things among `drawn` that are drawn without replacement.
 
     Returns:
         `(drawn+2,)` natural logarithms of Pr[X <= x-1] and of Pr[X >= x], for x = 0 .. drawn + 1.
     """
-    x = np.arange(drawn + 1, dtype=np.float64)
-    possible = (x <= marked) & (drawn - x <= total - marked)
-    x = np.where(possible, x, max(0, drawn - (total - marked)))  # any value that is possible, not looked at
+    x = np.arange(draws + 1, dtype=np.float64)
+    possible = (x <= marked) & (draws - x <= total - marked)
+    x = np.where(possible, x, max(0, draws - (total - marked)))  # any value that is possible, not looked at
     logs = (
         _log_choose(np.float64(marked), x)
-        + _log_choose(np.float64(total - marked), drawn - x)
-        - _log_choose(np.float64(total), np.float64(drawn))
+        + _log_choose(np.float64(total - marked), draws - x)
+        - _log_choose(np.float64(total), np.float64(draws))
     )
     logs = np.where(possible, logs, -inf)
     below = np.concatenate(([-inf], np.logaddexp.accumulate(logs)))
@@ -121,8 +121,8 @@ def log_tails(total: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
 
 
 def _log_choose(of: "np.float64 | Floats", chosen: "np.float64 | Floats") -> Floats:
-    found: Floats = _log_factorial(of) - _log_factorial(chosen) - _log_factorial(of - chosen)
-    return found
+    logarithm: Floats = _log_factorial(of) - _log_factorial(chosen) - _log_factorial(of - chosen)
+    return logarithm
 
 
 def _log_factorial(n: "int | np.float64 | Floats") -> Any:

@@ -234,7 +234,7 @@ class RegularGraph(PeerGraph):
         private: dict[int, Message] = {}
         for client in adverts:
             around = [*self.peers(client, adverts), client]
-            private[client] = NeighbourKeys([rows[one] for one in sorted(around)])
+            private[client] = NeighbourKeys([rows[member] for member in sorted(around)])
             meter("message", len(around))
         return ids(list(adverts)), ShareKeysAmongNeighbours(round_number), private
 
@@ -248,9 +248,11 @@ class RegularGraph(PeerGraph):
         for client in signed:
             around = sorted(self.around(client).intersection(signed))
             if len(around) >= t:  # more of them say no more, and each is verified
-                told = self.tags_for(inputs, client)
-                meter("message", t + len(told))
-                private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
+                tags = self.tags_for(inputs, client)
+                meter("message", t + len(tags))
+                private[client] = NeighbourSignatures(
+                    [SignatureOf(member, signed[member]) for member in around[:t]], tags
+                )
         if len(private) < t:
             raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")
         return ids(list(private)), UnmaskNeighbours(state.start.number), private
@@ -260,8 +262,8 @@ class RegularGraph(PeerGraph):
         if self._tags is None:
             self._tags = defaultdict(list)
             for sender, answer in inputs.items():
-                said = {row.client: row.tag for row in _tags(answer)}
-                for receiver, tag in said.items():
+                tag_by_receiver = {row.client: row.tag for row in _tags(answer)}
+                for receiver, tag in tag_by_receiver.items():
                     self._tags[receiver].append(MaskedWith(sender, tag))
         return self._tags[client]
 
@@ -287,10 +289,10 @@ class RegularGraph(PeerGraph):
     def held_by(self, client: int, shares: RevealedShares) -> RevealedShares:
         around = self.around(client)
 
-        def held(rows: list[ShareOf]) -> list[ShareOf]:
+        def of_neighbourhood(rows: list[ShareOf]) -> list[ShareOf]:
             return [row for row in rows if row.client in around]
 
-        return RevealedShares(held(shares.mask_keys), held(shares.self_masks))
+        return RevealedShares(of_neighbourhood(shares.mask_keys), of_neighbourhood(shares.self_masks))
 
 
 def _tags(answer: Masked) -> list[MaskedWith]:

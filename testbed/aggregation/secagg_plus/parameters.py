@@ -34,10 +34,10 @@ class SecAggPlusParameters(SecAggParameters):
 
     @field_validator("smallest_sum", mode="before")
     @classmethod
-    def _without_effect(cls, given: Any) -> Any:
-        if given is not None:
+    def _without_effect(cls, value: Any) -> Any:
+        if value is not None:
             raise ValueError("has no effect with secagg-plus, where `dropouts` says how many survive; leave it out")
-        return given
+        return value
 
     neighbours: int | None = Field(
         None, gt=0, description="Neighbours of a client (k, even); none: the fewest that meet the requirements below"

@@ -183,9 +183,9 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
         if 2 * own.threshold <= own.neighbours + 1:
             raise Refusal("secagg.threshold-too-low", f"t = {own.threshold} of {own.neighbours + 1}")
         meter("message", len(listed))
-        told = replace(own, neighbours=message.neighbours, threshold=message.threshold)
+        announced = replace(own, neighbours=message.neighbours, threshold=message.threshold)
         seed = self.environment.directory.public_seed
-        return RegularGraph.of_round(seed, message.round, message.participants, told)
+        return RegularGraph.of_round(seed, message.round, message.participants, announced)
 
     # -- ShareKeys ------------------------------------------------------------------------------------------------
 
