@@ -277,7 +277,7 @@ def test_without_a_seed_noise_and_coins_are_the_systems(learn: Callable) -> None
         ("aggregation", "sigma", 2.0**18, "sigma: 262144; must be at most 131072"),
         ("aggregation", "clip", 0, "aggregation.clip"),
         ("aggregation", "clip", -1, "aggregation.clip"),
-        ("aggregation", "clip", "none", "clip: none goes with sigma: 0 alone"),
+        ("aggregation", "clip", "none", "clip: none needs sigma: 0"),
         ("aggregation", "weights", "equal", "every sample counts the same"),
         ("aggregation", "learning_rate", 0, "aggregation.learning_rate"),
         ("selection", "client_rate", 0, "selection.client_rate"),

@@ -110,7 +110,7 @@ def test_any_sum_can_be_of_those_that_decided(learn: Callable) -> None:
 
 def test_what_is_to_be_hidden_is_not_told() -> None:
     experiment = decided(sigma=1.0, server="untrusted") | {"workload": {"dataset": "digits"}}
-    with pytest.raises(ExperimentError, match="answers: everybody hides who takes part") as refused:
+    with pytest.raises(ExperimentError, match="answers: everybody hides the participants") as refused:
         validated(experiment, "x.yaml")
     assert "\n" not in str(refused.value)
     parameters = RandomParticipationParameters(sample_rate=0.1, sigma=1.0, server="untrusted", answers="participants")

@@ -150,7 +150,7 @@ def test_where_weights_are_equal_nobody_counts_more(run: Callable, robust: dict[
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"weights": "samples"}, "aggregation: weights: samples is a client's own word"),
+        ({"weights": "samples"}, "aggregation: weights: samples are reported by the clients"),
         (
             {"noise": {"clip": 1.0, "noise_multiplier": 1.0}},
             "aggregation: robust excludes noise",
@@ -169,7 +169,7 @@ def test_what_no_rule_goes_with(keys: dict[str, Any], said: str) -> None:
 
 def test_batches_and_drift_correction_are_refused() -> None:
     batches = {"selection": {"protocol": "batch-partition", "participants": 10, "privacy": 5}, "population": 30}
-    with pytest.raises(ExperimentError, match=r"aggregation\.batches: whole: robust weighs single clients' updates"):
+    with pytest.raises(ExperimentError, match=r"aggregation\.batches: whole: robust weighs single updates"):
         validated(plain({"rule": "median"}) | batches, "mine.yaml")
     validated(plain({"rule": "median"}, batches="ignored") | batches, "mine.yaml")
     corrected = {"workload": {"momentum": 0, "drift_correction": {"name": "scaffold"}}}
@@ -184,8 +184,8 @@ def test_secure_aggregation_says_why_it_has_none(protocol: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated({"aggregation": PROTOCOLS[protocol] | {"robust": {"rule": "median"}}}, "mine.yaml")
     assert str(error.value) == (
-        "mine.yaml: aggregation.robust: compares single clients' updates, of which this protocol shows the server sums "
-        "alone; set protocol: plain, or leave it out"
+        "mine.yaml: aggregation.robust: compares single updates, but with this protocol the server only sees sums; "
+        "set protocol: plain, or leave robust out"
     )
 
 

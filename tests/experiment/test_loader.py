@@ -73,7 +73,7 @@ def test_keys_and_names_that_do_not_exist(text: str, line: str, mistake: Callabl
     ("text", "line"),
     [
         ("records: {aggregates: [1, 2, 3]}", "records.aggregates: [1, 2, 3]; allowed: none, all, or [first, last]"),
-        ("aggregation: {batches: ignored, smallest_sum: 4}", "aggregation.smallest_sum: says something of batches "),
+        ("aggregation: {batches: ignored, smallest_sum: 4}", "aggregation.smallest_sum: has no effect with batches"),
         ("aggregation: {protocol: secagg-plus, smallest_sum: 4}", "aggregation.smallest_sum: has no effect with "),
         ("rounds: ten", "rounds: should be a valid integer, not 'ten'"),
         ("rounds: '10'", "rounds: should be a valid integer, not '10'"),

@@ -25,7 +25,7 @@ from testbed.parties.client import StageTable, handles
 
 
 class AssistingNode(ServingClient):
-    """One assisting node in one round. It need be no participant of the round."""
+    """An assisting node in one round. It need not be a participant of the round."""
 
     PROTOCOL: ClassVar[str] = "e-seafl"
     UNBOUND: ClassVar[str] = "the masks are not bound to the training task of the participants"
@@ -42,25 +42,25 @@ class AssistingNode(ServingClient):
         """
         with self.progress.answering(message, message.round):
             if self.number not in self.parameters.assisting_nodes:
-                raise Refusal("e-seafl.not-a-node", "asked to be an assisting node, which it is not")
+                raise Refusal("e-seafl.not-a-node", f"client {self.number} is not an assisting node of this experiment")
             self.check_not_served(message.round)
             self.check_notice(message)
             self.serve(message.round)
             self.check_survivors([row.client for row in message.survivors], message)
             if message.length < 2:
-                raise Refusal("e-seafl.wrong-size", "updates of no parameters")
+                raise Refusal("e-seafl.wrong-size", f"masks of {message.length} elements; at least 2")
             context = context_digest(self.environment.experiment_id, message, message.length, self.parameters)
             self.check_signatures_of(message, context)
             return SummedMasks(self.summed_masks(message, context))
 
     def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
-        """See `ServingClient.check_survivors`; the signing key of a client that is none cannot be looked up."""
+        """Refuse survivors that an honest server cannot name, and numbers that belong to no client."""
         if max(named, default=0) >= self.environment.population:
-            raise Refusal("e-seafl.foreign-survivor", "a survivor that is no client")
+            raise Refusal("e-seafl.foreign-survivor", f"survivor {max(named)} is not a client of the population")
         super().check_survivors(named, notice)
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
-        """Refuse unless every survivor has signed that it takes part in this round, told the same as this node."""
+        """Refuse unless every survivor has signed its participation, with the same notice as this node has."""
 
         def unsigned(client: int) -> Refusal:
             return Refusal("e-seafl.unsigned", f"client {client} has not signed that it takes part in this round")

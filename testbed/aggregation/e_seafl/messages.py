@@ -60,11 +60,11 @@ class SumMasks(Message, frozen=True):
 def context_digest(experiment_id: bytes, notice: RoundNotice, length: int, parameters: ESeaflParameters) -> bytes:
     """Return 32 bytes that a client and an assisting node compute alike only if the server told both the same.
 
-    Clients sign it, and the seeds of their masks depend on it.
+    Clients sign the digest, and the seeds of their masks depend on it.
 
     Args:
         experiment_id: 16 bytes.
-        told: what the participants were told.
+        notice: the facts that the server told the participants.
         length: as in `SumMasks`.
         parameters: of the experiment.
     """
