@@ -125,7 +125,7 @@ class RandomParticipationParameters(AggregationParameters):
                 "server_optimizer out"
             )
         if self.weights != "samples":
-            raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same; leave weights out")
+            raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same; leave it out")
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Check that clients are drawn independently, and that no key of local training is set without effect."""

@@ -54,7 +54,7 @@ def test_a_member_that_rejects_one_client_alone_has_it_left_out_and_is_named_bes
     settled = settle(rejecting({(3, 117), (8, 150)}), CLIENTS, CODE)
     assert settled.clients == [client for client in CLIENTS if client not in (117, 150)]
     assert settled.members == MEMBERS
-    names = {117: "members 3 alone", 150: "members 8 alone"}
+    names = {117: "only for members 3, ", 150: "only for members 8, "}
     assert all(names[client] in said for client, said in settled.blamed)
 
 
