@@ -284,7 +284,7 @@ def test_without_a_seed_noise_and_coins_are_the_systems(learn: Callable) -> None
         ("selection", "client_rate", 1.01, "selection.client_rate"),
         ("selection", "participants", 5, "leave out one of the two"),
         ("selection", "protocol", "random", "selection"),
-        ("aggregation", "answers", "participants", "goes with server: untrusted"),
+        ("aggregation", "answers", "participants", "needs server: untrusted"),
         ("workload", "epochs", 3, "does not read workload.epochs"),
         ("workload", "learning_rate", 0.7, "set aggregation.learning_rate"),
         ("workload", "proximal", 0.1, "does not read workload.proximal"),
