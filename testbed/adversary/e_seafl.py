@@ -21,7 +21,7 @@ from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, descr
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.messages import SumMasks
 from testbed.aggregation.e_seafl.server import ESeafl, ESeaflRound
-from testbed.aggregation.kit.message_parts import ToldOfParticipants
+from testbed.aggregation.kit.message_parts import RoundNotice
 from testbed.arrays import Ids
 from testbed.crypto.masks import mask
 from testbed.errors import ProtocolError, RoundAborted
@@ -46,7 +46,7 @@ class NodeAccomplice(AssistingNode):
     def check_not_served(self, round_number: int) -> None:
         """Serve again."""
 
-    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
+    def check_survivors(self, named: Sequence[int], asked: RoundNotice) -> None:
         """Accept any survivors."""
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, draw_victim
-from testbed.aggregation.kit.message_parts import SignatureOf, ToldOfParticipants
+from testbed.aggregation.kit.message_parts import RoundNotice, SignatureOf
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import INCONSISTENT, OneShotMember
 from testbed.aggregation.one_shot.messages import (
@@ -54,7 +54,7 @@ class OneShotAccomplice(OneShotMember):
         self.client.last_served = message.round - 1
         super().begin_service(message)
 
-    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
+    def check_survivors(self, named: Sequence[int], asked: RoundNotice) -> None:
         """Accept any set."""
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:

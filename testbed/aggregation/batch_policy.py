@@ -1,38 +1,41 @@
-"""Batch-atomic secure aggregation: a batch is in a sum with all its members or with none, whoever drops out when.
+"""Batch-atomic secure aggregation: a sum contains all members of a batch or none, however clients drop out.
 
-Multi-RoundSecAgg (So et al., arXiv 2106.03328) selects whole batches, and its guarantee T rests on that they are summed
-together in every round. It does not say what becomes of a batch that loses a member after selection; `secagg` alone
-would sum the others, and the difference of two rounds is then one client's update. Here the server leaves the whole
-batch out, and clients see to it that it does. Two checks, each of one client alone, with the public partition:
+Multi-RoundSecAgg (So et al., arXiv 2106.03328) selects whole batches. Its guarantee T assumes that a batch is summed as
+a whole in every round. The paper does not treat a batch that loses a member after selection: `secagg` alone would sum
+the other members, and the difference of two rounds could then be one client's update. Here the server leaves out the
+whole batch, and clients enforce this. Each client makes two checks with the public partition:
 
-- Before it sends its input: all members of its own batch have shared their keys with it (else it sends no input, and
-  stays to hold the others' shares), and were shown the same keys (``secagg.batch-apart``).
+- Before it sends its input: all members of its batch have shared their keys with it and were shown the same keys
+  (``secagg.batch-apart``). If a member has not shared, the client sends no input and only holds the shares of others.
 - Before it signs or unmasks a set of survivors: the set is a union of whole batches (``secagg.partial-batch``).
 
-Shares are sealed for those that were shown the same list of keys, with the same s and t (`adverts_digest`). So the
-honest members of a batch B that send an input have one list, of at most s clients, and only clients with that list hold
-shares of their secrets, however many others the server involves.
+Shares are sealed for clients that were shown the same list of keys, with the same s and t (`adverts_digest`). So the
+honest members of a batch B that send an input share one list of at most s clients, and only clients with that list hold
+shares of their secrets, even if the server involves more clients.
 
-What a malicious server with x accomplices in that list can see of B in one round, for x < 2t - s: let A be its honest
-clients that reveal shares for a set that holds B, and G those that do for a set without B. Nobody is in both, as a
-client reveals once, so that A or G has fewer than t - x members. And a client treats all of B alike.
+Consider a malicious server with x accomplices in that list, x < 2t - s. Let A be the honest clients of the list that
+reveal shares for a set with B, and G those that reveal shares for a set without B. A client reveals shares once, so A
+and G are disjoint, and one of them has fewer than t - x members. A client treats all members of B alike.
 
-1. G has fewer than t - x: no mask key of an honest member of B can be rebuilt. Each honest member that has sent an
-   input has masked it with every other one (first check), and nobody else knows these masks. They cancel in the sum of
-   all of them and nowhere else: what the server sees depends on their inputs through their sum alone. (If one has sent
-   none, a mask stays on each of the others, and it sees nothing.)
-2. A has fewer than t - x: no self-mask seed of an honest member of B can be rebuilt. Every input of B stays hidden.
+1. G has fewer than t - x members: the mask key of an honest member of B cannot be reconstructed. By the first check,
+  every honest member that has sent an input has masked it with every other honest member, and only these members know
+  the masks. The masks cancel in the sum of all members and nowhere else, so the server's view depends on the inputs
+  only through their sum. (If a member has sent no input, a mask stays on the input of each other member, and the server
+  learns nothing.)
+2. A has fewer than t - x members: the self-mask seed of an honest member of B cannot be reconstructed. Every input of B
+  stays hidden.
 
-So B's honest updates are in what the server sees of the round with one common coefficient, or not at all, and
-multi-round privacy is T less the accomplices in a batch. Nothing in this takes signatures, or the revealing clients to
-be in the sum. A client whose batch is left out may therefore reveal, too: the mask keys of those outside, its own among
-them, and the seeds of those inside. It has sent an input at most under a seed that nobody reveals.
+So the honest updates of B enter the server's view with one common coefficient or not at all. Multi-round privacy is T
+less the accomplices in a batch. The argument needs neither signatures nor that the revealing clients are in the sum. So
+a client whose batch is left out may reveal shares, too: shares of the mask keys of clients outside the sum, including
+its own, and of the seeds of clients inside. Any input that it has sent is still under its self-mask seed, of which no
+client reveals a share.
 
-May it also sign, and so help to reach t? The guarantee of `secagg` that a sum is over t - x honest clients or more
-rests on signers that are in the sum: each has masked with all survivors (docs/explanation/reconstruction.md). So by
-default only survivors' signatures count, and a sum holds t clients or more. With `smallest_sum` everybody's count,
-rounds survive the loss of a member in nearly every batch, and the least that a malicious server can have falls to one
-batch's sum.
+Its signature is another question. The guarantee of `secagg` that a sum has at least t - x honest clients needs signers
+that are in the sum, since each of them has masked with all survivors (docs/explanation/reconstruction.md). So by
+default only signatures of survivors count, and a sum has at least t clients. With `smallest_sum` all signatures count:
+rounds survive the loss of a member in nearly every batch, but the smallest sum that a malicious server can learn is the
+sum of one batch.
 """
 
 import numpy as np
@@ -46,10 +49,10 @@ NOBODY = no_ids()
 
 
 class BatchPolicy:
-    """Who may be summed with whom: here anybody with anybody. Server and clients ask the same object.
+    """Rule for clients that may be summed together; this class allows any. Server and clients use the same rule.
 
     Args:
-        min_sum_size: how many clients a sum has at least; None: t.
+        min_sum_size: fewest clients of a sum; None: the threshold t.
 
     Attributes:
         outsiders_sign: whether the signatures of clients that are not in the sum count.
@@ -61,35 +64,49 @@ class BatchPolicy:
         self._min_sum_size = min_sum_size
 
     def min_sum_size(self, threshold: int) -> int:
-        """How many clients a sum has at least."""
+        """Return the fewest clients that a sum may have, for the threshold t."""
         return threshold if self._min_sum_size is None else self._min_sum_size
 
     # -- the server's decisions -----------------------------------------------------------------------------------
 
     def require_complete_batches(self, clients: Ids, least: int, what: str) -> Ids:
-        """Those of `clients` whose batches are complete; fewer than `least` of them end the round."""
+        """Return the clients in complete batches.
+
+        Args:
+            clients: sorted client numbers.
+            least: clients that the round needs.
+            what: end of the message "... of ... needed", e.g. "trained".
+
+        Raises:
+            RoundAborted: fewer than `least` clients are in complete batches.
+        """
         return clients
 
     def non_contributing_holders(self, shared: Ids) -> Ids:
-        """Those of `shared` that will send no input, since a member of their batch has not shared."""
+        """Return the clients of `shared` that will send no input because a member of their batch has not shared."""
         return NOBODY
 
     def helpers(self, there: Ids, survivors: Ids) -> Ids:
-        """Who is `there` and not in the sum, but is asked for signatures and shares."""
+        """Return the clients that are not in the sum but are asked for signatures and shares.
+
+        Args:
+            there: clients that are still in the round.
+            survivors: clients in the sum.
+        """
         return NOBODY
 
-    # -- what a client checks -------------------------------------------------------------------------------------
+    # -- checks of a client --------------------------------------------------------------------------------------
 
     def batch_peers(self, client: int) -> frozenset[int]:
-        """Those with whom alone this client may be summed: its input is masked with all of them, or kept back."""
+        """Return the other members of the client's batch: it masks its input with all of them, or sends no input."""
         return frozenset()
 
     def check_survivors(self, named: list[int]) -> None:
-        """Raise `Refusal` unless these survivors (each named once) may be summed."""
+        """Raise `Refusal` unless these survivors, each named once, may be summed."""
 
 
 class CompleteBatches(BatchPolicy):
-    """The server leaves out incomplete batches, and clients refuse survivors with a part of one.
+    """Rule that sums complete batches only: the server leaves out others, and clients refuse parts of a batch.
 
     Args:
         batches: the public partition.
@@ -117,11 +134,11 @@ class CompleteBatches(BatchPolicy):
 
 
 class AtomicBatches(CompleteBatches):
-    """A batch is in what a malicious server sees, too, with all its members or with none: see above.
+    """Rule that keeps batches whole even in the view of a malicious server (see the module's docstring).
 
     Args:
         batches: the public partition.
-        smallest_sum: how many clients a sum has at least; None: t, and only who is in the sum signs.
+        smallest_sum: fewest clients of a sum; None: t, and only clients in the sum sign.
     """
 
     def __init__(self, batches: Batches, smallest_sum: int | None = None) -> None:
@@ -132,7 +149,7 @@ class AtomicBatches(CompleteBatches):
         return np.setdiff1d(shared, self.batches.members(self.batches.whole(shared)))
 
     def helpers(self, there: Ids, survivors: Ids) -> Ids:
-        """All of them: they hold shares of the others' secrets."""
+        """Return all other clients: they hold shares of the survivors' secrets."""
         return np.setdiff1d(there, survivors)
 
     def batch_peers(self, client: int) -> frozenset[int]:

@@ -1,15 +1,17 @@
-"""Buffered asynchronous aggregation, the clients' side: Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba, Federated
-Learning with Buffered Asynchronous Aggregation, AISTATS 2022, arXiv 2106.06639 (FedBuff), Algorithms 1 and 2.
+"""Client side of buffered asynchronous aggregation (FedBuff).
 
-An update counts s(tau) = 1 / (1 + tau)^a of itself, where tau is its staleness: how many rounds have begun since the
-one in which its client was sent the model. Round numbers are public, so a client needs no word of the server's to know
-its own tau. In a buffer of K the server adds
+Source: Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba, Federated Learning with Buffered Asynchronous Aggregation,
+AISTATS 2022, arXiv 2106.06639, Algorithms 1 and 2.
+
+An update is scaled by s(tau) = 1 / (1 + tau)^a. Its staleness tau is the number of rounds that began after the client
+received the model. Round numbers are public, so a client computes its own tau. For a buffer of K updates the server
+adds
 
     sum_i n_i s(tau_i) Delta_i / sum_i n_i
 
-to the model, with n_i = 1 where weights are equal, as in the paper: the weights n_i do not make up for staleness, which
-therefore makes the step smaller. Under secure aggregation a client scales its update itself before it masks it. In the
-plain protocol the server does; here that, too, is done where the update lies.
+to the model, with n_i = 1 where weights are equal, as in the paper. The divisor has no s(tau_i), so staleness makes the
+step smaller. Under secure aggregation a client scales its update before it masks it. In the plain protocol the server
+scales updates; the testbed scales them at the client in both cases, with the same result.
 """
 
 from collections.abc import Mapping
@@ -25,23 +27,32 @@ from testbed.training import RoundUpdate, Train
 
 
 def staleness_weight(staleness: int, exponent: float) -> float:
-    """s(tau) = 1 / (1 + tau)^exponent; section 5 of the paper has 0.5."""
+    """Return s(tau) = 1 / (1 + tau)^exponent; section 5 of the paper uses the exponent 0.5.
+
+    Args:
+        staleness: tau, in rounds.
+        exponent: a.
+
+    Example:
+        >>> staleness_weight(3, 0.5)
+        0.5
+    """
     return float((1.0 + staleness) ** -exponent)
 
 
 @dataclass(frozen=True)
 class Staleness:
-    """What clients know of it.
+    """Settings of staleness that clients know.
 
     Attributes:
-        exponent: of `staleness_weight`.
+        exponent: see `staleness_weight`.
     """
 
     exponent: float
 
 
 class StoredUpdate(Message, frozen=True):
-    """What a client has learned, as it keeps it until its buffer is full."""
+    """A client's update, stored until its buffer is full."""
 
     samples: Count
     loss: float
@@ -50,7 +61,7 @@ class StoredUpdate(Message, frozen=True):
 
 
 class Keep(Message, frozen=True):
-    """Between a host and the testbed alone: what have you learned? It is to outlast the round."""
+    """Internal question of the testbed to a host: return the trained update, so that it outlasts the round."""
 
     stage: ClassVar[str] = "train"
     Answer: ClassVar[type[Message] | None] = StoredUpdate
@@ -59,18 +70,18 @@ class Keep(Message, frozen=True):
 
 
 class Recalled(Message, frozen=True):
-    """Done."""
+    """Acknowledgement of `Recall`."""
 
 
 class KeptFrom(Message, frozen=True):
-    """What the client kept, and the round in which it was sent the model."""
+    """A stored update, with the round in which its client received the model."""
 
     round: RoundNumber
-    kept: StoredUpdate
+    update: StoredUpdate
 
 
 class Recall(Message, frozen=True):
-    """Between the testbed and a host alone: here is what you have learned. It is due in this round."""
+    """Internal message of the testbed to a host: the stored update is due in this round."""
 
     stage: ClassVar[str] = "train"
     Answer: ClassVar[type[Message] | None] = Recalled
@@ -80,13 +91,13 @@ class Recall(Message, frozen=True):
 
 
 class UpdateKeeper(Role):
-    """A client whose update is summed in a later round than it was trained in, perhaps."""
+    """Role of clients with updates that may be summed in a later round than they were trained in."""
 
     parameters: Staleness
 
     @handles(Keep)
     def on_keep(self, message: Keep) -> StoredUpdate:
-        """What it has learned, in full."""
+        """Return the client's update, uncompressed."""
         update = self.client.local_update
         assert update is not None
         delta = np.asarray(update.delta, np.float32)
@@ -94,14 +105,14 @@ class UpdateKeeper(Role):
 
     @handles(Recall)
     def on_recall(self, message: Recall, private: KeptFrom) -> Recalled:
-        """What it has learned counts as this round's, scaled by its staleness."""
-        kept = private.kept
+        """Make the stored update this round's update, scaled by its staleness."""
+        update = private.update
         scale = staleness_weight(message.round - private.round, self.parameters.exponent)
         self.client.local_update = RoundUpdate(
-            scaled(kept.delta.values, scale),
-            kept.samples,
-            kept.loss,
-            kept.examples,
+            scaled(update.delta.values, scale),
+            update.samples,
+            update.loss,
+            update.examples,
             round=message.round,
             question=Train(message.round, Vector(np.zeros(0, np.float32), 0)),
         )
@@ -109,10 +120,15 @@ class UpdateKeeper(Role):
 
 
 def scaled(delta: npt.NDArray[np.float32], scale: float) -> npt.NDArray[np.float32]:
-    """`(d,)` float32, rounded once."""
+    """Return `delta` `(d,)` times `scale`, computed in float64 and rounded once to float32.
+
+    Args:
+        delta: `(d,)` float32.
+        scale: factor.
+    """
     return delta if scale == 1.0 else (delta.astype(np.float64) * scale).astype(np.float32)
 
 
-def recalls(held: Mapping[int, tuple[int, StoredUpdate]]) -> dict[int, Message]:
-    """The private parts of `Recall`, of rounds and what was kept of them, by client."""
-    return {client: KeptFrom(number, kept) for client, (number, kept) in held.items()}
+def recalls(updates: Mapping[int, tuple[int, StoredUpdate]]) -> dict[int, Message]:
+    """Return the private parts of `Recall` by client, given each client's round and stored update."""
+    return {client: KeptFrom(number, update) for client, (number, update) in updates.items()}

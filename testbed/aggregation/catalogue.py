@@ -29,7 +29,7 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     ESeaflParameters: ESeafl,
     RandomParticipationParameters: RandomParticipation,
 }
-"""The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""
+"""Server of each class of parameters; the default of its ``protocol`` is the name in an experiment."""
 
 DEFAULT: type[AggregationParameters] = SecAggParameters
 """The protocol of an experiment that names none."""

@@ -1,4 +1,4 @@
-"""What an aggregation protocol is given, and what it returns."""
+"""Input, result and contract of an aggregation protocol."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -27,18 +27,18 @@ from testbed.workload.contract import Workload
 
 
 class AggregationParameters(BaseModel):
-    """What every aggregation protocol has."""
+    """Parameters that every aggregation protocol has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stages: ClassVar[tuple[str, ...]] = ()
-    """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
+    """Stages of a round of the built-in protocol, in order. Empty: a user-defined class lists them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
-    """Stages outside `stages` that some settings bring (see `stages_of_round`) or that some rounds alone have."""
+    """Stages outside `stages` that some settings add (see `stages_of_round`) or that only some rounds have."""
     occasional_stages: ClassVar[tuple[str, ...]] = ()
-    """The stages, of `stages` and `further_stages`, that a round may lack or have with the same settings."""
+    """Stages, from `stages` and `further_stages`, that a round may skip under the same settings."""
     supports_symbolic_masks: ClassVar[bool] = False
-    """Whether clients mask with `testbed.network.masked_vectors`, and `masks` says how that is emulated."""
+    """Whether clients mask with `testbed.network.masked_vectors`; then `masks` says how masks are emulated."""
     asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = None
     """Where updates of asynchronous rounds wait until the buffer is full; None: the protocol needs whole rounds."""
     protects_samples: ClassVar[bool] = False
@@ -64,19 +64,19 @@ class AggregationParameters(BaseModel):
 
         @property
         def protocol(self) -> str:
-            """The name that selects the protocol in an experiment."""
+            """Name that selects the protocol in an experiment."""
 
         @property
         def masks(self) -> Literal["symbolic", "materialised"] | None:
-            """Of those with `supports_symbolic_masks`: how masks are emulated."""
+            """How masks are emulated, in protocols with `supports_symbolic_masks`."""
 
     def stages_of_round(self) -> tuple[str, ...]:
-        """The stages with these settings."""
+        """Return the stages of a round with these settings, in order."""
         return self.stages
 
     @property
     def robust_rule(self) -> str:
-        """The rule that combines single updates instead of their mean; empty: none does."""
+        """Name of the rule that combines single updates in place of their mean; empty: there is none."""
         return ""
 
     def named_classes(self) -> list[tuple[str, str]]:
@@ -85,17 +85,17 @@ class AggregationParameters(BaseModel):
 
     @property
     def needs_sample_counts(self) -> bool:
-        """Whether clients announce to the PKI how many samples they have, since something is drawn in proportion."""
+        """Whether clients announce their number of samples to the PKI, as something is drawn in proportion to it."""
         return False
 
     def atomic_batches(self, batches: Batches | None) -> Batches | None:
-        """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""
+        """Return the batches that this aggregation must keep whole; None if any clients may be summed together."""
         if self.batches == "ignored" or batches is None or batches.sizes.max(initial=1) == 1:
             return None
         return batches
 
     def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Return which clients may be summed together: by default whole batches, where `batches` says so."""
+        """Return the rule for clients that may be summed together: whole batches, if the key says so."""
         whole = self.atomic_batches(batches)
         return BatchPolicy() if whole is None else CompleteBatches(whole)
 
@@ -105,78 +105,93 @@ class AggregationParameters(BaseModel):
         return None
 
     def fewest_survivors(self, participants: int) -> int:
-        """How many of so many participants must stay to the end of the round; 1: the parameters do not say."""
+        """Return the number of participants that must stay to the end of the round; 1: the parameters set no limit."""
         return 1
 
     def check(self, participants: int) -> None:
-        """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""
+        """Check that the parameters fit this number of participants.
+
+        Raises:
+            ValueError: one line with the key and the allowed values.
+        """
 
     def check_population(self, population: int) -> None:
-        """Raise `ValueError` (as `check`) for parameters that do not fit so many clients."""
+        """Check that the parameters fit a population of this size; raises `ValueError` as `check` does."""
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
+        """Raise `ExperimentError` if the sum of this many updates, each up to this weight, does not fit the ring."""
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
-        """Raise `ValueError` (as `check`) when the experiment's selection or workload section does not fit."""
+        """Check the experiment's selection and workload sections; raises `ValueError` as `check` does."""
 
     def check_workload(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
+        """Raise `ExperimentError` if the workload lacks something that this aggregation needs."""
 
     def check_asynchronous(self, concurrency: int, participants: int) -> None:
-        """Raise `ValueError` (one line that begins with a whole key) for settings that asynchronous rounds lack.
+        """Check that the settings work with asynchronous rounds.
 
         Args:
             concurrency: clients that train or wait at a time.
             participants: updates that a buffer holds.
+
+        Raises:
+            ValueError: one line that begins with the full key.
         """
 
     def for_asynchronous_rounds(self) -> Self:
-        """Replace defaults that asynchronous rounds cannot have; keys that are set here still count as unwritten."""
+        """Replace defaults that asynchronous rounds cannot have; replaced keys still count as not set by the user."""
         return self
 
     def asynchronous_notes(self) -> list[str]:
-        """Describe the replaced defaults of `for_asynchronous_rounds`, a line each."""
+        """Describe the defaults that `for_asynchronous_rounds` has replaced, one line each."""
         return []
 
     def planned_for(self, rounds: int, delta: float) -> Self:
-        """The same, with what it leaves to the rest of the experiment filled in."""
+        """Return the parameters with the values filled in that depend on the number of rounds and on delta."""
         return self
 
     def planned_under(self, selection: Any, population: int, rounds: int) -> Self:
-        """The same, with what follows from the `selection` section of an experiment of this size filled in.
+        """Return the parameters with the values filled in that depend on the section `selection`.
 
-        Raises `ValueError` (as `check`) where it does not fit.
+        Args:
+            selection: the section of the experiment.
+            population: number of clients.
+            rounds: rounds of the experiment.
+
+        Raises:
+            ValueError: the parameters do not fit the selection (message as in `check`).
         """
         return self
 
     def check_dimension(self, participants: int, dimension: int) -> None:
-        """Raise `ExperimentError` when updates of so many parameters cannot be summed."""
+        """Raise `ExperimentError` if updates with this many parameters cannot be summed."""
 
     def check_before_data(self, participants: int) -> None:
-        """The part of `check_dimension` that holds whatever the dimension is; it is asked where no data are read."""
+        """Check the part of `check_dimension` that does not depend on the dimension, for commands that read no data."""
 
 
 @dataclass
 class AggregationRound:
-    """What the server knows when aggregation begins.
+    """State of the server when aggregation begins.
 
     Attributes:
         number: the round.
-        network: how to reach the clients.
-        participants: sorted client numbers that were selected.
-        trained: those among them that have reported their training as done.
+        network: the network through which the server asks clients.
+        participants: sorted numbers of the selected clients.
+        trained: the participants that have reported that they finished training.
         directory: the PKI's bulletin board.
-        dimension: number of model parameters d; None: what most updates have.
-        experiment_id: what clients sign with; None: the server leaves signatures for the clients to check, and one
-            client that signs wrongly makes the others end the round.
-        randomness: for the server's own coins; None: an honest server needs none.
-        batches: groups of clients whose updates may only be summed together; None: anybody's may.
-        client_rate: probability with which each available client was drawn, independently; None: not so drawn.
-        available_samples: training samples of all clients that were available, by what they announced; None: unknown.
-        memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
-        training: what the participants were asked to train; None goes with `experiment_id` None.
-        participants_agreed: whether each of them has verified the list of all (`SelectionProtocol.participants_agree`).
+        dimension: number of model parameters d; None: the length that most updates have.
+        experiment_id: 16 bytes that are part of every signed content; None: the server does not check signatures, and a
+            single client with a wrong signature makes the other clients abort the round.
+        randomness: source of the server's own random bits; None: an honest server needs none.
+        batches: groups of clients that may only be summed together; None: no such groups.
+        client_rate: probability with which each available client was drawn independently; None: clients were not drawn
+            so.
+        available_samples: announced number of training samples of all available clients; None: unknown.
+        memory: arrays by name, kept from round to round; the same mapping as `SelectionRound.memory`.
+        training: the training task of the participants; None only if `experiment_id` is None.
+        participants_agreed: whether every participant has verified the list of participants
+            (`SelectionProtocol.participants_agree`).
     """
 
     number: int
@@ -197,14 +212,14 @@ class AggregationRound:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """The outcome.
+    """Result of an aggregation.
 
     Attributes:
         mean: `(d,)` float64 weighted mean of the survivors' updates.
         weight: sum of the survivors' weights.
-        survivors: sorted client numbers whose update is in the mean.
-        noise: share of the planned noise variance that is in the sum if all survivors have added theirs; 1.0 where
-            none was planned.
+        survivors: sorted numbers of the clients in the mean.
+        noise: share of the planned noise variance in the sum, if all survivors have added their part; 1.0 if no noise
+            was planned.
     """
 
     mean: npt.NDArray[np.float64]
@@ -218,10 +233,10 @@ def uses_symbolic_masks(parameters: BaseModel, work_is_modelled: bool) -> bool:
 
     Args:
         parameters: the section `aggregation`.
-        work_is_modelled: nobody measures how long it takes to expand masks, or waits for it.
+        work_is_modelled: whether compute time is modelled, so that expanding masks is neither measured nor waited for.
 
     Raises:
-        ValueError: if the experiment asks for emulation that its clock does not allow.
+        ValueError: the experiment asks for an emulation of masks that its clock does not allow.
     """
     if not isinstance(parameters, AggregationParameters) or not parameters.supports_symbolic_masks:
         return False
@@ -236,9 +251,20 @@ def uses_symbolic_masks(parameters: BaseModel, work_is_modelled: bool) -> bool:
 
 
 def clients_with_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
-    """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
+    """Return the sorted numbers of the clients with a vector of this shape.
 
-    The others cannot be summed: their clients count as non-responsive.
+    Vectors of another shape cannot be summed; their clients count as non-responsive.
+
+    Args:
+        vectors: by client.
+        bits: required `Vector.bits`.
+        length: required number of elements; None: the length that most vectors have.
+
+    Example:
+        >>> import numpy as np
+        >>> vectors = {3: Vector(np.zeros(2, np.float32), 0), 1: Vector(np.zeros(2, np.float32), 0)}
+        >>> clients_with_shape(vectors, bits=0, length=2).tolist()
+        [1, 3]
     """
     lengths = Counter(len(vector) for vector in vectors.values() if vector.bits == bits)
     if length is None:
@@ -248,21 +274,20 @@ def clients_with_shape(vectors: Mapping[int, Vector], bits: int, length: int | N
 
 
 class AggregationProtocol(ABC):
-    """Server side of an aggregation protocol. User-defined ones inherit from it, too, and say what differs from the
-    defaults.
+    """Server side of an aggregation protocol; the base class of user-defined protocols, too.
 
-    A class may have one attribute more, `Parameters`: a subclass of `AggregationParameters` that says which keys its
-    section of the experiment has. What is a property here may be a class attribute there.
+    A subclass may have the attribute `Parameters`: a subclass of `AggregationParameters` with the keys of its section
+    of the experiment. Properties of this class may be class attributes there.
 
     Args:
         parameters: the section of the experiment.
 
     Attributes:
-        stages: its stages, in order.
+        stages: stages of a round, in order.
         needs_registration: whether clients must be registered with the PKI.
-        allows_empty_selection: whether a round in which nobody was drawn is run all the same, not skipped.
-        shares_noise: whether the noise of `accountant` is a sum of the participants' shares; else it depends on
-            nobody's share.
+        allows_empty_selection: whether a round without participants is run, not skipped.
+        shares_noise: whether the noise of `accountant` is the sum of the participants' shares; if not, it does not
+            depend on any participant.
     """
 
     stages: tuple[str, ...] = ()
@@ -276,47 +301,52 @@ class AggregationProtocol(ABC):
     @property
     @abstractmethod
     def roles(self) -> Sequence[RoleSpec]:
-        """The client side, for all clients."""
+        """Roles of the client side, played by all clients."""
 
     @abstractmethod
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """Combine the updates; raises `RoundAborted` when too few are left."""
+        """Combine the updates of a round.
+
+        Raises:
+            RoundAborted: too few clients are left.
+        """
 
     @property
     def broadcasts_to_all(self) -> bool:
-        """Whether every available client gets the model and is a participant, whomever selection has drawn."""
+        """Whether every available client gets the model and is a participant, regardless of the selection."""
         return False
 
     def upload_question(self, round_number: int) -> Message | None:
-        """Return the question that fetches an update as soon as its client has trained, in asynchronous rounds.
+        """Return the question that fetches an update once its client has trained, in asynchronous rounds.
 
         None: clients hold their updates until the buffer is full, and `aggregate` collects them.
         """
         return None
 
     def prepare(self, participants: int, dimension: int) -> None:  # noqa: B027  # there may be nothing to make
-        """Make what clients need once in a process, before anybody's work is measured."""
+        """Compute tables that clients need once per process, before compute time is measured."""
 
     def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
-        """What taking part costs in privacy, for so many planned participants and parameters; None: no noise.
+        """Return the privacy accountant of a client's participation; None if there is no noise.
 
         Args:
-            participants: the most that a round may have.
+            participants: largest planned number of participants of a round.
             dimension: number of model parameters.
-            client_rate: probability with which each is drawn; given where it `broadcasts_to_all`, so that nobody can
-                tell who was: then it is the rate that counts.
+            client_rate: probability with which each client is drawn. Only used if the protocol `broadcasts_to_all`: the
+                server then does not learn which clients were drawn, so subsampling amplifies privacy.
         """
         return None
 
     def guarantees(self, participants: int) -> Guarantees:
-        """What holds of sums among so many participants; raises `ValueError` where there is no sum of so many."""
+        """Return the guarantees of sums over this many participants; raises `ValueError` if no such sum is possible."""
         return Guarantees.none(participants)
 
     def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
-        """What the accountant, the ledger and the bounds take; None where there is no noise.
+        """Return the noise plan for the accountant, the ledger and the bounds; None if there is no noise.
 
         Args:
-            smallest, largest: participants that a round may have.
+            smallest: fewest participants of a round.
+            largest: most participants of a round.
             dimension: number of model parameters.
             client_rate: see `AggregationRound`.
         """

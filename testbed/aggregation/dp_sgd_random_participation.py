@@ -1,18 +1,21 @@
-"""DP-SGD with random participation: Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated
-Learning, arXiv 2205.01556, Algorithm 1; and section 5.5 for a server that is not trusted.
+"""DP-SGD with random participation.
 
-In a round every available client takes part with probability p (selection `bernoulli`: the server draws; with ``coins:
-clients`` each decides for itself, as printed), and uses each of its samples with probability q. It sends the sum of
-their gradients, each clipped to norm C. The server adds noise N(0, sigma^2 I), scales by 1 / (p q D), with D the
-samples of all available clients (the paper's N_t d, which are equally large), and steps against the gradient. A round
-that nobody takes part in is one like any other: its noise moves the model.
+Source: Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated Learning, arXiv 2205.01556,
+Algorithm 1; section 5.5 for an untrusted server.
 
-Where the server is not trusted, each client adds such noise of its own; and to hide from it who takes part, every
-available client gets the model and answers: those that do not take part send noise alone. Modelled compute charges all
-of them the same, as if they answered after a fixed time. With ``answers: participants`` only those that take part send
-(the second variant of section 5.5): the server sees who does, and what holds is Theorem 5.2 (WCS).
+In a round every available client takes part with probability p. With selection `bernoulli` the server draws the
+clients; with ``coins: clients`` each client decides for itself, as in the paper. A participant uses each of its samples
+with probability q and sends the sum of their gradients, each clipped to norm C. The server adds noise N(0, sigma^2 I),
+scales by 1 / (p q D) and steps against the gradient. D is the number of samples of all available clients (the paper's
+N_t d, where all clients have d samples). A round without participants is completed, too: its noise moves the model.
 
-How many samples each client holds is public: what is protected is which they are (`subsampled_gaussian`).
+If the server is untrusted, each client adds noise of its own. To hide which clients take part, every available client
+gets the model and answers; a client that does not take part sends noise alone. Modelled compute charges all clients the
+same time. With ``answers: participants`` only participants answer (second variant of section 5.5): the server sees
+which clients take part, and Theorem 5.2 (WCS) applies.
+
+The number of samples of a client is public. The protected information is the samples themselves
+(`subsampled_gaussian`).
 """
 
 from dataclasses import replace
@@ -57,7 +60,7 @@ _UNREAD = (
 
 
 class RandomParticipationParameters(AggregationParameters):
-    """Clients send sums of clipped gradients, and noise hides each sample (``sigma: 0``: nothing is hidden)."""
+    """Sums of clipped gradients with noise that hides each sample (``sigma: 0``: no noise, no privacy)."""
 
     stages: ClassVar[tuple[str, ...]] = ("dp-sgd/gradient",)
     protects_samples: ClassVar[bool] = True
@@ -69,59 +72,63 @@ class RandomParticipationParameters(AggregationParameters):
     )
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["none"] = Field(
         1.0,
-        description="Largest L2 norm of a sample's gradient; longer ones are scaled down to it (C). none: as they are, "
-        "with sigma: 0 only",
+        description="Largest L2 norm of a sample's gradient (C); longer gradients are scaled down to it. none: no "
+        "clipping, with sigma: 0 only",
     )
     sigma: float = Field(
         ge=0,
         allow_inf_nan=False,
         description="Standard deviation of the noise in each element, in units of the gradient (not of the clip). 0: "
-        "no noise and no privacy, the baseline that the others are compared with",
+        "no noise and no privacy, as a baseline",
     )
     server: Literal["trusted", "untrusted"] = Field(
         "trusted",
-        description="trusted: participants alone answer, and the server adds the noise; untrusted: every available "
-        "client answers, each with noise of its own",
+        description="trusted: only participants answer, and the server adds the noise; untrusted: every available "
+        "client answers with noise of its own",
     )
     answers: Literal["everybody", "participants"] = Field(
         "everybody",
-        description="To a server that is not trusted. everybody: every available client, so that it does not learn who "
-        "takes part; participants: only those, with their noise, which saves the traffic and shows who they are",
+        description="Clients that answer an untrusted server. everybody: every available client, so that the server "
+        "does not learn the participants; participants: only these, which saves traffic and reveals them",
     )
-    learning_rate: float = Field(0.05, gt=0, le=1000, allow_inf_nan=False, description="The server's step (eta)")
-    momentum: float = Field(0.0, ge=0, lt=1, description="Of the server's steps, kept from round to round")
+    learning_rate: float = Field(0.05, gt=0, le=1000, allow_inf_nan=False, description="Step size of the server (eta)")
+    momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of the server's steps")
 
     @property
     def hides_participation(self) -> bool:
-        """Whether every available client answers, so that the server does not learn who takes part."""
+        """Whether every available client answers, so that the server does not learn the participants."""
         return self.server == "untrusted" and self.answers == "everybody"
 
-    def clip_for(self, held: int) -> float | None:
-        """What a client that holds so many samples clips to; None: gradients are not clipped.
+    def clip_for(self, sample_count: int) -> float | None:
+        """Return the norm to which a client with this many samples clips gradients; None: no clipping.
 
-        A little less than C, so that rounding of sums to float32, which grows with them, leaves one sample at most C.
+        It is a little less than C: the rounding of sums to float32 grows with the number of samples, and one sample
+        must not change the sum by more than C.
         """
-        return None if self.clip == "none" else self.clip / (1 + held * _ROUNDING)
+        return None if self.clip == "none" else self.clip / (1 + sample_count * _ROUNDING)
 
     def check(self, participants: int) -> None:
-        """Noise needs a clip, and must be visible on the grid that sums are made on."""
+        """Check that noise comes with a clip, and that its deviation is representable on the grid of the sums."""
         if self.sigma and self.clip == "none":
-            raise ValueError("clip: none goes with sigma: 0 alone: noise hides no gradient that may be of any length")
+            raise ValueError(
+                "clip: none needs sigma: 0, because noise cannot hide gradients of unbounded norm; set clip"
+            )
         if 0 < self.sigma < _LEAST_SIGMA:
-            raise ValueError(f"sigma: {self.sigma:g}; must be at least {_LEAST_SIGMA:g}, or 0 for no privacy at all")
+            raise ValueError(f"sigma: {self.sigma:g}; must be at least {_LEAST_SIGMA:g}, or 0 for no privacy")
         if self.sigma > _LARGEST_SIGMA:
-            raise ValueError(f"sigma: {self.sigma:g}; must be at most {_LARGEST_SIGMA:g}, or noise is not exact")
+            raise ValueError(f"sigma: {self.sigma:g}; must be at most {_LARGEST_SIGMA:g}, as larger noise is not exact")
         if self.server == "trusted" and self.answers != "everybody":
-            raise ValueError("answers: participants goes with server: untrusted; a trusted one asks nobody else anyway")
+            raise ValueError("answers: participants needs server: untrusted; a trusted server asks only participants")
         if self.server_optimizer is not None:
             raise ValueError(
-                f"server_optimizer: {_NAME} steps itself, with aggregation.learning_rate and momentum; leave it out"
+                f"server_optimizer: {_NAME} has its own step (aggregation.learning_rate, aggregation.momentum); leave "
+                "server_optimizer out"
             )
         if self.weights != "samples":
-            raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
+            raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same; leave it out")
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
-        """Clients are drawn independently, and what is said about local training would go unread."""
+        """Check that clients are drawn independently, and that no key of local training is set without effect."""
         if selection.protocol != "bernoulli":
             raise ValueError(
                 f"protocol: {_NAME} needs clients that are drawn independently; set selection.protocol to bernoulli, "
@@ -129,9 +136,9 @@ class RandomParticipationParameters(AggregationParameters):
             )
         if selection.coins == "clients" and self.hides_participation:
             raise ValueError(
-                "answers: everybody hides who takes part from a server that is not trusted, and with selection.coins: "
-                "clients they tell it; leave that out (clients toss coins of their own here anyway), or set answers: "
-                "participants"
+                "answers: everybody hides the participants from an untrusted server, but with selection.coins: clients "
+                "they announce themselves to it; leave selection.coins out (clients draw for themselves here in any "
+                "case), or set answers: participants"
             )
         if not workload.is_built_in:
             return
@@ -139,14 +146,14 @@ class RandomParticipationParameters(AggregationParameters):
             if not workload.has_default(key):
                 instead = f", and set aggregation.{key}" if key in ("learning_rate", "momentum") else ""
                 raise ValueError(
-                    f"protocol: {_NAME} does not read workload.{key}, as the server steps; leave it out{instead}"
+                    f"protocol: {_NAME} does not read workload.{key}, as clients do not train; leave it out{instead}"
                 )
 
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` for a workload that has no gradients of single samples."""
         if not isinstance(workload, GradientWorkload):
             raise ExperimentError(
-                f"workload.dataset: this workload has no gradient_sum, which {_NAME} asks for; see GradientWorkload "
+                f"workload.dataset: this workload has no gradient_sum, which {_NAME} needs; see GradientWorkload "
                 "in testbed/workload/contract.py"
             )
         workload.check_gradient_sum()
@@ -158,13 +165,13 @@ _ROUNDING = 2.0**-22  # of float32: half of it for the difference of two sums th
 
 
 class Gradient(Message, frozen=True):
-    """Sum of a client's clipped gradients, float32; to a server that is not trusted with noise."""
+    """Sum of a client's clipped gradients, float32; with the client's noise if the server is untrusted."""
 
     gradient: Vector
 
 
 class SendGradient(Message, frozen=True):
-    """Send what you have summed."""
+    """Question for the sum of gradients."""
 
     stage: ClassVar[str] = "dp-sgd/gradient"
     Answer: ClassVar[type[Message] | None] = Gradient
@@ -173,40 +180,42 @@ class SendGradient(Message, frozen=True):
 
 
 class GradientTrainer(Trainer):
-    """Client side of the broadcast: instead of local training, gradients at the model that was given."""
+    """Client side of the broadcast: computes gradients at the received model in place of local training."""
 
     parameters: RandomParticipationParameters
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """The sum over the samples that its coins choose; zero where it decides not to take part."""
+        """Return the sum of gradients over the drawn samples; zero if the client decides not to take part."""
         client = self.client.number
-        held = int(workload.sample_counts[client])
+        sample_count = int(workload.sample_counts[client])
         if not self._takes_part(message.round):
-            return LocalUpdate(np.zeros(workload.dimension, np.float32), held, 0.0, 0)
-        samples = np.flatnonzero(coins(self._secret(message.round, "samples"), held, self.parameters.sample_rate))
+            return LocalUpdate(np.zeros(workload.dimension, np.float32), sample_count, 0.0, 0)
+        samples = np.flatnonzero(
+            coins(self._secret(message.round, "samples"), sample_count, self.parameters.sample_rate)
+        )
         assert isinstance(workload, GradientWorkload)  # checked before the run
-        clip = self.parameters.clip_for(held)
+        clip = self.parameters.clip_for(sample_count)
         return workload.gradient_sum(client, message.model.values, message.round, samples, clip)
 
     def charged_examples(self, update: LocalUpdate) -> int:
-        """To a server that is not trusted time must not tell how many samples were used, or whether any."""
+        """Return the charged samples: all if the server is untrusted, as time must not reveal the used ones."""
         return update.examples_processed if self.parameters.server == "trusted" else update.samples
 
     def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Zero where noise hides it: a refusal would be seen."""
+        """Return zeros if noise hides them: a refusal would be visible."""
         return np.zeros_like(delta) if self.parameters.sigma else super().handle_non_finite(delta)
 
     def told(self, update: LocalUpdate) -> TrainingReport:
-        """Nothing: losses, and how many samples were used, would be released without noise."""
+        """Return a report without loss: the loss and the number of used samples would be released without noise."""
         return TrainingReport(update.samples, float("nan"))
 
     def _takes_part(self, round_number: int) -> bool:
-        """Who is asked where participants alone answer has been drawn; else everybody is asked, and nobody is told."""
+        """Return whether the client takes part; it draws for itself only if all available clients answer."""
         if not self.parameters.hides_participation:
             return True
         rate = self.environment.client_rate
         if rate is None:
-            raise Refusal("dp-sgd.no-client-rate", "this run's selection draws no client independently")
+            raise Refusal("dp-sgd.no-client-rate", "the selection of this run does not draw clients independently")
         return bool(coins(self._secret(round_number, "participation"), 1, rate)[0])
 
     def _secret(self, round_number: int, purpose: str) -> bytes:
@@ -220,15 +229,15 @@ class GradientSender(Role):
 
     def __init__(self, client: Client, parameters: Any) -> None:
         super().__init__(client, parameters)
-        self._sent = False
+        self._answered = False
 
     @handles(SendGradient)
     def on_send_gradient(self, message: SendGradient) -> Gradient:
-        """Hand the sum over, once: of one sum with noise drawn twice, the noise could be averaged away."""
+        """Send the sum once: a second answer with fresh noise would let the server average the noise away."""
         total = trained_update(self, message.round).delta
-        if self._sent:
+        if self._answered:
             raise Refusal("dp-sgd.already-sent", f"the gradient of round {message.round} was sent before")
-        self._sent = True
+        self._answered = True
         if self.parameters.server == "untrusted" and self.parameters.sigma:
             meter("gaussian.element", len(total))
             seed = _secret(self.client, message.round, "noise")
@@ -237,7 +246,7 @@ class GradientSender(Role):
 
 
 class RandomParticipation(AggregationProtocol):
-    """Server side. A round that nobody takes part in is completed, not skipped."""
+    """Server side. A round without participants is completed, not skipped."""
 
     parameters: RandomParticipationParameters
     stages = RandomParticipationParameters.stages
@@ -246,27 +255,27 @@ class RandomParticipation(AggregationProtocol):
 
     @property
     def broadcasts_to_all(self) -> bool:
-        """Every available client gets the model and answers, so that nobody learns who takes part."""
+        """Whether every available client gets the model and answers, which hides the participants."""
         return self.parameters.hides_participation
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Sums are seen as they are; all of the noise is in them, whoever drops out."""
+        """Return no guarantees for sums; the noise is complete however clients drop out."""
         return Guarantees.none(participants, min_noise_share=1.0)
 
     def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> SubsampledGaussianAccountant:
-        """What a client's rounds cost.
+        """Return the accountant of a client's rounds.
 
-        Where participants alone answer they are those that it took part in. Where everybody does they are all in which
-        it answered, of which the server does not know in which it took part; then give the client rate, without which
-        each counts as if it had.
+        If only participants answer, a client's rounds are those in which it took part. If all available clients answer,
+        they are all rounds in which it answered, and `client_rate` is the probability that it took part in each of
+        them; without the rate each round counts as if it had taken part.
         """
-        given = self.parameters
-        rate = client_rate if given.hides_participation else 1.0
-        noise_multiplier = given.sigma / given.clip if given.clip != "none" else 0.0
-        return SubsampledGaussianAccountant(noise_multiplier, given.sample_rate, rate)
+        parameters = self.parameters
+        rate = client_rate if parameters.hides_participation else 1.0
+        noise_multiplier = parameters.sigma / parameters.clip if parameters.clip != "none" else 0.0
+        return SubsampledGaussianAccountant(noise_multiplier, parameters.sample_rate, rate)
 
     def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
-        """Each client adds the noise of its answer to an untrusted server."""
+        """Return the plan; with an untrusted server each client adds the noise of its answer."""
         plan = super().noise_plan(smallest, largest, dimension, client_rate)
         if plan is None or self.parameters.server == "trusted":
             return plan
@@ -274,14 +283,14 @@ class RandomParticipation(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Return both roles; clients play the first instead of `Trainer`."""
+        """Both roles; clients play `GradientTrainer` in place of `Trainer`."""
         return [RoleSpec(GradientTrainer, self.parameters), RoleSpec(GradientSender, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """Return the server's step as the mean, and the expected batch size as the weight."""
         available, rate = round_.available_samples, round_.client_rate
         if round_.dimension is None or available is None or rate is None or round_.randomness is None:
-            raise RoundAborted("nothing-known", "the model's size, who is available, or the client rate is not known")
+            raise RoundAborted("nothing-known", "model size, available samples, client rate or randomness is not known")
         if not available:
             raise RoundSkipped("nobody-available", "no available client has samples")
         total, survivors = await self._total(round_, round_.dimension)
@@ -297,7 +306,7 @@ class RandomParticipation(AggregationProtocol):
         return Aggregate(-self.parameters.learning_rate * velocity, batch, survivors)
 
     async def _total(self, round_: AggregationRound, dimension: int) -> tuple[Any, Any]:
-        """`(d,)` float64 sum of the gradients that arrived, and whose they are; others' shapes are left out."""
+        """Return the `(d,)` float64 sum of the gradients that arrived, and their clients; other shapes are left out."""
         if not len(round_.trained):
             return np.zeros(dimension), round_.trained
         replies = await round_.network.ask(round_.trained, SendGradient(round_.number))
@@ -312,5 +321,5 @@ class RandomParticipation(AggregationProtocol):
 
 
 def _secret(client: Client, round_number: int, purpose: str) -> bytes:
-    """32 secret bytes of this client for one purpose in a round."""
+    """Return 32 secret bytes of this client for one purpose in a round."""
     return client.environment.randomness.secret(client.number, round_number, f"{_NAME}/{purpose}")

@@ -1,8 +1,10 @@
-"""Plain federated averaging, without any protection: McMahan et al., Communication-Efficient Learning of Deep Networks
-from Decentralized Data, arXiv 1602.05629, Algorithm 1. The baseline for what securing the sum costs.
+"""Plain federated averaging without protection, the baseline for the cost of secure aggregation.
 
-The server sees single updates, so it can do what under secure aggregation nobody can: combine them by a rule that
-withstands poisoned ones (`testbed.aggregation.robust_rules`).
+Source: McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, arXiv 1602.05629,
+Algorithm 1.
+
+The server sees single updates, so it can combine them by a rule that is robust against poisoned updates
+(`testbed.aggregation.robust_rules`). Secure aggregation cannot do that.
 """
 
 from typing import Any, ClassVar, Literal, Self
@@ -29,7 +31,7 @@ from testbed.training import trained_update
 
 
 class PlainParameters(NoisyParameters):
-    """The server sees every update, with its share of noise where participants add some."""
+    """Parameters of `plain`: the server sees every update, with its share of the noise if participants add noise."""
 
     stages: ClassVar[tuple[str, ...]] = ("plain/update",)
     asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = "server"
@@ -42,27 +44,29 @@ class PlainParameters(NoisyParameters):
         if self.robust is None:
             return self
         if self.noise is not None:
-            raise excludes("robust", "noise", "a rule compares single updates, and noise is planned for their sum")
+            raise excludes(
+                "robust", "noise", "a robust rule compares single updates, but noise is planned for their sum"
+            )
         if self.compression is not None:
-            raise excludes("robust", "compression", "a rule compares all coordinates of the updates")
+            raise excludes("robust", "compression", "a robust rule compares all coordinates of the updates")
         if self.weights != "equal":
             raise ValueError(
-                "weights: samples is a client's own word, with which a dishonest one would outweigh the others under "
+                "weights: samples are reported by the clients, so a dishonest client could outweigh the others under "
                 "robust; set weights: equal"
             )
         return self
 
     @property
     def robust_rule(self) -> str:
-        """The name of the rule."""
+        """Name of the rule."""
         return "" if self.robust is None else self.robust.rule
 
     def named_classes(self) -> list[tuple[str, str]]:
-        """Add the robust rule."""
+        """Add the robust rule to the list."""
         return [*super().named_classes(), ("robust.rule", self.robust_rule)]
 
     def check(self, participants: int) -> None:
-        """A rule needs some participants more than it withstands dishonest ones."""
+        """Check that the rule tolerates its dishonest updates among this many participants."""
         if self.robust is not None and self.robust.is_built_in:
             try:
                 robust_rule(self.robust).check(participants)
@@ -70,17 +74,17 @@ class PlainParameters(NoisyParameters):
                 raise ValueError(f"robust.{error}") from None
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
-        """Rules leave single updates out, of batches that are whole, too."""
+        """Refuse whole batches with a robust rule, which weighs single updates."""
         if self.robust is None:
             return
         if self.batches == "whole" and getattr(selection, "privacy", 1) > 1:
             raise ValueError(
-                "batches: whole: robust weighs single clients' updates, so that no batch is in the result as a whole; "
-                "set batches: ignored"
+                "batches: whole: robust weighs single updates, so no batch is in the result as a whole; set batches: "
+                "ignored"
             )
 
     def compressor(self) -> Compressor:
-        """What is sent of updates without noise."""
+        """Return the compression of updates without noise."""
         return Uncompressed() if self.compression is None else self.compression.made()
 
 
@@ -92,7 +96,7 @@ class Update(Message, frozen=True):
 
 
 class SendUpdate(Message, frozen=True):
-    """Send what you have learned."""
+    """Question for the update."""
 
     stage: ClassVar[str] = "plain/update"
     Answer: ClassVar[type[Message] | None] = Update
@@ -107,7 +111,7 @@ class NoisyUpdate(Message, frozen=True):
 
 
 class SendNoisyUpdate(Message, frozen=True):
-    """Send what you have learned, and add your share of the noise of so many participants."""
+    """Question for the update with the client's share of the noise planned for this number of participants."""
 
     stage: ClassVar[str] = "plain/update"
     Answer: ClassVar[type[Message] | None] = NoisyUpdate
@@ -117,7 +121,7 @@ class SendNoisyUpdate(Message, frozen=True):
 
 
 class PlainClient(NoisyRole):
-    """Client side."""
+    """Client side of `plain`."""
 
     parameters: PlainParameters
 
@@ -127,9 +131,11 @@ class PlainClient(NoisyRole):
 
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
-        """Hand the update over."""
+        """Return the update."""
         if noise_policy_of(self.parameters) is not None:
-            raise Refusal("plain.without-noise", "asked for the update without the noise of this experiment")
+            raise Refusal(
+                "plain.without-noise", "the server asks for an update without noise, but the experiment has noise"
+            )
         update = trained_update(self, message.round)
         weight = update.samples if self.parameters.weights == "samples" else 1
         delta = np.asarray(update.delta, np.float32)
@@ -137,12 +143,15 @@ class PlainClient(NoisyRole):
 
     @handles(SendNoisyUpdate)
     def on_send_noisy_update(self, message: SendNoisyUpdate) -> NoisyUpdate:
-        """Hand it over with noise, where the experiment says so; once, as the mean of many answers would be bare."""
+        """Return the update with noise, once: the mean of several answers would have less noise."""
         update, most = trained_update(self, message.round), self.environment.maximum_participants
         if noise_policy_of(self.parameters) is None:
-            raise Refusal("plain.no-noise", "nobody adds noise in this experiment")
+            raise Refusal("plain.no-noise", "the server asks for noise, but the experiment has none")
         if not 1 <= message.participants <= most:
-            raise Refusal("plain.too-many-participants", f"{message.participants} announced, never more than {most}")
+            raise Refusal(
+                "plain.too-many-participants", f"{message.participants} participants announced, allowed 1 to {most}"
+            )
+
         if self._sent_with_noise:
             raise Refusal("plain.already-sent", f"the update of round {message.round} was sent before")
         self._sent_with_noise = True
@@ -151,7 +160,7 @@ class PlainClient(NoisyRole):
 
 
 class Plain(NoisyProtocol):
-    """Server side."""
+    """Server side of `plain`."""
 
     parameters: PlainParameters
     stages = PlainParameters.stages
@@ -165,15 +174,14 @@ class Plain(NoisyProtocol):
         return [RoleSpec(PlainClient, self.parameters)]
 
     def upload_question(self, round_number: int) -> Message:
-        """Fetch updates one by one: the server may see each of them."""
+        """Return the question for a single update, as the server may see each update."""
         return SendUpdate(round_number)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """Average the updates; those without weight, of another weight where all are equal, or of another shape are
-        left out.
+        """Average the updates.
 
-        So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
-        those of a `secagg` with which it is compared.
+        Updates without weight, with a weight other than 1 where all weights are equal, or with another shape are left
+        out. So are updates of incomplete batches (``batches: whole``), so that the sums are those of `secagg`.
         """
         noise = noise_policy_of(self.parameters)
         if noise is not None:
@@ -186,8 +194,8 @@ class Plain(NoisyProtocol):
         }
         compressor = self.parameters.compressor()
         length = None if round_.dimension is None else compressor.length(round_.dimension)
-        sent = {client: answer.delta for client, answer in updates.items()}
-        arrived = clients_with_shape(sent, compressor.form, length)
+        deltas = {client: answer.delta for client, answer in updates.items()}
+        arrived = clients_with_shape(deltas, compressor.form, length)
         survivors = self._survivors(arrived, round_)
         if self.rule is not None:
             return await self._robust(self.rule, replies, survivors, round_)
@@ -200,14 +208,14 @@ class Plain(NoisyProtocol):
         return Aggregate(mean, float(shares.sum()), survivors)
 
     def _is_its_weight(self, client: int, answer: Update, round_: AggregationRound) -> bool:
-        """Where all count the same, who says that it counts more is left out: its word would outweigh the others'."""
+        """Return whether the weight is allowed: with equal weights, a larger one would outweigh the other clients."""
         if self.parameters.weights == "samples" or answer.weight == 1:
             return True
         round_.network.record_event(f"client:{client}", "misbehaviour", f"sent weight {answer.weight}; all count 1")
         return False
 
     async def _robust(self, rule: RobustRule, replies: Replies, arrived: Ids, round_: AggregationRound) -> Aggregate:
-        """By a rule, which is shown the updates themselves; those that are not finite are left out."""
+        """Combine the finite updates by the rule; record clients with other updates."""
         updates = {}
         for client, vector in (await replies.vectors(arrived)).items():
             if np.isfinite(vector.values).all():
@@ -221,8 +229,8 @@ class Plain(NoisyProtocol):
             rule.check(len(clients))
         except ValueError as error:
             raise RoundAborted("too-few-updates", str(error)) from None
-        found = combined(rule, [updates[client] for client in clients.tolist()])
-        return Aggregate(found.mean, float(len(found.used)), clients[found.used])
+        result = combined(rule, [updates[client] for client in clients.tolist()])
+        return Aggregate(result.mean, float(len(result.used)), clients[result.used])
 
     async def _with_noise(self, round_: AggregationRound, noise: NoisePolicy) -> Aggregate:
         participants = len(round_.participants)
@@ -235,7 +243,7 @@ class Plain(NoisyProtocol):
         return Aggregate(mean, weight, survivors, noise.kept(len(survivors), participants))
 
     def _survivors(self, arrived: Ids, round_: AggregationRound) -> Ids:
-        """Whose updates are summed, of those that arrived; raises `RoundAborted` for nobody's."""
+        """Return the clients in the sum; raises `RoundAborted` if there are none."""
         if not len(arrived):
             raise RoundAborted("no-updates", "no participant's update arrived")
         batches = self.parameters.atomic_batches(round_.batches)

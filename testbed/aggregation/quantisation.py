@@ -1,13 +1,13 @@
-"""From float updates to levels that are summed in a ring, and back.
+"""Mapping from float updates to levels that are summed in a ring, and back.
 
-An update's coordinate is clipped to [-clip, clip] and rounded, up or down at random so that it is right on
-average, to one of 2**levels_bits levels; the client multiplies by its weight and appends the weight itself as one more
-element. The server therefore learns the sum of weights and nothing else about them. The coins are 16 bits for each
-coordinate of an AES-256-CTR key stream, in a tenth of the time of a double of numpy's Philox. Coordinates count to the
-nearest 65,536th of a level, so on average they are right to half of that.
+A coordinate of an update is clipped to [-clip, clip] and rounded, up or down at random so that it is unbiased, to one
+of 2**levels_bits levels. The client multiplies by its weight and appends the weight as one more element. So the server
+learns the sum of weights and nothing else about them. The coins are 16 bits per coordinate of an AES-256-CTR key
+stream, which takes a tenth of the time of a double of numpy's Philox. Coordinates are resolved to 1/65,536 of a level,
+so the bias is at most half of that.
 
-A sum from which not every mask was removed is uniform noise, and nothing signed tells it from a sum. But no honest
-sum has a coordinate above the sum of weights times the highest level: `decode` refuses what has.
+A sum with a mask left in it is uniform noise, and no signature distinguishes it from a sum. But no coordinate of an
+honest sum exceeds the sum of weights times the highest level, so `decode` refuses sums that do.
 """
 
 import threading
@@ -23,11 +23,11 @@ from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 LARGEST_RING = 64  # bits
 _COIN_BITS = 16
-_CHUNK = 1 << 17  # elements, for whose coins a key stream is asked at once; with fewer threads wait for each other
+_CHUNK = 1 << 17  # elements with coins from one call of the key stream; smaller chunks make threads wait
 
 
 class _RoundingBuffers(threading.local):
-    """Each thread's place for one chunk: memory that is asked for anew for each would cost more than the arithmetic."""
+    """Buffers of each thread for one chunk: allocating them per chunk would cost more than the arithmetic."""
 
     def __init__(self) -> None:
         self.values = np.empty(_CHUNK, np.float64)
@@ -40,13 +40,13 @@ _buffers = _RoundingBuffers()
 
 @dataclass(frozen=True)
 class Quantisation:
-    """The mapping, the same for all clients of an experiment.
+    """Mapping from updates to levels, the same for all clients of an experiment.
 
     Attributes:
         clip: largest absolute value of a coordinate.
         levels_bits: bits per coordinate before summing.
         bits: ring width; sums are taken modulo 2**bits.
-        most_bits: the most that the key `bits` may be; 0: there is no such key.
+        most_bits: largest value of the key `bits`; 0: there is no such key.
     """
 
     most_bits: ClassVar[int] = LARGEST_RING
@@ -61,7 +61,7 @@ class Quantisation:
 
     @property
     def modulus(self) -> int:
-        """Of the sums."""
+        """Modulus of the sums."""
         return 1 << self.bits
 
     @property
@@ -70,14 +70,22 @@ class Quantisation:
         return f"the ring has {self.bits}"
 
     def check(self, participants: int, maximum_weight: int) -> None:
-        """Raise `ExperimentError` when the sum of so many weighted updates could exceed the modulus."""
+        """Check that a sum of weighted updates fits the modulus.
+
+        Args:
+            participants: most updates in a sum.
+            maximum_weight: largest weight of an update.
+
+        Raises:
+            ExperimentError: it does not fit; the message says which keys to change.
+        """
         weighted = participants * maximum_weight
         if weighted * self.highest < self.modulus:
             return
         needed, changes = (weighted * self.highest).bit_length(), []
         if needed <= self.most_bits:
             changes.append(f"aggregation.bits to {needed}")
-        # The most levels whose sum stays below the modulus: (2**levels - 1) * weighted < modulus.
+        # The most levels with a sum below the modulus: (2**levels - 1) * weighted < modulus.
         if (levels := ((self.modulus - 1) // weighted + 1).bit_length() - 1) >= 1:
             changes.append(f"aggregation.levels_bits to {levels}")
         if maximum_weight > 1 and participants * self.highest < self.modulus:
@@ -89,12 +97,15 @@ class Quantisation:
         )
 
     def encode(self, delta: npt.NDArray[np.float32], weight: int, coins: bytes) -> npt.NDArray[Any]:
-        """`(d+1,)` ring elements: the weighted levels of `delta` `(d,)`, and the weight.
+        """Return the weighted levels of an update, and its weight, as ring elements.
 
         Args:
-            delta: finite.
-            weight: how often the update counts.
-            coins: 32 bytes, for this update alone, that decide how it is rounded.
+            delta: `(d,)` float32, finite.
+            weight: number of times that the update counts.
+            coins: 32 bytes, for this update alone, that decide the rounding.
+
+        Returns:
+            `(d+1,)` ring elements.
 
         Raises:
             Refusal: the weight is below 1, or so large that this update alone exceeds the ring.
@@ -103,7 +114,7 @@ class Quantisation:
         return elements
 
     def quantised(self, delta: npt.NDArray[np.float32], weight: int, coins: bytes) -> "Quantised":
-        """What `encode` returns, made when it is needed; `delta` must not change until then."""
+        """Return the result of `encode`, computed when it is needed; `delta` must not change until then."""
         self.check_weight(weight)
         meter("quantise.element", len(delta))
         return Quantised(self, delta, weight, coins)
@@ -111,20 +122,30 @@ class Quantisation:
     def check_weight(self, weight: int) -> None:
         """Raise `Refusal` for a weight below 1, or so large that a single update exceeds the ring."""
         if weight < 1:
-            raise Refusal("aggregation.no-weight", f"a weight of {weight} cannot be summed")
+            raise Refusal("aggregation.no-weight", f"a weight of {weight}; must be at least 1")
         if weight * self.highest >= self.modulus:
             raise Refusal("aggregation.weight-too-large", f"a weight of {weight} exceeds the ring of {self.bits} bits")
 
     def decode(self, total: npt.NDArray[Any], updates: int) -> tuple[npt.NDArray[np.float64], int]:
-        """`(d,)` weighted mean and sum of weights from `total`, the `(d+1,)` sum of `updates` encoded updates.
+        """Return the weighted mean and the sum of weights.
 
-        Raises `RoundAborted` for what no such sum can be. Noise passes with a probability of at most
-        1 in 2**levels_bits - 1, and less the longer the update.
+        Noise instead of a sum passes with a probability of at most 1 in 2**levels_bits - 1, and less for longer
+        updates.
+
+        Args:
+            total: `(d+1,)` sum of encoded updates.
+            updates: number of updates in the sum.
+
+        Returns:
+            `(d,)` float64 mean, and the weight.
+
+        Raises:
+            RoundAborted: `total` cannot be such a sum.
         """
         weight = int(total[-1])
         highest_sum = weight * self.highest
         if weight < updates or highest_sum >= self.modulus or int(total[:-1].max(initial=0)) > highest_sum:
-            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
+            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was not an encoded update")
         mean = total[:-1] / weight
         mean *= 2 * self.clip / self.highest
         mean -= self.clip
@@ -133,13 +154,13 @@ class Quantisation:
 
 @dataclass(frozen=True, eq=False)
 class Quantised:
-    """An update's `(d+1,)` ring elements, made when they are needed (`testbed.network.masked_vectors.Elements`).
+    """An update's `(d+1,)` ring elements, computed when they are needed (`testbed.network.masked_vectors.Elements`).
 
     Attributes:
         quantisation: the mapping.
         delta: `(d,)` the update, finite.
-        weight: how often it counts.
-        coins: 32 bytes that decide how it is rounded.
+        weight: number of times that the update counts.
+        coins: 32 bytes that decide the rounding.
     """
 
     quantisation: Quantisation
@@ -149,32 +170,32 @@ class Quantised:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The words of the ring."""
+        """Unsigned integer type of the ring."""
         return np.dtype(word_dtype(self.quantisation.bits))
 
     def __len__(self) -> int:
         return len(self.delta) + 1
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """`(d+1,)` all of them, in memory of their own."""
+        """Return the `(d+1,)` elements in newly allocated memory."""
         elements = np.full(len(self), 0, self.dtype)  # np.zeros: each page then stops the other cores when written to
         self.add_to(elements)
         return elements if dtype is None else elements.astype(dtype, copy=False)
 
     def add_to(self, total: npt.NDArray[Any]) -> None:
-        """Add them to `(d+1,)` `total`, in place, modulo the range of its words.
+        """Add the elements to `(d+1,)` `total` in place, modulo the range of its dtype.
 
-        A level is floor(exact + coin), where the coin is uniform in [0, 1): it is computed in units of a coin's last
-        bit, in which the exact value is rounded to the nearest integer and nothing else is.
+        A level is floor(exact + coin), where the coin is uniform in [0, 1). It is computed in units of a coin's last
+        bit: the exact value is rounded to the nearest integer in these units, and nothing else is rounded.
         """
-        given = self.quantisation
+        mapping = self.quantisation
         unit = float(1 << _COIN_BITS)
         scale, middle, top = (
-            given.highest / (2 * given.clip) * unit,
-            given.highest / 2 * unit + 0.5,
-            given.highest * unit + 0.5,
+            mapping.highest / (2 * mapping.clip) * unit,
+            mapping.highest / 2 * unit + 0.5,
+            mapping.highest * unit + 0.5,
         )
-        work = _buffers.levels if given.levels_bits + _COIN_BITS > 32 else _buffers.levels.view(np.uint32)
+        work = _buffers.levels if mapping.levels_bits + _COIN_BITS > 32 else _buffers.levels.view(np.uint32)
         next_coins, factor = key_stream(self.coins), total.dtype.type(self.weight)
         for begin in range(0, len(self.delta), _CHUNK):
             part = self.delta[begin : begin + _CHUNK]
@@ -183,7 +204,7 @@ class Quantised:
             np.multiply(part, scale, out=exact, dtype=np.float64)
             exact += middle
             np.clip(exact, 0, top, out=exact)
-            levels[:] = exact  # cuts off what is behind the point
+            levels[:] = exact  # cuts off the fraction
             levels += _buffers.coins[: 2 * len(part)].view("<u2")
             levels >>= _COIN_BITS
             target = total[begin : begin + len(part)]

@@ -1,4 +1,4 @@
-"""Rules that make a mean of updates some of which may be poisoned, in place of the weighted mean of `plain`.
+"""Rules that combine updates of which some may be poisoned, in place of the weighted mean of `plain`.
 
 - ``median``, ``trimmed-mean``: of each coordinate (Yin, Chen, Ramchandran, Bartlett, Byzantine-Robust Distributed
   Learning: Towards Optimal Statistical Rates, ICML 2018, arXiv 1803.01498, Definitions 1 and 2).
@@ -9,8 +9,8 @@
 - ``norm-bound``: the mean of updates, each scaled down to a norm if it is longer (Sun, Kairouz, Suresh, McMahan, Can
   You Really Backdoor Federated Learning?, arXiv 1911.07963, section 4).
 
-A rule compares single updates, so the server has to see them: under secure aggregation, which shows it sums alone,
-there is none. All updates count the same. A weight is what a client says of itself, and a dishonest one would say any.
+A rule compares single updates, so the server must see them; under secure aggregation it sees only sums. All updates
+count the same: weights are reported by the clients, and a dishonest client could report any weight.
 """
 
 import re
@@ -36,23 +36,23 @@ from testbed.plugins.classes import PLUGIN_NAME, check_subclass, plugin_class
 
 KEY = "aggregation.robust"
 MISPLACED_KEY_HINT = (
-    "compares single clients' updates, of which this protocol shows the server sums alone; set protocol: plain, or "
-    "leave it out"
+    "compares single updates, but with this protocol the server only sees sums; set protocol: plain, or leave robust "
+    "out"
 )
-"""What is said of the section in protocols that have none."""
+"""Message about the section in protocols that do not support it."""
 _WEISZFELD_STEPS = 30
 _WEISZFELD_TOLERANCE = 1e-6
 _SMOOTHING = 1e-6  # nu of Pillutla et al.
 
 
 class RobustSection(BaseModel):
-    """Which rule, and what it is to withstand."""
+    """Robust rule and its parameters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rule: str = Field(
         description="median or trimmed-mean of each coordinate, krum, multi-krum, geometric-median, norm-bound; or "
-        "package.module:Name for a user-defined class, which is made as Name(section, **options)",
+        "package.module:Name for a user-defined class, which is called as Name(section, **options)",
         json_schema_extra={
             "examples": ["median", "trimmed-mean", "krum", "multi-krum", "geometric-median", "norm-bound"]
         },
@@ -60,14 +60,14 @@ class RobustSection(BaseModel):
     max_dishonest: int | None = Field(
         None,
         ge=0,
-        description="trimmed-mean, krum, multi-krum: dishonest participants of a round that are withstood (f); "
-        "trimmed-mean leaves out so many values at either end",
+        description="trimmed-mean, krum, multi-krum: tolerated dishonest participants of a round (f); trimmed-mean "
+        "leaves out f values at either end",
     )
     selected: int | None = Field(
         None,
         ge=1,
         exclude_if=lambda selected: selected is None,
-        description="multi-krum: how many updates its mean is of (m); unset: all that arrived but max_dishonest",
+        description="multi-krum: number of updates in its mean (m); unset: all that arrived, less max_dishonest",
     )
     bound: float | None = Field(
         None,
@@ -84,7 +84,7 @@ class RobustSection(BaseModel):
 
     @property
     def is_built_in(self) -> bool:
-        """Whether `rule` is one of those here rather than a user-defined class."""
+        """Whether `rule` is one of the rules here rather than a user-defined class."""
         return self.rule in RULES
 
     @field_validator("rule")
@@ -96,9 +96,9 @@ class RobustSection(BaseModel):
 
     @model_validator(mode="after")
     def _keys_are_read(self) -> Self:
-        """A key that the chosen rule would ignore is an error, and so is one that it needs."""
+        """Refuse keys that the rule would ignore, and require the keys that it needs."""
         if self.is_built_in and self.options:
-            raise ValueError(f"options: are for a user-defined class; {self.rule} takes none")
+            raise ValueError(f"options: only for a user-defined class; {self.rule} takes none, leave options out")
         required: tuple[str, ...] = RULES[self.rule].required if self.is_built_in else ()
         reads = (*required, *(RULES[self.rule].optional if self.is_built_in else ()))
         for key, example in (("max_dishonest", "2"), ("selected", "10"), ("bound", "1.0")):
@@ -106,7 +106,7 @@ class RobustSection(BaseModel):
                 if key in required:
                     raise ValueError(f"{key}: is required for {self.rule}, e.g. {example}")
             elif not self.is_built_in:
-                raise ValueError(f"{key}: is read by the built-in rules; give it to a user-defined class in options")
+                raise ValueError(f"{key}: only for the built-in rules; pass it to a user-defined class in options")
             elif key not in reads:
                 raise ValueError(f"{key}: is not read by {self.rule}; leave it out")
         return self
@@ -116,18 +116,18 @@ RobustKey = Annotated[
     RobustSection | None,
     Field(
         exclude_if=lambda section: section is None,
-        description="How updates become one where some may be poisoned, e.g. {rule: median}; none: their mean",
+        description="Rule that combines updates of which some may be poisoned, e.g. {rule: median}; none: their mean",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class Combined:
-    """What a rule makes of updates.
+    """Result of a rule.
 
     Attributes:
         mean: `(d,)` float64.
-        used: `(k,)` int64, ascending positions of the updates that are in it.
+        used: `(k,)` int64, ascending positions of the updates that are in the mean.
     """
 
     mean: Floats
@@ -135,7 +135,7 @@ class Combined:
 
 
 class RobustRule(ABC):
-    """From the updates of a round to one, by a function of its arguments alone. User-defined ones inherit from it, too.
+    """Rule that combines the updates of a round; base class of user-defined rules, too. It has no state.
 
     Attributes:
         required, optional: the keys of the section that it reads, besides `rule`.
@@ -151,15 +151,15 @@ class RobustRule(ABC):
         self.section = section
 
     def check(self, updates: int) -> None:  # noqa: B027  # any number may do
-        """Raise `ValueError` (one line: key, what is allowed) for fewer updates than the rule needs."""
+        """Raise `ValueError` (one line: key, allowed values) for fewer updates than the rule needs."""
 
     @abstractmethod
     def combine(self, updates: Updates) -> Combined:
-        """One update of at least one, as many as `check` allows; they may not be changed in place."""
+        """Combine at least one update, as many as `check` allows, without changing them in place."""
 
 
 class Median(RobustRule):
-    """Of each coordinate; of an even number of values the mean of the two in the middle (Yin et al., Definition 1)."""
+    """Median of each coordinate; of an even number, the mean of the middle two (Yin et al., Definition 1)."""
 
     def combine(self, updates: Updates) -> Combined:
         half = (len(updates) - 1) // 2
@@ -167,42 +167,44 @@ class Median(RobustRule):
 
 
 class TrimmedMean(RobustRule):
-    """Of each coordinate the mean without the f largest and the f smallest (Yin et al., Definition 2: beta = f/s)."""
+    """Mean of each coordinate without the f largest and f smallest values (Yin et al., Definition 2)."""
 
     required = ("max_dishonest",)
 
     def check(self, updates: int) -> None:
-        """2f < s."""
+        """Check 2f < s."""
         f = self.section.max_dishonest or 0
         if 2 * f >= updates:
-            raise ValueError(f"max_dishonest: {f} of {updates} updates at either end; at most {(updates - 1) // 2}")
+            most = (updates - 1) // 2
+            raise ValueError(f"max_dishonest: {f} of {updates} updates at either end; allowed 0 to {most}")
 
     def combine(self, updates: Updates) -> Combined:
         return Combined(mean_of_middle(updates, self.section.max_dishonest or 0), _all(updates))
 
 
 class MultiKrum(RobustRule):
-    """The mean of the m updates with the best scores; a score is the sum of the squared distances to the s - f - 2
-    closest others (Blanchard et al., sections 4 and 5).
+    """Mean of the m updates with the best scores (Blanchard et al., sections 4 and 5).
 
-    The paper takes m = s - f in its experiments. Of equal scores that of the client with the smaller number is better.
+    A score is the sum of the squared distances to the s - f - 2 closest other updates. The paper takes m = s - f in its
+    experiments. Of equal scores, the score of the client with the smaller number is better.
     """
 
     required = ("max_dishonest",)
     optional: ClassVar[tuple[str, ...]] = ("selected",)
 
     def check(self, updates: int) -> None:
-        """2f + 2 < s, and m <= s - f."""
+        """Check 2f + 2 < s, and m <= s - f."""
         f, m = self.section.max_dishonest or 0, self.section.selected
         if 2 * f + 3 > updates:
             raise ValueError(
-                f"max_dishonest: {f} of {updates} updates; {self.section.rule} needs 2 f + 3 = {2 * f + 3} of them"
+                f"max_dishonest: {f} of {updates} updates; {self.section.rule} needs 2 f + 3 = {2 * f + 3} or more"
             )
         if m is not None and m > updates - f:
-            raise ValueError(f"selected: {m} of {updates} updates, of which {f} may be poisoned; at most {updates - f}")
+            most = updates - f
+            raise ValueError(f"selected: {m} of {updates} updates, of which {f} may be poisoned; allowed 1 to {most}")
 
     def count(self, updates: int) -> int:
-        """m."""
+        """Return m for this many updates."""
         return self.section.selected or updates - (self.section.max_dishonest or 0)
 
     def combine(self, updates: Updates) -> Combined:
@@ -214,23 +216,23 @@ class MultiKrum(RobustRule):
 
 
 class Krum(MultiKrum):
-    """The one update with the best score."""
+    """The single update with the best score."""
 
     optional = ()
 
     def count(self, updates: int) -> int:
-        """1."""
+        """Return 1."""
         return 1
 
 
 class GeometricMedian(RobustRule):
-    """argmin_v sum_i |v - x_i|, by the smoothed Weiszfeld algorithm (Pillutla et al., Algorithm 2).
+    """Geometric median argmin_v sum_i |v - x_i|, by the smoothed Weiszfeld algorithm (Pillutla et al., Algorithm 2).
 
-    Each step has weights 1 / max(nu, |v - x_i|), made to sum to 1, for v; nu = 1e-6. It begins with the median of each
-    coordinate: from the mean, where the paper begins, each far update takes many steps. It ends when no weight changes
-    by more than a millionth, after 30 steps at most. A v that lies on updates, where the algorithm would stay whatever
-    the others say, is left as Vardi and Zhang do (The Multivariate L1-Median and Associated Data Depth, PNAS 97(4),
-    2000, equation 2.6), unless it is the geometric median.
+    Each step takes the weights 1 / max(nu, |v - x_i|), normalised to sum 1; nu = 1e-6. The algorithm begins with the
+    median of each coordinate: from the mean, where the paper begins, each distant update takes many steps. It ends when
+    no weight changes by more than a millionth, after at most 30 steps. If v lies on updates, the algorithm would stay
+    there regardless of the other updates; v then moves on as in Vardi and Zhang (The Multivariate L1-Median and
+    Associated Data Depth, PNAS 97(4), 2000, equation 2.6), unless it is the geometric median.
     """
 
     def combine(self, updates: Updates) -> Combined:
@@ -261,7 +263,7 @@ class NormBound(RobustRule):
 
     def combine(self, updates: Updates) -> Combined:
         assert self.section.bound is not None
-        # As float32: what the order of a sum decides lies below its last bit.
+        # Rounded to float32, as the order of a sum only affects bits below its last one.
         norms = distances_to(updates, np.zeros(len(updates[0]))).astype(np.float32).astype(np.float64)
         weights = 1 / np.maximum(1, norms / self.section.bound) / len(updates)
         return Combined(weighted_sum(updates, weights), _all(updates))
@@ -275,14 +277,15 @@ RULES: dict[str, type[RobustRule]] = {
     "geometric-median": GeometricMedian,
     "norm-bound": NormBound,
 }
-"""By the name in an experiment."""
+"""Built-in rules by their name in an experiment."""
 
 
 def robust_rule(section: RobustSection) -> RobustRule:
-    """The rule of a section.
+    """Return the rule of a section.
 
     Raises:
-        ExperimentError: a user-defined class that is not there, does not keep the contract, or has no such options.
+        ExperimentError: a user-defined class that does not exist, is not a `RobustRule`, or does not take these
+            options.
     """
     if section.is_built_in:
         return RULES[section.rule](section)
@@ -293,10 +296,18 @@ def robust_rule(section: RobustSection) -> RobustRule:
 
 
 def combined(rule: RobustRule, updates: Updates) -> Combined:
-    """What the rule makes of updates; raises `ExperimentError` where a user-defined one returns no such thing."""
+    """Apply the rule to updates, and check its result.
+
+    Args:
+        rule: built-in or user-defined.
+        updates: `(d,)` float32 each; they become read-only.
+
+    Raises:
+        ExperimentError: a user-defined rule does not return a valid `Combined`.
+    """
     shown = [update.view() for update in updates]
     for update in shown:
-        update.flags.writeable = False  # others may hold them, too
+        update.flags.writeable = False  # the arrays may be shared
     returned: Any = rule.combine(shown)
     kind, d = type(rule), len(updates[0])
     try:

@@ -1,12 +1,12 @@
-"""How the server makes the next model of the mean update.
+"""Server optimizers: the step from the mean update to the next model.
 
-Without ``aggregation.server_optimizer`` it adds the mean (FedAvg). The others take the mean as a gradient: Reddi,
-Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, Adaptive Federated Optimization, ICLR 2021, arXiv
-2003.00295, Algorithm 2; and FedAvgM of Hsu, Qi and Brown 2019, arXiv 1909.06335.
+Without ``aggregation.server_optimizer`` the mean is added to the model (FedAvg). The other optimizers take the mean as
+a gradient: Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, Adaptive Federated Optimization, ICLR
+2021, arXiv 2003.00295, Algorithm 2; and FedAvgM of Hsu, Qi and Brown 2019, arXiv 1909.06335.
 
-A server optimizer sees the mean and nothing else of the updates. What is done with a sum afterwards reveals no more
-than the sum: secure aggregation hides what it hid before, and by post-processing a differential privacy guarantee holds
-as it is (Dwork and Roth 2014, Proposition 2.1).
+A server optimizer sees only the mean of the updates. A function of a sum reveals no more than the sum: secure
+aggregation hides the same as before, and a differential privacy guarantee holds unchanged by post-processing (Dwork and
+Roth 2014, Proposition 2.1).
 """
 
 import re
@@ -26,19 +26,19 @@ from testbed.plugins.classes import PLUGIN_NAME, check_subclass, plugin_class
 
 KEY = "aggregation.server_optimizer"
 State = Mapping[str, npt.NDArray[Any]]
-"""What an optimizer keeps from round to round, arrays by name; nothing before its first step."""
+"""State of an optimizer between rounds, arrays by name; empty before its first step."""
 
 _STATE = ArrayGroup("server_optimizer/")
 
 
 class ServerOptimizerSection(BaseModel):
-    """How the mean update becomes the next model. The symbols are those of Reddi et al. 2021, Algorithm 2."""
+    """Server optimizer and its parameters. The symbols are those of Reddi et al. 2021, Algorithm 2."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(
         description="momentum (FedAvgM), adagrad, adam or yogi (FedAdagrad, FedAdam, FedYogi); or package.module:Name "
-        "for a user-defined class, which is made as Name(section, **options)",
+        "for a user-defined class, which is called as Name(section, **options)",
         json_schema_extra={"examples": ["momentum", "adagrad", "adam", "yogi"]},
     )
     learning_rate: float | None = Field(
@@ -52,18 +52,18 @@ class ServerOptimizerSection(BaseModel):
         None,
         ge=0,
         lt=1,
-        description="How much of the last step's direction stays (beta_1); unset: 0.9, for adagrad 0",
+        description="Decay of the first moment (beta_1); unset: 0.9, for adagrad 0",
     )
     beta2: float | None = Field(
-        None, ge=0, lt=1, description="The same of the squares (beta_2); of adam and yogi only; unset: 0.99"
+        None, ge=0, lt=1, description="Decay of the second moment (beta_2), for adam and yogi; unset: 0.99"
     )
     tau: float | None = Field(
         None,
         gt=0,
         le=1000,
         allow_inf_nan=False,
-        description="Degree of adaptivity (tau): added to the root of the squares, which begin with its square; small "
-        "is more adaptive. Of adagrad, adam and yogi; unset: 0.001",
+        description="Degree of adaptivity (tau), for adagrad, adam and yogi: added to the root of the second moment, "
+        "which begins with tau^2. Smaller is more adaptive; unset: 0.001",
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
@@ -73,7 +73,7 @@ class ServerOptimizerSection(BaseModel):
 
     @property
     def is_built_in(self) -> bool:
-        """Whether `name` is one of those here rather than a user-defined class."""
+        """Whether `name` is one of the optimizers here rather than a user-defined class."""
         return self.name in OPTIMIZERS
 
     @field_validator("name")
@@ -85,33 +85,32 @@ class ServerOptimizerSection(BaseModel):
 
     @model_validator(mode="after")
     def _keys_are_read(self) -> Self:
-        """A key that the chosen optimizer would ignore is an error: an ignored key is a wrong experiment."""
-        given = dict(self)
+        """Refuse keys that the chosen optimizer would ignore: an ignored key is a wrong experiment."""
+        values = dict(self)
         if not self.is_built_in:
             for key in ("learning_rate", "beta1", "beta2", "tau"):
-                if given[key] is not None:
-                    raise ValueError(f"{key}: is read by the built-in ones; give it to a user-defined class in options")
+                if values[key] is not None:
+                    raise ValueError(f"{key}: only for built-in optimizers; pass it to a user-defined class in options")
             return self
         if self.options:
-            raise ValueError(f"options: are for a user-defined class; {self.name} takes none")
+            raise ValueError(f"options: only for a user-defined class; {self.name} takes none, leave options out")
         for key in ("beta2", "tau"):
-            if given[key] is not None and key not in OPTIMIZERS[self.name].defaults:
+            if values[key] is not None and key not in OPTIMIZERS[self.name].defaults:
                 reading = [name for name, kind in OPTIMIZERS.items() if key in kind.defaults]
-                raise ValueError(f"{key}: is read by {' and '.join(reading)} only; {self.name} has no use for it")
+                raise ValueError(f"{key}: only for {' and '.join(reading)}; {self.name} does not read it, leave it out")
         return self
 
     def value(self, key: str) -> float:
-        """A number of a built-in optimizer, filled in where it is unset."""
-        given = dict(self)[key]
-        return float(OPTIMIZERS[self.name].defaults[key] if given is None else given)
+        """Return a parameter of a built-in optimizer, or its default if it is unset."""
+        configured = dict(self)[key]
+        return float(OPTIMIZERS[self.name].defaults[key] if configured is None else configured)
 
 
 class ServerOptimizer(ABC):
-    """From the mean update to the next model, in steps that depend on their arguments alone. User-defined ones inherit
-    from it, too.
+    """Step from the mean update to the next model; base class of user-defined optimizers, too.
 
     Args:
-        section: the experiment's ``aggregation.server_optimizer``; None where it has none.
+        section: the experiment's ``aggregation.server_optimizer``; None if it has none.
     """
 
     defaults: ClassVar[Mapping[str, float]] = {}
@@ -121,15 +120,16 @@ class ServerOptimizer(ABC):
 
     @abstractmethod
     def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[npt.NDArray[Any], State]:
-        """The next model, and what the next step is given.
+        """Return the next model, and the state for the next step.
 
-        It is called once a completed round; a round that is skipped or aborted leaves model and state as they were.
+        The method is called once per completed round; a round that is skipped or aborted leaves model and state
+        unchanged.
 
         Args:
-            state: what the last step has returned; empty before the first. Numbers or booleans; it is in the run's
-                checkpoint.
-            model: `(d,)` x_t. Neither it nor the state may be changed in place.
-            mean: `(d,)` Delta_t, the weighted mean of the survivors' updates, with its noise where there is some.
+            state: the state that the last step returned; empty before the first. Arrays of numbers or booleans, stored
+                in the run's checkpoint.
+            model: `(d,)` x_t. Neither the model nor the state may be changed in place.
+            mean: `(d,)` Delta_t, the weighted mean of the survivors' updates, including noise.
 
         Returns:
             `(d,)` floats x_{t+1}, which are rounded to float32, and the state.
@@ -137,18 +137,18 @@ class ServerOptimizer(ABC):
 
 
 class FederatedAveraging(ServerOptimizer):
-    """FedAvg: the mean is added as it is (McMahan et al. 2017, arXiv 1602.05629)."""
+    """FedAvg: add the mean (McMahan et al. 2017, arXiv 1602.05629)."""
 
     def __init__(self) -> None:
         super().__init__(None)
 
     def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
-        """x + Delta."""
+        """Return x + Delta."""
         return model + mean, state
 
 
 class Momentum(ServerOptimizer):
-    """FedAvgM: m = beta_1 m + Delta, x += eta m. With beta_1 0 it is FedAvg with a learning rate of the server's."""
+    """FedAvgM: m = beta_1 m + Delta, x += eta m. With beta_1 = 0 it is FedAvg with a server learning rate."""
 
     defaults = {"learning_rate": 1.0, "beta1": 0.9}  # noqa: RUF012  # a ClassVar of the base
 
@@ -157,16 +157,16 @@ class Momentum(ServerOptimizer):
         self._rate, self._beta1 = section.value("learning_rate"), section.value("beta1")
 
     def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
-        """Moments are kept as float32; see `ServerOptimizer.step`."""
-        moment = (self._beta1 * _kept(state, "m", mean) + mean).astype(np.float32)
+        """Return the next model and its moment, stored as float32."""
+        moment = (self._beta1 * _previous(state, "m", mean) + mean).astype(np.float32)
         return model + self._rate * moment.astype(np.float64), {"m": moment}
 
 
 class Adaptive(ServerOptimizer):
-    """Algorithm 2: m = beta_1 m + (1 - beta_1) Delta, v as a subclass says, x += eta m / (sqrt(v) + tau).
+    """Adaptive optimizer: m = beta_1 m + (1 - beta_1) Delta, x += eta m / (sqrt(v) + tau); subclasses define v.
 
-    v begins with tau^2, the smallest value that the paper allows. There is no correction of the bias towards the
-    beginning, as there is none in the paper.
+    Source: Reddi et al. 2021, Algorithm 2. v begins with tau^2, the smallest value that the paper allows. The bias
+    towards the beginning is not corrected, as in the paper.
     """
 
     def __init__(self, section: ServerOptimizerSection) -> None:
@@ -176,12 +176,12 @@ class Adaptive(ServerOptimizer):
 
     @abstractmethod
     def accumulated(self, squares: Floats, new: Floats) -> Floats:
-        """`(d,)` v_t of v_{t-1} and Delta_t^2."""
+        """Return `(d,)` v_t, given v_{t-1} and Delta_t^2."""
 
     def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
-        """Both moments are kept as float32; see `ServerOptimizer.step`."""
-        moment = (self._beta1 * _kept(state, "m", mean) + (1 - self._beta1) * mean).astype(np.float32)
-        squares = self.accumulated(_kept(state, "v", mean, self._tau**2), np.square(mean)).astype(np.float32)
+        """Return the next model and both moments, stored as float32."""
+        moment = (self._beta1 * _previous(state, "m", mean) + (1 - self._beta1) * mean).astype(np.float32)
+        squares = self.accumulated(_previous(state, "v", mean, self._tau**2), np.square(mean)).astype(np.float32)
         scale = np.sqrt(squares.astype(np.float64)) + self._tau
         return model + self._rate * (moment / scale), {"m": moment, "v": squares}
 
@@ -192,7 +192,7 @@ class Adagrad(Adaptive):
     defaults = {"learning_rate": 0.1, "beta1": 0.0, "tau": 1e-3}  # noqa: RUF012
 
     def accumulated(self, squares: Floats, new: Floats) -> Floats:
-        """v + Delta^2."""
+        """Return v + Delta^2."""
         return squares + new
 
 
@@ -208,7 +208,7 @@ class Adam(_Decaying):
     """FedAdam."""
 
     def accumulated(self, squares: Floats, new: Floats) -> Floats:
-        """beta_2 v + (1 - beta_2) Delta^2."""
+        """Return beta_2 v + (1 - beta_2) Delta^2."""
         return self._beta2 * squares + (1 - self._beta2) * new
 
 
@@ -216,7 +216,7 @@ class Yogi(_Decaying):
     """FedYogi."""
 
     def accumulated(self, squares: Floats, new: Floats) -> Floats:
-        """v - (1 - beta_2) Delta^2 sign(v - Delta^2)."""
+        """Return v - (1 - beta_2) Delta^2 sign(v - Delta^2)."""
         return squares - (1 - self._beta2) * new * np.sign(squares - new)
 
 
@@ -226,14 +226,15 @@ OPTIMIZERS: dict[str, type[Momentum] | type[Adaptive]] = {
     "adam": Adam,
     "yogi": Yogi,
 }
-"""By the name in an experiment."""
+"""Built-in optimizers by their name in an experiment."""
 
 
 def server_optimizer(section: ServerOptimizerSection | None) -> ServerOptimizer:
-    """The optimizer of a section; None: `FederatedAveraging`.
+    """Return the optimizer of a section; None gives `FederatedAveraging`.
 
     Raises:
-        ExperimentError: a user-defined class that is not there, does not keep the contract, or has no such options.
+        ExperimentError: a user-defined class that does not exist, is not a `ServerOptimizer`, or does not take these
+            options.
     """
     if section is None:
         return FederatedAveraging()
@@ -251,9 +252,19 @@ def next_model(
     model: npt.NDArray[np.float32],
     mean: Floats,
 ) -> npt.NDArray[np.float32]:
-    """`(d,)` the model after a completed round; the optimizer's state in `memory` moves on.
+    """Return the model after a completed round, and update the optimizer's state in `memory`.
 
-    Raises `ExperimentError` where a user-defined optimizer returns no such model and state.
+    Args:
+        optimizer: built-in or user-defined.
+        memory: of the run.
+        model: `(d,)` float32.
+        mean: `(d,)` mean update.
+
+    Returns:
+        `(d,)` float32.
+
+    Raises:
+        ExperimentError: a user-defined optimizer does not return a model and a state.
     """
     returned = optimizer.step(_STATE.read(memory), model, mean)
     try:
@@ -279,6 +290,6 @@ def _wrong(optimizer: ServerOptimizer, returned: str) -> ExperimentError:
     )
 
 
-def _kept(state: State, name: str, mean: Floats, beginning: float = 0.0) -> Floats:
-    """`(d,)` float64."""
+def _previous(state: State, name: str, mean: Floats, beginning: float = 0.0) -> Floats:
+    """Return a `(d,)` float64 array of the state, or its initial value."""
     return state[name].astype(np.float64) if name in state else np.full(len(mean), beginning)

@@ -1,4 +1,4 @@
-"""What robust rules are made of: sums, distances and orders of updates that do not depend on the machine."""
+"""Sums, distances and orders of updates for robust rules, with results that do not depend on the machine."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,15 +9,21 @@ from testbed.arrays import Floats
 from testbed.emulation.compute.cost import meter
 
 Updates = Sequence[npt.NDArray[np.float32]]
-"""`(d,)` float32 each, finite, of participants in the order of their numbers."""
+"""Updates of participants in the order of their numbers: `(d,)` float32 each, finite."""
 
-_CHUNK = 1 << 12  # coordinates of all updates that are looked at together: they stay in the second-level cache
-_CANCELLED = 2.0**-10  # squared distances below this share of the squares that they are a difference of
+_CHUNK = 1 << 12  # coordinates that are processed together: those of all updates fit the second-level cache
+_CANCELLED = 2.0**-10  # smaller squared distances, relative to the squared norms, are computed directly
 
 
 def sorted_columns(updates: Updates, begin: int) -> npt.NDArray[np.float32]:
-    """`(c, s)` float32, the values of each coordinate from `begin` on in ascending order; c is a chunk's or what is
-    left. Charged by the value.
+    """Return the sorted values of each coordinate of a chunk; charges the operation `sort.element` per value.
+
+    Args:
+        updates: s updates.
+        begin: first coordinate of the chunk.
+
+    Returns:
+        `(c, s)` float32, ascending in each row; c is the length of the chunk.
     """
     length = len(updates[0][begin : begin + _CHUNK])
     columns = np.empty((length, len(updates)), np.float32)
@@ -29,11 +35,14 @@ def sorted_columns(updates: Updates, begin: int) -> npt.NDArray[np.float32]:
 
 
 def squared_distances(updates: Updates) -> Floats:
-    """`(s, s)` float64, rounded to float32: squared distances between any two, from |x|^2 + |y|^2 - 2 x.y.
+    """Return the squared distances between any two updates, from |x|^2 + |y|^2 - 2 x.y.
 
-    Products are summed in float64, in an order that BLAS chooses, and differs by processor; what it decides lies below
-    the last bit of a float32, so the same updates have the same distances, but for one in millions. Of two that are
-    nearly the same (or just that), |x|^2 + |y|^2 - 2 x.y is what BLAS has rounded, and |x - y|^2 is taken instead.
+    Products are summed in float64, in an order that BLAS chooses and that differs by processor. The order only affects
+    bits below the last bit of a float32, so the same updates have the same distances, except for one in millions. For
+    two nearly equal updates, |x|^2 + |y|^2 - 2 x.y is only the rounding of BLAS, and |x - y|^2 is computed instead.
+
+    Returns:
+        `(s, s)` float64, rounded to float32.
     """
     s = len(updates)
     products = np.zeros((s, s))
@@ -41,23 +50,39 @@ def squared_distances(updates: Updates) -> Floats:
     for part in _chunks(updates):
         products += part @ part.T
     squares = np.diag(products)
-    found = np.maximum(squares[:, None] + squares - products - products.T, 0)
-    for i, j in np.argwhere(np.triu(found < _CANCELLED * (squares[:, None] + squares), 1)).tolist():
-        found[i, j] = found[j, i] = _squared_distance(updates[i], updates[j])
-    np.fill_diagonal(found, 0)
-    with np.errstate(over="ignore"):  # as infinitely far
-        return np.minimum(found.astype(np.float32), np.finfo(np.float32).max).astype(np.float64)
+    squared = np.maximum(squares[:, None] + squares - products - products.T, 0)
+    for i, j in np.argwhere(np.triu(squared < _CANCELLED * (squares[:, None] + squares), 1)).tolist():
+        squared[i, j] = squared[j, i] = _squared_distance(updates[i], updates[j])
+    np.fill_diagonal(squared, 0)
+    with np.errstate(over="ignore"):  # overflow counts as the largest distance
+        return np.minimum(squared.astype(np.float32), np.finfo(np.float32).max).astype(np.float64)
 
 
 def krum_scores(squared: Floats, dishonest: int) -> Floats:
-    """`(s,)` of each update the sum of its `(s, s)` squared distances to the s - f - 2 closest others."""
+    """Return each update's sum of squared distances to its s - f - 2 closest others.
+
+    Args:
+        squared: `(s, s)` squared distances.
+        dishonest: f.
+
+    Returns:
+        `(s,)` float64.
+    """
     others = np.sort(squared + np.diag(np.full(len(squared), np.inf)), axis=1)
     scores: Floats = others[:, : len(squared) - dishonest - 2].sum(axis=1)
     return scores
 
 
 def mean_of_middle(updates: Updates, left_out: int) -> Floats:
-    """`(d,)` of each coordinate the mean without so many values at either end."""
+    """Return the mean of each coordinate without the extreme values.
+
+    Args:
+        updates: s updates.
+        left_out: number of values to leave out at either end.
+
+    Returns:
+        `(d,)` float64.
+    """
     mean = np.empty(len(updates[0]))
     for begin in range(0, len(mean), _CHUNK):
         middle = sorted_columns(updates, begin)[:, left_out : len(updates) - left_out]
@@ -65,17 +90,17 @@ def mean_of_middle(updates: Updates, left_out: int) -> Floats:
     return mean
 
 
-def _squared_distance(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
-    meter("float.add.element", len(one))
-    found = 0.0
-    for begin in range(0, len(one), _CHUNK):
-        away = one[begin : begin + _CHUNK].astype(np.float64) - other[begin : begin + _CHUNK]
-        found += float(np.square(away, out=away).sum())
-    return found
+def _squared_distance(update: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
+    meter("float.add.element", len(update))
+    total = 0.0
+    for begin in range(0, len(update), _CHUNK):
+        away = update[begin : begin + _CHUNK].astype(np.float64) - other[begin : begin + _CHUNK]
+        total += float(np.square(away, out=away).sum())
+    return total
 
 
 def _row_means(values: npt.NDArray[np.float32]) -> Floats:
-    """`(c,)` float64; columns are added one after the other, so that the order does not depend on the machine."""
+    """Return `(c,)` float64; columns are added in order, so that the result does not depend on the machine."""
     total = np.zeros(len(values))
     for column in values.T:
         total += column
@@ -84,7 +109,15 @@ def _row_means(values: npt.NDArray[np.float32]) -> Floats:
 
 
 def weighted_sum(updates: Updates, weights: Floats) -> Floats:
-    """`(d,)` float64, one update after the other."""
+    """Return the weighted sum of the updates, added in order.
+
+    Args:
+        updates: s updates.
+        weights: `(s,)`.
+
+    Returns:
+        `(d,)` float64.
+    """
     meter("float.add.element", int(np.count_nonzero(weights)) * len(updates[0]))
     total = np.zeros(len(updates[0]))
     for begin in range(0, len(total), _CHUNK):
@@ -96,17 +129,25 @@ def weighted_sum(updates: Updates, weights: Floats) -> Floats:
 
 
 def distances_to(updates: Updates, point: Floats) -> Floats:
-    """`(s,)` float64, the L2 distance of each update to `(d,)` `point`."""
+    """Return the L2 distance of each update to a point.
+
+    Args:
+        updates: s updates.
+        point: `(d,)` float64.
+
+    Returns:
+        `(s,)` float64.
+    """
     meter("float.add.element", len(updates) * len(point))
     squared = np.zeros(len(updates))
     for begin, part in zip(range(0, len(point), _CHUNK), _chunks(updates), strict=True):
         part -= point[begin : begin + _CHUNK]
         squared += np.square(part, out=part).sum(axis=1)
-    found: Floats = np.sqrt(squared)
-    return found
+    distances: Floats = np.sqrt(squared)
+    return distances
 
 
 def _chunks(updates: Updates) -> Iterator[Floats]:
-    """`(s, c)` float64 each, in memory of its own."""
+    """Yield the updates in chunks of coordinates: `(s, c)` float64 each, in memory of its own."""
     for begin in range(0, len(updates[0]), _CHUNK):
         yield np.stack([update[begin : begin + _CHUNK] for update in updates], dtype=np.float64)

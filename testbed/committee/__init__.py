@@ -1,1 +1,1 @@
-"""Committees: a few clients that serve the others in aggregation, and how everybody knows who they are."""
+"""Committees: a few clients that serve the others in aggregation, and the verification of their membership."""

@@ -1,4 +1,4 @@
-"""Who serves: what the server does to find out (`chosen`), and what a client checks of it (`verified`)."""
+"""Choice of committees: by the server (`chosen`), and its verification by clients (`verified`)."""
 
 import hashlib
 
@@ -19,7 +19,7 @@ from testbed.parties.client import Environment
 from testbed.parties.pki import Directory
 
 _SEED_DOMAIN = b"testbed/committee/public-seed/v3"
-_KEPT = MessageName("committee: members", KeptList)
+_STORED = MessageName("committee: members", KeptList)
 
 
 async def chosen(
@@ -30,89 +30,103 @@ async def chosen(
     experiment_id: bytes,
     memory: Memory,
 ) -> CommitteeList:
-    """The committee of a round; whoever is on it may be offline, and says nothing then.
+    """Return the committee of a round. Its members may be offline, and then do not answer.
 
     Args:
         section: of the experiment.
         round_number: from 1.
-        network: how to reach clients that have to say themselves that they are on it.
+        network: for questions to clients that must claim their membership themselves.
         directory: the PKI's bulletin board; members are registered.
         experiment_id: 16 bytes.
-        memory: `AggregationRound.memory`, where the list of a service is kept that depends on who answers. A server
-            that drew again would choose among committees, by who answers when.
+        memory: `AggregationRound.memory`. It keeps the list of a service if the list depends on the clients that
+            answer: a server that drew again could choose among committees.
 
     Raises:
-        RoundAborted: too few clients that are drawn answer.
+        RoundAborted: too few of the drawn clients answer.
     """
     first = section.first_round_of(round_number)
     if not section.by_sortition:
         members = _known_to_all(section, first, directory)
         return CommitteeList(first, [CommitteeMember(client) for client in members])
-    kept = _KEPT.load(memory)
-    if kept is not None and kept.committee.first_round == first:
-        if kept.drawn_by == _drawn_by(kept.committee, directory, experiment_id):
-            return kept.committee
+    stored = _STORED.load(memory)
+    if stored is not None and stored.committee.first_round == first:
+        if stored.drawn_by == _drawn_by(stored.committee, directory, experiment_id):
+            return stored.committee
         network.record_event("server", "committee-lost", "a committee is drawn anew: its members have other keys")
-    drawn = CommitteeList(first, await sorted_out(section, round_number, network, directory, experiment_id))
-    by = _drawn_by(drawn, directory, experiment_id)
-    _KEPT.store(memory, KeptList(drawn, by))
-    return drawn
+    committee = CommitteeList(first, await sorted_out(section, round_number, network, directory, experiment_id))
+    by = _drawn_by(committee, directory, experiment_id)
+    _STORED.store(memory, KeptList(committee, by))
+    return committee
 
 
 def _drawn_by(committee: CommitteeList, directory: Directory, experiment_id: bytes) -> bytes:
-    """Digest of what the members' numbers follow from. Without a seed a resumed run registers clients anew: they have
-    other keys, and nobody takes their former proofs."""
+    """Return a digest of the keys from which the members' numbers follow.
+
+    Without a seed, a resumed run registers clients anew: their keys change, and their former proofs are invalid.
+    """
     keys = directory.vrf[list(committee.clients)].tobytes()
     return hashlib.sha256(signed_content(experiment_id, keys)).digest()
 
 
-def verified(section: CommitteeSection, said: CommitteeList, round_number: int, environment: Environment) -> None:
-    """Raise `Refusal` unless this is the committee of the round, whatever the server would have it be.
+def verified(section: CommitteeSection, committee: CommitteeList, round_number: int, environment: Environment) -> None:
+    """Raise `Refusal` unless this is the committee of the round.
 
-    By sortition: a committee of clients that are drawn for the round. Which of them, is the server's choice; see
-    `testbed.committee.sortition`.
+    With sortition, the check accepts any committee of clients drawn for the round: the server chooses among them (see
+    `testbed.committee.sortition`).
+
+    Args:
+        section: of the experiment.
+        committee: the list that the server shows.
+        round_number: the round.
+        environment: of the client that checks.
     """
     check_beyond(round_number, environment)
     first = section.first_round_of(round_number)
-    if said.first_round != first:
-        raise Refusal("committee.other-service", f"serves from round {said.first_round}; round {round_number}: {first}")
+    if committee.first_round != first:
+        raise Refusal(
+            "committee.other-service",
+            f"the committee serves from round {committee.first_round}; that of round {round_number} from {first}",
+        )
     if section.by_sortition:
-        check_members(section, said, environment)
+        check_members(section, committee, environment)
         return
     expected = _known_to_all(section, first, environment.directory)
-    if said.clients != expected or any(member.proof for member in said.members):
-        raise Refusal("committee.other-members", f"round {round_number}: not the committee that everybody knows")
+    if committee.clients != expected or any(member.proof for member in committee.members):
+        raise Refusal("committee.other-members", f"round {round_number} has another committee than the one shown")
 
 
 def _known_to_all(section: CommitteeSection, first_round: int, directory: Directory) -> tuple[int, ...]:
-    """The members, where that takes nobody's word."""
+    """Return the members of a committee that every party can derive."""
     if section.members is not None:
         return section.members
-    drawn = publicly_drawn(directory.public_seed, first_round, directory.registered, section.members_planned)
-    return tuple(drawn.tolist())
+    members = publicly_drawn(directory.public_seed, first_round, directory.registered, section.members_planned)
+    return tuple(members.tolist())
 
 
 def publicly_drawn(public_seed: bytes, first_round: int, registered: npt.NDArray[np.bool_], members: int) -> Ids:
-    """Draw `(members,)` sorted clients from the registered ones; all where they are fewer.
+    """Draw clients from the registered ones.
 
-    Numbers of clients are drawn until enough different ones are registered, so that nobody goes through the whole
-    population.
+    Numbers of clients are drawn until enough different ones are registered, so the whole population is never
+    enumerated.
 
     Args:
         public_seed: `Directory.public_seed`, 32 bytes.
         first_round: of the service.
-        registered: `(n,)`.
-        members: how many.
+        registered: `(n,)` bool.
+        members: number of clients to draw.
+
+    Returns:
+        `(members,)` sorted client numbers; all registered clients if they are fewer.
     """
     if np.count_nonzero(registered) <= members:
         return np.flatnonzero(registered)
     seed = hashlib.sha256(_SEED_DOMAIN + public_seed + first_round.to_bytes(8, "big")).digest()
-    drawn: set[int] = set()
+    chosen_clients: set[int] = set()
     draws = 0
-    while len(drawn) < members:
+    while len(chosen_clients) < members:
         client = int.from_bytes(prf.evaluate(seed, draws.to_bytes(8, "big")), "big") % len(registered)
         draws += 1
         if registered[client]:
-            drawn.add(client)
+            chosen_clients.add(client)
     meter("hmac", draws)
-    return np.array(sorted(drawn), np.int64)
+    return np.array(sorted(chosen_clients), np.int64)

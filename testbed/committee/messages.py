@@ -1,4 +1,4 @@
-"""What the server asks clients who may serve on a committee, and what it says of one to all others, who verify it."""
+"""Messages about committees: the question to clients that may serve, and the list that all other clients verify."""
 
 from typing import Annotated, ClassVar
 
@@ -11,13 +11,13 @@ STAGE = "committee/sortition"
 
 
 class MembershipClaim(Message, frozen=True):
-    """I am here and would serve; with the VRF's proof that I am drawn, where nobody else can know."""
+    """Claim that a client is online and would serve, with the VRF's proof that it is drawn if only it can know."""
 
     proof: Annotated[bytes, msgspec.Meta(min_length=80, max_length=80)] | None = None
 
 
 class Sortition(Message, frozen=True):
-    """Who of you may serve on the committee of this round? With which round its service begins, everybody knows."""
+    """Question to clients: may you serve on the committee of this round? The first round of its service is public."""
 
     stage: ClassVar[str] = STAGE
     Answer: ClassVar[type[Message] | None] = MembershipClaim
@@ -27,7 +27,7 @@ class Sortition(Message, frozen=True):
 
 
 class CommitteeMember(Message, frozen=True):
-    """One member, and the proof that it is one; empty where everybody knows that without."""
+    """A member, with the proof of its membership; empty if every party can derive the membership."""
 
     client: ClientId
     proof: Annotated[bytes, msgspec.Meta(max_length=200)] = b""
@@ -46,7 +46,7 @@ class CommitteeList(Message, frozen=True):
 
 
 class KeptList(Message, frozen=True):
-    """A committee as the server keeps it for its service, and a digest of the keys by which it was drawn."""
+    """A committee that the server stores for its service, with a digest of the keys by which it was drawn."""
 
     committee: CommitteeList
     drawn_by: Key32

@@ -1,18 +1,21 @@
-"""Members drawn by sortition: as Lotto's candidates (Jiang et al., arXiv 2401.02880, section 3.4), once for a service.
+"""Committee members drawn by sortition, as Lotto's candidates are, once per service.
 
-A client may serve when its number on (experiment, first round of the service) is below a s m / n: of n clients, a s are
-expected. Client-centric, the number is its VRF's under the key that the PKI has made for it, and it says so itself,
-with the proof. Server-centric, it is a PRF's under its public key, which everybody recomputes. With `weights` a client
-is drawn with probability min(1, a s w / W). Algorand (Gilad et al., SOSP 2017, section 5.1) draws each unit of w by
-itself, and who is drawn several times has several votes; here a member has one share, whatever its weight is.
+Source: Jiang et al., arXiv 2401.02880, section 3.4.
 
-The honest server takes the s smallest numbers of those who answer. It needs no coin for that, and everybody can verify
-the order; that nobody with a smaller number was left out, nobody can. So a malicious server keeps all its own clients
-and hides honest ones, as with Lotto's candidates, and what is bounded is how many of its own are drawn
-(`analysis.bounds.committee`). It has no second draw: which round a service begins with follows from `serves_rounds`
-alone, a committee that did not come about is drawn by the same numbers again, and a key is made once, by the PKI.
-Several lists of one service, for different clients, hold the same dishonest clients and may hold different honest ones:
-who uses a committee must not rely on there being one list alone.
+A client may serve if its number on (experiment, first round of the service) is below a s m / n: of n clients, a s are
+expected. In the client-centric variant the number is its VRF's output under the key that the PKI has made for it, and
+the client claims it with the proof. In the server-centric variant the number is a PRF's output under its public key,
+which every party recomputes. With `weights` a client is drawn with probability min(1, a s w / W). Algorand (Gilad et
+al., SOSP 2017, section 5.1) draws each unit of w by itself, and a client that is drawn several times has several votes;
+here a member has one share for any weight.
+
+An honest server takes the s smallest numbers among the clients that answer. That needs no randomness, and every party
+can verify the order, but no party can verify that no client with a smaller number was left out. So a malicious server
+keeps all its own clients and hides honest ones, as with Lotto's candidates; the number of its own clients that are
+drawn is bounded (`analysis.bounds.committee`). The server has no second draw: the first round of a service follows from
+`serves_rounds` alone, a failed committee is drawn by the same numbers again, and a key is made once, by the PKI.
+Several lists of one service, for different clients, have the same dishonest clients and may have different honest ones,
+so a protocol must not rely on a single list.
 """
 
 from collections.abc import Callable
@@ -32,16 +35,27 @@ from testbed.parties.client import Environment, Role, RoleSpec, handles
 from testbed.parties.pki import Directory
 
 _DOMAIN = b"testbed/committee/sortition/v1"
-_BLOCK = 1 << 18  # clients whose numbers the server has in memory at the same time
+_BLOCK = 1 << 18  # clients with numbers in the server's memory at the same time
 
 
 def sortition_input(experiment_id: bytes, first_round: int) -> bytes:
-    """What the VRF or PRF is evaluated on; nothing else in the testbed evaluates it on the same."""
+    """Return the input of the VRF or PRF; the testbed uses it for nothing else.
+
+    Args:
+        experiment_id: 16 bytes.
+        first_round: of the service.
+    """
     return _DOMAIN + experiment_id + first_round.to_bytes(8, "big")
 
 
 def odds(section: CommitteeSection, directory: Directory, client: int) -> tuple[int, int]:
-    """(s w, W): what a client's number is compared with, see `testbed.crypto.sortition`."""
+    """Return (s w, W), with which a client's number is compared (see `testbed.crypto.sortition`).
+
+    Args:
+        section: of the experiment.
+        directory: the PKI's bulletin board.
+        client: its number.
+    """
     if section.weights == "equal":
         return section.members_planned, len(directory.registered)
     assert directory.samples is not None
@@ -49,28 +63,40 @@ def odds(section: CommitteeSection, directory: Directory, client: int) -> tuple[
 
 
 def is_drawn(section: CommitteeSection, directory: Directory, client: int, number: bytes) -> bool:
-    """Whether a client with this number may serve; one that has announced no samples never does."""
+    """Return whether a client with this number may serve; False for a client that has announced no samples.
+
+    Args:
+        section: of the experiment.
+        directory: the PKI's bulletin board.
+        client: its client number.
+        number: output of its VRF or PRF.
+    """
     weighed, among = odds(section, directory, client)
     return weighed > 0 and under_threshold(number, section.factor, weighed, among)
 
 
 def check_beyond(round_number: int, environment: Environment) -> None:
-    """No committee serves in rounds that the experiment does not have: a server would choose among them."""
+    """Refuse rounds that the experiment does not have: a server could choose among their committees.
+
+    Args:
+        round_number: the round.
+        environment: of the client that checks.
+    """
     if round_number > environment.rounds:
         raise Refusal("committee.round-beyond-the-last", f"round {round_number} of {environment.rounds}")
 
 
-# -- the client side ---------------------------------------------------------------------------------------------------
+# -- client side -------------------------------------------------------------------------------------------------------
 
 
 class SortitionRole(Role):
-    """Client side, of all clients: says whether it may serve. Asked again, it says the same."""
+    """Role of all clients: answers whether the client may serve. The answer is the same each time."""
 
     parameters: CommitteeSection
 
     @handles(Sortition)
     def on_sortition(self, message: Sortition) -> MembershipClaim:
-        """Evaluate the VRF, and answer with the proof if drawn; where everybody knows who is: that it is there."""
+        """Answer with the VRF's proof if drawn; if membership is public, answer that the client is online."""
         check_beyond(message.round, self.environment)
         section = self.parameters
         if section.selection == "lotto-server-centric":
@@ -89,10 +115,10 @@ class SortitionRole(Role):
     def shared_answer_predicate(
         cls, message: Message, parameters: CommitteeSection, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
-        """Test whether a client is certainly not drawn: all such clients say the same."""
+        """Return a test for clients that are certainly not drawn: all of them give the same answer."""
         if cls is not SortitionRole or not isinstance(message, Sortition):
             return None
-        if parameters.selection == "lotto-server-centric":  # the few that are drawn are asked
+        if parameters.selection == "lotto-server-centric":  # only the few drawn clients are asked
             return None
         directory = environment.directory
         heaviest = 0 if directory.samples is None else int(directory.samples.argmax())
@@ -101,55 +127,72 @@ class SortitionRole(Role):
 
 
 def committee_roles(section: CommitteeSection) -> list[RoleSpec]:
-    """What all clients play besides an aggregation protocol's own roles, for its committee to be drawn."""
+    """Return the roles of all clients for drawing the committee, beside the protocol's own roles."""
     return [RoleSpec(SortitionRole, section)] if section.by_sortition else []
 
 
 def committee_stages(section: CommitteeSection) -> tuple[str, ...]:
-    """The stages that it adds to the protocol's."""
+    """Return the stages that drawing the committee adds to the protocol's."""
     return (STAGE,) if section.by_sortition else ()
 
 
-# -- the server side ---------------------------------------------------------------------------------------------------
+# -- server side -------------------------------------------------------------------------------------------------------
 
 
 async def candidates(
     section: CommitteeSection, round_number: int, network: Network, directory: Directory, experiment_id: bytes
 ) -> list[CommitteeMember]:
-    """Those who are drawn and answer, by rising numbers."""
+    """Return the clients that are drawn and answer, by rising numbers.
+
+    Args:
+        section: of the experiment.
+        round_number: the round.
+        network: for the question.
+        directory: the PKI's bulletin board.
+        experiment_id: 16 bytes.
+    """
     alpha = sortition_input(experiment_id, section.first_round_of(round_number))
     if section.selection == "lotto-server-centric":
-        known = _numbers_of_drawn(section, directory, alpha)
-        there = await network.ask(np.array(sorted(known), np.int64), Sortition(round_number))
-        return [CommitteeMember(client) for _, client in sorted((known[client], client) for client in there.valid())]
+        numbers = _numbers_of_drawn(section, directory, alpha)
+        there = await network.ask(np.array(sorted(numbers), np.int64), Sortition(round_number))
+        return [CommitteeMember(client) for _, client in sorted((numbers[client], client) for client in there.valid())]
     replies = await network.ask(np.flatnonzero(directory.registered), Sortition(round_number))
     claims = {client: claim.proof for client, claim in replies.valid(shared=False).items() if claim.proof is not None}
     memo.verify_outputs([(directory.vrf_key(client), alpha, proof) for client, proof in claims.items()])
-    found = []
+    claimants = []
     for client, proof in claims.items():
         try:
-            found.append((_proven(section, directory, client, proof, alpha), client))
+            claimants.append((_proven(section, directory, client, proof, alpha), client))
         except ProtocolError:
             network.record_event(f"client:{client}", "misbehaviour", "claimed to be drawn for the committee and is not")
-    return [CommitteeMember(client, claims[client]) for _, client in sorted(found)]
+    return [CommitteeMember(client, claims[client]) for _, client in sorted(claimants)]
 
 
 async def sorted_out(
     section: CommitteeSection, round_number: int, network: Network, directory: Directory, experiment_id: bytes
 ) -> list[CommitteeMember]:
-    """The members: the s smallest numbers of those who answer; raises `RoundAborted` where there are fewer."""
-    found = await candidates(section, round_number, network, directory, experiment_id)
-    wanted = section.members_planned
-    if len(found) < wanted:
-        raise RoundAborted("too-few-committee-members", f"{len(found)} drawn clients have answered, {wanted} wanted")
-    return found[:wanted]
+    """Return the members: the s smallest numbers among the clients that answer.
+
+    Args:
+        section, round_number, network, directory, experiment_id: as in `candidates`.
+
+    Raises:
+        RoundAborted: there are fewer than s.
+    """
+    claimants = await candidates(section, round_number, network, directory, experiment_id)
+    needed = section.members_planned
+    if len(claimants) < needed:
+        raise RoundAborted(
+            "too-few-committee-members", f"{len(claimants)} drawn clients have answered, {needed} wanted"
+        )
+    return claimants[:needed]
 
 
 def _numbers_of_drawn(section: CommitteeSection, directory: Directory, alpha: bytes) -> dict[int, bytes]:
-    """The PRF of all registered clients, of which those are kept that are drawn."""
+    """Return the PRF outputs of the registered clients that are drawn, by client."""
     registered = np.flatnonzero(directory.registered)
     meter("hmac", len(registered))
-    kept: dict[int, bytes] = {}
+    number_of: dict[int, bytes] = {}
     for first in range(0, len(registered), _BLOCK):
         some = registered[first : first + _BLOCK]
         numbers = prf.evaluate_many(directory.vrf[some], alpha)
@@ -159,27 +202,33 @@ def _numbers_of_drawn(section: CommitteeSection, directory: Directory, alpha: by
         for row in rows.tolist():
             client, number = int(some[row]), numbers[row].tobytes()
             if is_drawn(section, directory, client, number):
-                kept[client] = number
-    return kept
+                number_of[client] = number
+    return number_of
 
 
-# -- what everybody verifies -------------------------------------------------------------------------------------------
+# -- verification by all parties ---------------------------------------------------------------------------------------
 
 
-def check_members(section: CommitteeSection, said: CommitteeList, environment: Environment) -> None:
-    """Raise `Refusal` unless there are as many members as agreed on, all of them drawn, by rising numbers."""
-    clients = said.clients
+def check_members(section: CommitteeSection, committee: CommitteeList, environment: Environment) -> None:
+    """Raise `Refusal` unless all members are drawn, in rising order, and their number is as planned.
+
+    Args:
+        section: of the experiment.
+        committee: the list that the server shows.
+        environment: of the client that checks.
+    """
+    clients = committee.clients
     if len(clients) != section.members_planned or len(set(clients)) != len(clients):
         raise Refusal("committee.wrong-size", f"not {section.members_planned} different members")
-    directory, alpha = environment.look_up(clients), sortition_input(environment.experiment_id, said.first_round)
+    directory, alpha = environment.look_up(clients), sortition_input(environment.experiment_id, committee.first_round)
     if section.selection == "lotto-client-centric":
-        known = [(directory.vrf_key(member.client), alpha, member.proof) for member in said.members]
-        memo.verify_outputs(known)
+        claims = [(directory.vrf_key(member.client), alpha, member.proof) for member in committee.members]
+        memo.verify_outputs(claims)
     before = b""
-    for member in said.members:
+    for member in committee.members:
         number = _number_of(section, directory, member, alpha)
         if number <= before:
-            raise Refusal("committee.out-of-order", f"client {member.client} does not have the next number")
+            raise Refusal("committee.out-of-order", f"the numbers of members do not rise at client {member.client}")
         before = number
 
 
@@ -187,14 +236,15 @@ def _number_of(section: CommitteeSection, directory: Directory, member: Committe
     if section.selection == "lotto-client-centric":
         return _proven(section, directory, member.client, member.proof, alpha)
     if member.proof:
-        raise Refusal("committee.invalid-proof", f"client {member.client}: a proof that nobody asks for")
+        raise Refusal("committee.invalid-proof", f"client {member.client}: unexpected proof; this selection has none")
+
     meter("hmac")
     number = prf.evaluate(directory.vrf_key(member.client), alpha)
     return _if_drawn(section, directory, member.client, number)
 
 
 def _proven(section: CommitteeSection, directory: Directory, client: int, proof: bytes, alpha: bytes) -> bytes:
-    """The number of a client, 64 bytes, which is drawn by it; raises `Refusal` where a proof shows nothing of that."""
+    """Return a client's 64-byte number; raises `Refusal` if the proof is invalid or the client is not drawn."""
     key = directory.vrf_key(client)
     if len(proof) != vrf.PROOF_BYTES:
         raise Refusal("committee.invalid-proof", f"client {client}: {len(proof)} bytes; a proof has {vrf.PROOF_BYTES}")

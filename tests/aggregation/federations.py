@@ -1,4 +1,4 @@
-"""A small federation with given updates, drop-outs at chosen stages, and a record of what hosts saw."""
+"""A small federation with given updates, dropouts at chosen stages, and a record of the hosts' traffic."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ class GivenUpdate:
 
 
 class GivenUpdates:
-    """A `testbed.workload.contract.Workload` whose clients have learned what the test says."""
+    """A `testbed.workload.contract.Workload` with the updates that the test gives."""
 
     def __init__(self, deltas: Sequence[Any], samples: Sequence[int]) -> None:
         self.deltas = [np.asarray(delta, np.float32) for delta in deltas]
@@ -64,7 +64,7 @@ class GivenUpdates:
 
 @dataclass
 class Leaving:
-    """An `Availability`: who leaves at which stage."""
+    """An `Availability` with the clients that leave at each stage."""
 
     at: Mapping[str, set[int]] = field(default_factory=dict)
     comes_back = False
@@ -206,7 +206,7 @@ class SmallFederation:
         return found
 
     def misbehaviour(self) -> list[tuple[int, str]]:
-        """(client, detail) of what the server noticed."""
+        """Return (client, detail) of the recorded misbehaviour."""
         events = [event for event in self.network.events if event.kind == "misbehaviour"]
         return [(int(event.party.removeprefix("client:")), event.detail) for event in events]
 
@@ -236,7 +236,7 @@ class Stand:
 
     @cached_property
     def state(self) -> Any:
-        """What the server knows of the round."""
+        """Return the server's state at the beginning of the round."""
         return self.small.protocol.begin(self.start)
 
     @property

@@ -32,23 +32,23 @@ def federation(deltas: Any = DELTAS, parameters: Any = None, **more: Any) -> Sma
 
 
 def remembering(deltas: Any = DELTAS, parameters: Any = None, **more: Any) -> tuple[SmallFederation, dict[str, Any]]:
-    """A federation, and where its server keeps what it keeps."""
+    """A federation, and the memory of its server."""
     return federation(deltas, parameters, **more), {}
 
 
 def leave(small: SmallFederation, at: dict[str, set[int]]) -> None:
-    """Who leaves at which stage from now on."""
+    """Set the clients that leave at each stage from now on."""
     small.network.availability.at = at  # type: ignore[attr-defined]
 
 
 def played(small: SmallFederation, rounds: int, memory: dict[str, Any] | None = None) -> list[Any]:
-    """What these rounds come to: an `Aggregate` each, or the `RoundAborted`."""
+    """Return the result of each round: an `Aggregate` or the `RoundAborted`."""
     kept = {} if memory is None else memory
     return [played_from(small, number, kept) for number in range(1, rounds + 1)]
 
 
 def played_from(small: SmallFederation, number: int, memory: dict[str, Any]) -> Any:
-    """What round `number` comes to, with what is kept from those before."""
+    """Return the result of round `number`, with the memory of earlier rounds."""
 
     async def play() -> Any:
         start = await small.begin(number)
@@ -64,7 +64,7 @@ def played_from(small: SmallFederation, number: int, memory: dict[str, Any]) -> 
 
 
 def played_with(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any]:
-    """The federation, and what one round comes to in which some clients play another role, and `GONE` leave."""
+    """Run one round in which some clients play another role and `GONE` leave; return federation and result."""
     parameters = parameters_with()
     roles = [RoleSpec(kind, parameters, frozenset(dishonest))]
     small = federation(parameters=parameters, roles=roles, **{"leaving": {"flamingo/report": GONE}} | more)
@@ -74,12 +74,12 @@ def played_with(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any]:
 
 @dataclass
 class Stand:
-    """Where an honest round has got to; what the server may ask next.
+    """State of an honest round, and the questions that the server may ask next.
 
     Attributes:
         small: the federation.
-        state: what the server knows of the round.
-        victim: who is asked.
+        state: the server's state of the round.
+        victim: the client that is asked.
     """
 
     small: SmallFederation

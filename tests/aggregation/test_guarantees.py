@@ -31,6 +31,6 @@ def test_two_honest_clients_are_left_in_each_sum(kind: Any) -> None:
             try:
                 given = server.guarantees(participants)
             except ValueError:
-                continue  # the protocol has no sum of so many
+                continue  # the protocol has no sum of this size
             fewest = min(given.min_sum_size, given.min_partition_size)
             assert given.max_colluders <= max(-1, fewest - 2), (changes, participants, given)

@@ -38,7 +38,7 @@ PARAMETERS = {
 
 
 class Gullible:
-    """Leaves out nobody whose keys are not signed for the model that it goes by."""
+    """Leaves out no client with keys that are signed for another model."""
 
     def usable_adverts(self, state: Any, adverts: Any) -> Any:
         return adverts
@@ -60,7 +60,7 @@ def model(value: float = 0.0) -> Vector:
 
 
 async def trained_apart(small: Any, asked: Any) -> AggregationRound:
-    """Groups are asked to train other things; the server goes by what the last one was asked."""
+    """Groups have different training tasks; the server uses the last one."""
     await small.network.begin_round(1)
     for clients, question in asked:
         await small.network.ask(np.array(clients, np.int64), question)
@@ -176,14 +176,14 @@ def test_a_server_that_checks_signatures_must_know_what_it_asked() -> None:
 
 
 def advert_for(small: Any, client: int, advert: KeyAdvert, question: Train) -> AdvertOf:
-    """An accomplice's genuine keys, signed for whatever model the server wants."""
+    """Return an accomplice's genuine keys, signed for any model."""
     content = advert_content(1, client, advert.sealing_key, advert.mask_key, training_digest(question, anew=True))
     signature = small.client(client).identity.signing.sign(KEYS_DOMAIN + EXPERIMENT, content)
     return AdvertOf(client, advert.sealing_key, advert.mask_key, signature)
 
 
 def answers_of_the_victim(accomplices: list[int], listed: list[int]) -> list[str]:
-    """What the victim answers that alone was sent a model, to a list of keys of these: a refusal, or nothing."""
+    """Return the victim's refusal of a list of these keys, if any; only the victim was sent this model."""
     parameters = PARAMETERS["signed"][0]
     role = RoleSpec(SecAggAccomplice, parameters, frozenset(accomplices))
     small = SmallFederation(DELTAS, parameters, protocol=GullibleSecAgg, roles=[role])
@@ -218,7 +218,7 @@ def test_accomplices_sign_for_both_models_and_are_too_few() -> None:
 
 
 def test_with_enough_of_them_the_victim_is_summed_with_nobody_else() -> None:
-    """t - 1 of them, more than 2t - s: what they sign is theirs to say, and the bound is what it was."""
+    """t - 1 accomplices, more than 2t - s, may sign anything; the bound stays the same."""
     accomplices = [3, 4, 5, 6]
     assert len(accomplices) == T - 1 > aggregation_protocol(PARAMETERS["signed"][0]).guarantees(N).max_colluders
     assert answers_of_the_victim(accomplices, [VICTIM, *accomplices]) == []

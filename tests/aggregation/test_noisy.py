@@ -58,7 +58,7 @@ CLIENTS = {"secagg": SecAggClient, "secagg-plus": SecAggPlusClient, "plain": Pla
 
 
 def encoded(small: Any, client: int, *, noisy: bool = True) -> Any:
-    """`(32+1,)` what a client's update and its share of the noise of all N are, modulo the ring."""
+    """Return a client's `(32+1,)` update and its share of the noise of all N, modulo the ring."""
     noise, delta = small.parameters.noise, small.workload.deltas[client]
     encoding = noise.encoding(len(delta), small.parameters.bits)
     rounding = small.randomness.secret(client, 1, "noise rounding")
@@ -70,7 +70,7 @@ def encoded(small: Any, client: int, *, noisy: bool = True) -> Any:
 
 
 def mean_of(small: Any, clients: list[int]) -> Any:
-    """What the server must make of the sum over these clients."""
+    """Return the expected mean over these clients."""
     total = np.sum([encoded(small, client) for client in clients], axis=0, dtype=np.uint32)
     total &= np.uint32((1 << small.parameters.bits) - 1)
     encoding = small.parameters.noise.encoding(small.workload.dimension, small.parameters.bits)
@@ -180,11 +180,11 @@ def test_in_rounds_that_are_not_attacked_they_add_their_noise() -> None:
     assert small.run().mean.tobytes() == mean_of(small, list(range(N))).tobytes()
 
 
-# -- what a malicious server makes of it ------------------------------------------------------------------------------
+# -- a malicious server -----------------------------------------------------------------------------------------------
 
 
 def test_a_reconstructed_update_has_its_own_share_of_the_noise_alone() -> None:
-    """Secure aggregation broken, what is left is a twelfth of the variance."""
+    """With secure aggregation broken, a twelfth of the variance is left."""
     server = malicious_server(SecAgg, [ContradictDropouts], AttackContext(frozenset(range(2, N))))
     small = SmallFederation(DELTAS, secagg(), protocol=server)
     aggregate = small.run()
@@ -205,7 +205,7 @@ def test_a_shrunken_sum_has_less_noise() -> None:
     assert aggregate.noise == len(aggregate.survivors) / N
 
 
-# -- what clients refuse ----------------------------------------------------------------------------------------------
+# -- refusals of clients ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

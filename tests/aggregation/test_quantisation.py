@@ -51,7 +51,7 @@ def test_each_level_is_one_of_the_two_beside_the_exact_value(
 def test_a_value_is_rounded_up_as_often_as_it_lies_above_its_level(
     quantisation: Quantisation, value: float, seed: int
 ) -> None:
-    """Over all coins that there are: the mean is exact to half a unit, whatever the value and the clip."""
+    """Over all coins, the mean is exact to half a unit for any value and clip."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(levels, "key_stream", every_coin)
         encoded = quantisation.encode(np.full(UNIT, value, np.float32), 1, coins(seed))[:-1]

@@ -1,4 +1,4 @@
-"""Thresholds, masks and batches of every secure sum, beside what tests/conformance checks of all protocols."""
+"""Thresholds, masks and batches of every secure sum, beside the checks of tests/conformance."""
 
 import itertools
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ SET_UP = ("flamingo/set-up-deal", "flamingo/set-up-check", "flamingo/set-up-fini
 
 @dataclass(frozen=True)
 class Case:
-    """A protocol whose answers at each stage are just enough without `few`, and one too few without `many`."""
+    """A protocol with just enough answers at each stage without `few`, and one too few without `many`."""
 
     protocol: Any
     parameters: Any

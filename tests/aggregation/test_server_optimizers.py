@@ -115,7 +115,7 @@ def test_torch_steps_alike_where_its_formulas_are_the_same(section: dict[str, An
 
 @given(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=9), st.data())
 def test_none_adds_the_mean(model: list[float], data: st.DataObject) -> None:
-    """FedAvg, bit for bit; and so does momentum that keeps nothing, but for the rounding of what it would keep."""
+    """FedAvg, bit for bit; momentum that keeps nothing equals it, except for the rounding of its state."""
     size = len(model)
     mean = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=size, max_size=size)))
     start = np.array(model, np.float32)
@@ -148,10 +148,10 @@ def test_what_is_unset_is_what_the_schema_says() -> None:
     [
         ({"name": "lion"}, "'lion' is unknown; allowed: momentum, adagrad, adam, yogi, package.module:Name"),
         ({}, "Field required"),
-        ({"name": "momentum", "tau": 0.1}, "tau: is read by adagrad and adam and yogi only; momentum has no use"),
-        ({"name": "adagrad", "beta2": 0.9}, "beta2: is read by adam and yogi only"),
-        ({"name": "adam", "options": {"a": 1}}, "options: are for a user-defined class"),
-        ({"name": "mine:Own", "beta1": 0.5}, "beta1: is read by the built-in ones"),
+        ({"name": "momentum", "tau": 0.1}, "tau: only for adagrad and adam and yogi; momentum"),
+        ({"name": "adagrad", "beta2": 0.9}, "beta2: only for adam and yogi; adagrad"),
+        ({"name": "adam", "options": {"a": 1}}, "options: only for a user-defined class; adam"),
+        ({"name": "mine:Own", "beta1": 0.5}, "beta1: only for built-in optimizers"),
         ({"name": "adam", "tau": 0}, "greater than 0"),
         ({"name": "adam", "beta2": 1}, "less than 1"),
         ({"name": "adam", "learning_rate": float("inf")}, "finite number"),

@@ -31,6 +31,7 @@ from testbed.network.masked_vectors import MaskedVector, Masks, Seed, agreed_see
 from testbed.network.sums import merged, ring_total
 from tests.engine.federations import Run
 from tests.fuzz.rounds import MIXES, ROUNDS, _federation
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 # -- vectors and their sums -------------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def test_a_masked_vector_is_what_its_masks_make_of_it(data: st.DataObject, bits:
     assert vector == plain
     assert (vector.pack(), vector.digest(), len(vector)) == (plain.pack(), plain.digest(), len(plain))
     assert np.asarray(vector.plain).tobytes() == before
-    sent = pickle.loads(pickle.dumps(data.draw(masked(bits, length))))  # noqa: S301  # what was just written
+    sent = pickle.loads(pickle.dumps(data.draw(masked(bits, length))))  # noqa: S301  # our own bytes
     assert sent.values.tolist() == expanded(sent.plain, sent.masks, bits)
 
 
@@ -138,7 +139,7 @@ def test_masks_of_different_generators_are_not_summed() -> None:
     other = MaskedVector(plain, 32, Masks([SEEDS[1]], [1], "aegis-256x4"))
     with pytest.raises(ProtocolError, match="aes-256-ctr, some by aegis-256x4"):
         ring_total([one, other])
-    with pytest.raises(ProtocolError, match="masks to sum differ"):
+    with pytest.raises(ProtocolError, match=naming("masks")):
         ring_total([other]).with_masks(Masks([SEEDS[2]], [1]))
 
 
@@ -233,7 +234,7 @@ STAGES = ["random", "secagg/share-keys", "secagg/masked-input", "secagg/consiste
 
 
 def told(run: Run) -> list[Any]:
-    """Everything that two equal runs have in common, round by round; or what has ended them."""
+    """Return the results that equal runs share, round by round, or the reason of their end."""
     found: list[Any] = []
     while not run.federation.finished:
         try:

@@ -80,7 +80,7 @@ class Drawing:
         )
 
     def draw(self, round_number: int = 1, memory: dict[str, Any] | None = None) -> CommitteeList:
-        """What the server finds out in a round."""
+        """Return the server's committee of a round."""
 
         async def drawn() -> CommitteeList:
             await self.network.begin_round(round_number)

@@ -1,4 +1,4 @@
-"""Who serves on a committee: the section's checks, and that clients take nobody else."""
+"""Members of a committee: the section's checks, and that clients accept no others."""
 
 import asyncio
 from dataclasses import replace
@@ -91,16 +91,16 @@ def test_members_are_registered_clients_and_every_seed_draws_others() -> None:
         ({"size": 101}, "committee.size: 101 members of a population of 100; at most 100"),
         ({"size": 10, "threshold": 5}, "committee.threshold: 5 of 10 members; allowed 6 to 10"),
         ({"size": 10, "threshold": 11}, "committee.threshold: 11 of 10 members; allowed 6 to 10"),
-        ({"members": [1, 2]}, "committee.members: goes with `selection: given`"),
-        ({"selection": "given"}, "committee.members: goes with `selection: given`"),
-        ({"selection": "given", "members": [1, 1]}, "committee.members: two or more different clients"),
-        ({"selection": "given", "members": [1, 100]}, "committee.members: 100 is no client; allowed 0 to 99"),
-        ({"selection": "given", "members": [1, 2], "size": 3}, "committee.size: 3, and `members` has 2"),
-        ({"over_selection": 2}, "committee.over_selection: goes with `selection: lotto-client-centric`"),
-        ({"weights": "samples"}, "committee.weights: goes with `selection: lotto-client-centric`"),
+        ({"members": [1, 2]}, "committee.members: required with `selection: given`"),
+        ({"selection": "given"}, "committee.members: required with `selection: given`"),
+        ({"selection": "given", "members": [1, 1]}, "committee.members: [1, 1]; must be two or more different clients"),
+        ({"selection": "given", "members": [1, 100]}, "committee.members: 100 is not a client; allowed 0 to 99"),
+        ({"selection": "given", "members": [1, 2], "size": 3}, "committee.size: 3, but `members` has 2"),
+        ({"over_selection": 2}, "committee.over_selection: needs `selection: lotto-client-centric`"),
+        ({"weights": "samples"}, "committee.weights: needs `selection: lotto-client-centric`"),
         (
             {"selection": "lotto-client-centric", "size": 50, "over_selection": 2},
-            "everybody would be drawn, and the server choose; allowed below 2,",
+            "all clients would be drawn, and the server could choose; allowed below 2,",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -1,4 +1,4 @@
-"""Committees by sortition: who is drawn, what clients verify of it, and what malicious parties gain."""
+"""Committees by sortition: the draw, its verification by clients, and attacks of malicious parties."""
 
 import asyncio
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def test_lotto_and_committees_draw_by_different_numbers() -> None:
     assert sortition_input(EXPERIMENT, 1) != sortition_input(bytes(16), 1)
 
 
-# -- who is not there --------------------------------------------------------------------------------------------------
+# -- offline clients ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -154,7 +154,7 @@ def listed(drawing: Drawing, clients: list[int], round_number: int = 1) -> Commi
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_server_that_hides_honest_candidates_has_no_more_than_are_drawn(variant: str) -> None:
-    """What the bound counts: all of its own clients that are drawn serve, and not one that is not."""
+    """As the bound assumes: all drawn clients of the server serve, and no others of its clients."""
     dishonest, expected, found = set(range(30)), 0.0, 0
     for seed in range(25):
         drawing = Drawing(section(variant, over_selection=2), POPULATION, seed=seed)
@@ -176,7 +176,7 @@ def test_a_server_that_hides_honest_candidates_has_no_more_than_are_drawn(varian
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_different_committees_for_different_clients_pass_with_the_same_dishonest_members(variant: str) -> None:
-    """Not protected by the list: who uses a committee has to have its members, or clients, agree on one."""
+    """Not protected by the list: a protocol must make members or clients agree on one committee."""
     drawing = Drawing(section(variant, over_selection=3), POPULATION)
     drawn = drawn_by_definition(drawing, 1)
     assert len(drawn) >= 18
@@ -312,7 +312,7 @@ def test_false_claims_are_seen_by_the_server_and_change_nothing(role: type[Sorti
 
 
 def test_registering_again_gives_no_other_number() -> None:
-    """Grinding identities: the PKI makes one VRF key for each client, whatever it registers."""
+    """Grinding identities: the PKI makes one VRF key per client, for any registered keys."""
     randomness = Randomness(3)
     pki = PKI(10, randomness)
     numbers = set()

@@ -65,7 +65,7 @@ def test_an_attack_that_is_measured_against_whole_updates(run: Callable, tmp_pat
             {"protocol": "secagg", "compression": {"name": "top-k", "share": 0.1}},
             "top-k: each client would send other coordinates",
         ),
-        ({"protocol": "secagg-plus", "compression": {"name": "quantise", "bits": 8}}, "levels_bits and bits do here"),
+        ({"protocol": "secagg-plus", "compression": {"name": "quantise", "bits": 8}}, "set levels_bits and bits"),
         ({"protocol": "plain", "compression": {"name": "top-k"}}, "share: is required for top-k"),
     ],
 )

@@ -124,7 +124,7 @@ def test_the_guarantees_of_selection_are_recorded() -> None:
         (noisy() | {"rounds": 12, "aggregation": {"protocol": "plain", "weights": "equal", "noise": {
             "mechanism": "correlated", "noise_multiplier": 1, "rounds": 9}}},
          "noise.rounds: 9, for an experiment of 12: the noise would end before it"),
-        (noisy(aggregation={"weights": "samples"}), "weights: noise hides updates that all count the same"),
+        (noisy(aggregation={"weights": "samples"}), "weights: noise needs updates that all count the same"),
         (noisy(enforcement={"tolerated_dropouts": 1}), "aggregation.noise.enforcement: unknown key"),
         (noisy(noise_multiplier=-1), "aggregation.noise.noise_multiplier: should be greater than 0, not -1"),
         (noisy() | {"adversary": {"dishonest": 0.2, "clients": ["skip-noise"]}}, "skip-noise applies to none"),

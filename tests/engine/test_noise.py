@@ -147,7 +147,7 @@ def test_sweeps_over_noise() -> None:
 
 
 WRONG = [
-    (noisy(weights="samples"), "aggregation: weights: noise hides updates that all count the same; set weights: equal"),
+    (noisy(weights="samples"), "aggregation: weights: noise needs updates that all count the same; set weights: equal"),
     (noisy(clip=2.0), "aggregation: clip: has no effect with noise; leave it out and set noise.clip"),
     (noisy(levels_bits=8), "aggregation: levels_bits: has no effect with noise; leave it out and set noise.scale"),
     (noisy(noise={}), "aggregation.noise: noise_multiplier: set either this or epsilon, not both"),

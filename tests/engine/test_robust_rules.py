@@ -149,7 +149,7 @@ def test_equal_weights_give_equal_influence(run: Callable, robust: dict[str, Any
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"weights": "samples"}, "aggregation: weights: samples is a client's own word"),
+        ({"weights": "samples"}, "aggregation: weights: samples are reported by the clients"),
         (
             {"noise": {"clip": 1.0, "noise_multiplier": 1.0}},
             "aggregation: robust excludes noise",
@@ -183,8 +183,8 @@ def test_secure_aggregation_says_why_it_has_none(protocol: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated({"aggregation": PROTOCOLS[protocol] | {"robust": {"rule": "median"}}}, "mine.yaml")
     assert str(error.value) == (
-        "mine.yaml: aggregation.robust: compares single clients' updates, of which this protocol shows the server sums "
-        "alone; set protocol: plain, or leave it out"
+        "mine.yaml: aggregation.robust: compares single updates, but with this protocol the server only sees sums; "
+        "set protocol: plain, or leave robust out"
     )
 
 

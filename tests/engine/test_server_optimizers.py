@@ -118,8 +118,8 @@ def test_dp_sgd_steps_itself() -> None:
     with pytest.raises(ExperimentError) as error:
         validated_experiment(data, "mine.yaml")
     assert str(error.value) == (
-        "mine.yaml: aggregation.server_optimizer: dp-sgd-random-participation steps itself, with "
-        "aggregation.learning_rate and momentum; leave it out"
+        "mine.yaml: aggregation.server_optimizer: dp-sgd-random-participation has its own step "
+        "(aggregation.learning_rate, aggregation.momentum); leave server_optimizer out"
     )
 
 

@@ -10,8 +10,8 @@ from testbed.experiment.schema import validated
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("flamingo", {"committee": {"size": 200}}, ".committee.size: 200 members of a population of "),
     ("flamingo", {"committee": {"size": 6, "threshold": 3}}, ".committee.threshold: 3 of 6 members; allowed 4 to 6"),
-    ("flamingo", {"committee": {"selection": "given"}}, ".committee.members: goes with `selection: given`"),
-    ("flamingo", {"committee": {"size": 6}, "dropouts": 0.9}, ".dropouts: of 10 participants 9 may drop out"),
+    ("flamingo", {"committee": {"selection": "given"}}, ".committee.members: required with `selection: given`"),
+    ("flamingo", {"committee": {"size": 6}, "dropouts": 0.9}, ".dropouts: 9 of 10 participants may drop out"),
     ("flamingo", {"noise": {"noise_multiplier": 1}}, ".noise: "),
     ("flamingo", {"committee": {"size": 6}, "bits": 70}, ".bits: "),
     ("flamingo", {"committee": {"sizes": 6}}, ".committee.sizes: unknown key; did you mean 'size'?"),
@@ -24,7 +24,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("one-shot", {"min_survivors": 11}, ".min_survivors: 11 of 10 participants"),
     ("one-shot", {"noise": {"noise_multiplier": 1}}, ".noise: "),
     ("one-shot", {"bits": 40}, ".bits: "),
-    ("pine", {"helper": 100}, ".helper: client 100 of a population of 100"),
+    ("pine", {"helper": 100}, ".helper: client 100; the population has clients 0 to 99"),
     ("pine", {"weights": "samples"}, ": weights: "),
     ("pine", {"min_survivors": 11}, ".min_survivors: 11 of 10 participants"),
     ("pine", {"norm_bound": 1e5}, ": norm_bound: 100000 with 20 bits"),
@@ -47,7 +47,7 @@ def test_a_section_that_does_not_fit_is_refused(protocol: str, changes: dict[str
 
 def test_lightsecagg_tells_no_more_clients_apart_than_its_field_has_elements() -> None:
     line = refusal({"population": 2**32 - 5, "aggregation": {"protocol": "lightsecagg"}})
-    assert line.startswith("test: aggregation.protocol: lightsecagg tells up to 4294967290 clients apart, not ")
+    assert line.startswith("test: aggregation.protocol: lightsecagg supports up to 4294967290 clients, not ")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ SECAGG = {"protocol": "secagg", "threshold": 0.75}
         ),
         (
             {"aggregation": SECAGG | {"model_binding": "none"}, "asynchronous": {"concurrency": 3}},
-            "concurrency: 3, and a buffer is of selection.participants: 4; under secure aggregation at least as many",
+            "concurrency: 3; must be at least selection.participants (4), as under secure aggregation",
         ),
         (
             {"workload": {"momentum": 0, "drift_correction": {"name": "scaffold"}}},

@@ -113,7 +113,7 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     ),
     (
         {"aggregation": {"protocol": "secagg", "smallest_sum": 5, "batches": "ignored"}},
-        "leave it out with batches: ignored",
+        "smallest_sum: has no effect with batches: ignored; leave it out",
         [["aggregation.smallest_sum=null"]],
     ),
     (
@@ -124,7 +124,7 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     (
         {"aggregation": with_(NOISE, threshold=10,
                               noise={"noise_multiplier": 1.0, "enforcement": {"tolerated_dropouts": 1}})},
-        "no round with fewer than t = 10 of 10 goes on; lower threshold, or leave out enforcement",
+        "with t = 10 of 10 participants no dropout is tolerated; lower threshold, or leave out enforcement",
         [["aggregation.threshold=9"], ["aggregation.noise.enforcement=null"]],
     ),
     (
@@ -140,7 +140,7 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     ({"aggregation": with_(NOISE, weights="samples")}, "set weights: equal", [["aggregation.weights=equal"]]),
     (
         {"aggregation": with_(ENFORCED, protocol="plain")},
-        "only protocol: secagg can take noise away; leave it out",
+        "only protocol: secagg can remove noise; leave it out",
         [["aggregation.noise.enforcement=null"], ["aggregation.protocol=secagg"]],
     ),
     (
@@ -203,7 +203,7 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     ),
     (
         {"aggregation": with_(PLUS, dishonest=0.4, dropouts=0.4)},
-        "so many dishonest allow at most 2 of 10 to drop out: lower dropouts, or dishonest",
+        "at most 2 of 10 may drop out: lower dropouts or dishonest",
         [["aggregation.dropouts=0.2"], ["aggregation.dishonest=0"]],
     ),
     (
@@ -231,7 +231,7 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
         {"aggregation": with_(DP, weights="equal"), "selection": BERNOULLI}, "leave it out",
         [["aggregation.weights=samples"]],
     ),
-    ({"aggregation": with_(DP, clip="none"), "selection": BERNOULLI}, "clip: none goes with sigma: 0 alone",
+    ({"aggregation": with_(DP, clip="none"), "selection": BERNOULLI}, "clip: none needs sigma: 0",
      [["aggregation.sigma=0"], ["aggregation.clip=1.0"]]),
     (
         {"aggregation": with_(DP, sigma=1e-9), "selection": BERNOULLI},

@@ -14,7 +14,7 @@ from testbed.aggregation.e_seafl.messages import (
     mask_seed,
 )
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
-from testbed.aggregation.kit.message_parts import ToldOfParticipants
+from testbed.aggregation.kit.message_parts import RoundNotice
 from testbed.aggregation.kit.participant import row
 from testbed.aggregation.kit.serving import ServingClient
 from testbed.crypto.masks import add_masks, word_dtype
@@ -25,7 +25,7 @@ from testbed.parties.client import StageTable, handles
 
 
 class AssistingNode(ServingClient):
-    """One assisting node in one round. It need be no participant of the round."""
+    """An assisting node in one round. It need not be a participant of the round."""
 
     PROTOCOL: ClassVar[str] = "e-seafl"
     UNBOUND: ClassVar[str] = "the masks are not bound to the training task of the participants"
@@ -42,25 +42,25 @@ class AssistingNode(ServingClient):
         """
         with self.progress.answering(message, message.round):
             if self.number not in self.parameters.assisting_nodes:
-                raise Refusal("e-seafl.not-a-node", "asked to be an assisting node, which it is not")
+                raise Refusal("e-seafl.not-a-node", f"client {self.number} is not an assisting node of this experiment")
             self.check_not_served(message.round)
-            self.check_told(message)
+            self.check_notice(message)
             self.serve(message.round)
             self.check_survivors([row.client for row in message.survivors], message)
             if message.length < 2:
-                raise Refusal("e-seafl.wrong-size", "updates of no parameters")
+                raise Refusal("e-seafl.wrong-size", f"masks of {message.length} elements; at least 2")
             context = context_digest(self.environment.experiment_id, message, message.length, self.parameters)
             self.check_signatures_of(message, context)
             return SummedMasks(self.summed_masks(message, context))
 
-    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
-        """See `ServingClient.check_survivors`; the signing key of a client that is none cannot be looked up."""
+    def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
+        """Refuse survivors that an honest server cannot name, and numbers that belong to no client."""
         if max(named, default=0) >= self.environment.population:
-            raise Refusal("e-seafl.foreign-survivor", "a survivor that is no client")
-        super().check_survivors(named, asked)
+            raise Refusal("e-seafl.foreign-survivor", f"survivor {max(named)} is not a client of the population")
+        super().check_survivors(named, notice)
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
-        """Refuse unless every survivor has signed that it takes part in this round, told the same as this node."""
+        """Refuse unless every survivor has signed its participation, with the same notice as this node has."""
 
         def unsigned(client: int) -> Refusal:
             return Refusal("e-seafl.unsigned", f"client {client} has not signed that it takes part in this round")
@@ -75,7 +75,7 @@ class AssistingNode(ServingClient):
         meter("x25519.agree", len(clients))
         meter("hmac", len(clients))
         meter("mask.element", len(clients) * len(total))
-        seeds = [mask_seed(self.shared_key(one, MASK_PURPOSE), one, self.number, context) for one in clients]
+        seeds = [mask_seed(self.shared_key(client, MASK_PURPOSE), client, self.number, context) for client in clients]
         add_masks(total, seeds, [1] * len(seeds), self.parameters.bits)
         return Vector(total, self.parameters.bits)
 

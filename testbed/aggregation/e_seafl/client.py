@@ -37,8 +37,8 @@ class ESeaflClient(Participant):
             update = trained_update(self, message.round)
             self.round = message.round
             elements = np.asarray(self.quantised_update(update))
-            told = self.told(message.participants, update)
-            context = context_digest(self.environment.experiment_id, told, len(elements), self.parameters)
+            notice = self.notice(message.participants, update)
+            context = context_digest(self.environment.experiment_id, notice, len(elements), self.parameters)
             seeds = self.mask_seeds(context)
             meter("mask.element", len(seeds) * len(elements))
             add_masks(elements, seeds, [1] * len(seeds), self.parameters.bits)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
-from testbed.aggregation.kit.message_parts import Many, SignatureOf, ToldOfParticipants, told_digest
+from testbed.aggregation.kit.message_parts import Many, RoundNotice, SignatureOf, notice_digest
 from testbed.aggregation.kit.sealing import content_key
 from testbed.messages import ClientId, Count, Message, RoundNumber, Signature64, Vector
 
@@ -57,19 +57,19 @@ class SumMasks(Message, frozen=True):
     survivors: Annotated[list[SignatureOf], Many]
 
 
-def context_digest(experiment_id: bytes, told: ToldOfParticipants, length: int, parameters: ESeaflParameters) -> bytes:
+def context_digest(experiment_id: bytes, notice: RoundNotice, length: int, parameters: ESeaflParameters) -> bytes:
     """Return 32 bytes that a client and an assisting node compute alike only if the server told both the same.
 
-    Clients sign it, and the seeds of their masks depend on it.
+    Clients sign the digest, and the seeds of their masks depend on it.
 
     Args:
         experiment_id: 16 bytes.
-        told: what the participants were told.
+        notice: the facts that the server told the participants.
         length: as in `SumMasks`.
         parameters: of the experiment.
     """
     further = length, list(parameters.assisting_nodes), parameters.bits
-    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, *further)
+    return notice_digest(_CONTEXT_DOMAIN, experiment_id, notice, *further)
 
 
 def mask_seed(pair_key: bytes, client: int, node: int, context: bytes) -> bytes:

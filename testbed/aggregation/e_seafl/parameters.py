@@ -23,8 +23,8 @@ class ESeaflParameters(MinSurvivorsParameters, QuantisedParameters):
         (0, 1, 2),
         min_length=1,
         max_length=100,
-        description="Numbers of the clients that are the assisting nodes, all of which must answer and one of which "
-        "must not collude with the server (paper: 3); their links and devices are those of clients",
+        description="Numbers of the clients that are the assisting nodes (paper: 3). All must answer, and at least one "
+        "must not collude with the server. They have the links and devices of clients",
     )
     min_survivors: int | float = Field(
         0.5,
@@ -38,8 +38,8 @@ class ESeaflParameters(MinSurvivorsParameters, QuantisedParameters):
     clip: ClipKey = 1.0
     model_binding: Literal["signed", "none"] = Field(
         "signed",
-        description="Are masks bound to the training task of the client, so that a sum only has clients that were sent "
-        "the same model (signed), or not (none; to show that attack)?",
+        description="signed: masks are bound to the client's training task, so that a sum only has clients that were "
+        "sent the same model; none: they are not (to demonstrate the attack)",
     )
 
     @model_validator(mode="after")
@@ -54,11 +54,11 @@ class ESeaflParameters(MinSurvivorsParameters, QuantisedParameters):
         return Quantisation(self.clip, self.levels_bits, self.bits)
 
     def check(self, participants: int) -> None:
-        """Raise `ValueError` where no sum of so many participants is possible."""
+        """Check that a sum of this many participants is possible; raises `ValueError`."""
         check_two_participants(self, participants)
         self.check_min_survivors(participants)
 
     def check_population(self, population: int) -> None:
         """Raise `ValueError` for an assisting node that is no client."""
         if (last := max(self.assisting_nodes)) >= population:
-            raise ValueError(f"assisting_nodes: client {last} of a population of {population}, counted from 0")
+            raise ValueError(f"assisting_nodes: client {last}; the population has clients 0 to {population - 1}")

@@ -1,5 +1,7 @@
-"""e-SeaFL: Behnia, Riasi, Ebrahimi, Chow, Padmanabhan and Hoang, Efficient Secure Aggregation for Privacy-Preserving
-Federated Machine Learning, ACSAC 2024 (arXiv 2304.03841), Algorithm 2 against malicious parties.
+"""e-SeaFL: Efficient Secure Aggregation for Privacy-Preserving Federated Machine Learning.
+
+Source: Behnia, Riasi, Ebrahimi, Chow, Padmanabhan and Hoang, ACSAC 2024 (arXiv 2304.03841), Algorithm 2 against
+malicious parties.
 
 Client i shares a key with each of k assisting nodes. It sends y_i = x_i + sum_j PRG(seed_ij) modulo 2**bits, once, with
 a signature that it takes part. Each node checks the signatures of the survivors and answers with the sum of its masks
@@ -49,7 +51,7 @@ from testbed.privacy.noise_plan import Guarantees
 
 @dataclass
 class ESeaflRound(ServerRound):
-    """One round.
+    """State of one round.
 
     Attributes:
         experiment_id: 16 bytes.
@@ -80,7 +82,7 @@ class ESeafl(AggregationProtocol):
         return [RoleSpec(ESeaflClient, self.parameters), RoleSpec(AssistingNode, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Count dishonest clients as assisting nodes, but not as all of these."""
+        """Return the guarantees, with dishonest clients counted as assisting nodes, but not as all nodes."""
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
@@ -110,7 +112,7 @@ class ESeafl(AggregationProtocol):
         return ESeaflRound(round_, round_.experiment_id)
 
     async def collect_masked_inputs(self, state: ESeaflRound) -> None:
-        """Collect the masked updates; leave out clients whose upload the assisting nodes would refuse."""
+        """Collect the masked updates; leave out uploads that the assisting nodes would refuse."""
         start, participants = state.start, len(state.start.participants)
         state.training = digest_of_training(self.parameters.model_binding, start)
         state.agreed = start.participants.tolist() if start.participants_agreed else []
@@ -136,7 +138,7 @@ class ESeafl(AggregationProtocol):
         verify(state.start, client, PARTICIPATION_DOMAIN, context, signature)
 
     def choose_survivors(self, state: ESeaflRound) -> Ids:
-        """Return the clients whose updates are summed; raises `RoundAborted` for too few."""
+        """Return the clients in the sum; raises `RoundAborted` for too few."""
         fewest = self.parameters.fewest(len(state.start.participants))
         at_least(fewest, len(state.signatures), state.uploads, "signed their input")
         batches = self.parameters.batch_policy(state.start.batches)
@@ -144,8 +146,8 @@ class ESeafl(AggregationProtocol):
 
     def context_of(self, state: ESeaflRound) -> bytes:
         """Return the context that clients sign."""
-        told = ParticipantNotice(state.start.number, len(state.start.participants), state.training, state.agreed)
-        return context_digest(state.experiment_id, told, state.length, self.parameters)
+        notice = ParticipantNotice(state.start.number, len(state.start.participants), state.training, state.agreed)
+        return context_digest(state.experiment_id, notice, state.length, self.parameters)
 
     def question(self, state: ESeaflRound, survivors: Ids) -> SumMasks:
         """Return the question to the assisting nodes."""

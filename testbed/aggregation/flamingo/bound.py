@@ -1,8 +1,8 @@
 """Density of the graphs of `flamingo`: the probability of an edge, and the fewest neighbours that must be online.
 
-Ma et al., IEEE S&P 2023, arXiv 2308.09883, section 4.4 and Lemma 1. Of n participants, c = floor(dishonest n) are
-dishonest, chosen without regard to the graph. The server labels up to d = floor(dropouts n) participants offline. Each
-pair is an edge with probability epsilon, independently of the others (Gilbert, Erdos, Renyi).
+Source: Ma et al., IEEE S&P 2023, arXiv 2308.09883, section 4.4 and Lemma 1. Of n participants, c = floor(dishonest n)
+are dishonest, chosen without regard to the graph. The server labels up to d = floor(dropouts n) participants offline.
+Each pair is an edge with probability epsilon, independently of the others (Gilbert, Erdos, Renyi).
 
 **A server that chooses the labels** (`labels: chosen`). The graph is public before the labels are written. So the
 server can look for a set A of honest clients and label all honest neighbours of A that are not in A offline: the masks
@@ -71,19 +71,19 @@ class CommitteeRequirements:
     tries: float = 40
 
     def counts(self, participants: int) -> tuple[int, int]:
-        """(c, d): the dishonest participants, and those that may be labelled offline, of n participants."""
+        """Return (c, d) for n participants: the dishonest ones, and the most that may be labelled offline."""
         dishonest, dropouts = (Fraction(str(part)) for part in (self.dishonest, self.dropouts))
         return int(dishonest * participants), int(dropouts * participants)
 
 
 @dataclass(frozen=True)
 class Density:
-    """How the participants of a round are connected.
+    """Density of the graph of a round.
 
     Attributes:
         participants: n.
         steps: epsilon, in units of 1 / `STEPS`; `STEPS`: the graph is complete.
-        survivors: fewest participants online; two of them are honest. More than n: there is no sum of so few.
+        survivors: fewest participants online; two of them are honest. More than n: no sum is possible.
         neighbours: k, fewest neighbours online of each client online; 0 where the graph is complete.
     """
 
@@ -94,7 +94,7 @@ class Density:
 
     @property
     def epsilon(self) -> float:
-        """The probability of an edge."""
+        """Probability of an edge."""
         return self.steps / STEPS
 
     @property
@@ -105,7 +105,12 @@ class Density:
 
 @lru_cache(maxsize=64)
 def density(participants: int, requirements: CommitteeRequirements) -> Density:
-    """Find an epsilon that meets the requirements for n participants, as small as bisection finds it."""
+    """Find an epsilon that meets the requirements for n participants, as small as bisection finds it.
+
+    Args:
+        participants: n.
+        requirements: properties of the graph and their failure probabilities.
+    """
     fewest = _fewest_if_chosen if requirements.labels == "chosen" else _fewest_if_random
     dishonest, dropouts = requirements.counts(participants)
     low, high, neighbours = 0, STEPS, 0  # `low` does not meet the requirements, `high` does
@@ -121,7 +126,7 @@ def density(participants: int, requirements: CommitteeRequirements) -> Density:
 
 
 def _fewest_if_chosen(epsilon: float, participants: int, requirements: CommitteeRequirements) -> int | None:
-    """The least k with which this epsilon meets the requirements against chosen labels; None: there is none."""
+    """Return the least k with which this epsilon meets the requirements against chosen labels, or None."""
     dishonest, dropouts = requirements.counts(participants)
     survivors = participants - dropouts
     if disconnected_bits(survivors, epsilon) < requirements.correctness:
@@ -143,7 +148,7 @@ def _fewest_if_chosen(epsilon: float, participants: int, requirements: Committee
 
 
 def _fewest_if_random(epsilon: float, participants: int, requirements: CommitteeRequirements) -> int | None:
-    """The paper's k, if this epsilon meets the requirements where labels do not depend on the graph; else None."""
+    """Return the paper's k if this epsilon meets the requirements for labels independent of the graph, else None."""
     dishonest, dropouts = requirements.counts(participants)
     survivors = participants - dropouts
     neighbours = 1 if requirements.dishonest == 0 else int(requirements.security / -log2(requirements.dishonest)) + 1
@@ -153,7 +158,7 @@ def _fewest_if_random(epsilon: float, participants: int, requirements: Committee
 
 
 def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The last number from `low`, where `holds` is true, to below `high`, where it is false; true, then false."""
+    """Return the last number in [low, high) for which `holds` is true; it is true at `low`, then false up to `high`."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -189,22 +194,33 @@ def cut_off_bits(participants: int, dishonest: int, dropouts: int, neighbours: i
         - _EXPONENTS * sizes * neighbours
     )
     enough_inside = np.minimum(chernoff.min(axis=0), 0.0)
-    one, log_epsilon = np.array([float(dishonest)]), np.array([log(epsilon)])
-    enough_inside[0] = _log_tail(one, np.array([float(neighbours)]), log_epsilon, np.log1p(-np.exp(log_epsilon)))[0]
+    trials, log_epsilon = np.array([float(dishonest)]), np.array([log(epsilon)])
+    enough_inside[0] = _log_tail(trials, np.array([float(neighbours)]), log_epsilon, np.log1p(-np.exp(log_epsilon)))[0]
     sets = _log_factorial(honest)[-1] - _log_factorial(honest)[sizes.astype(int)]
     sets = sets - _log_factorial(honest)[outside.astype(int)]
     return _bits((sets + few_outside + enough_inside).tolist())
 
 
 def disconnected_bits(clients: int, epsilon: float) -> float:
-    """x, where the graph of this many clients is not connected with probability 2**-x at most; 0: nothing is shown."""
+    """Return x: the graph of this many clients is disconnected with probability at most 2**-x; 0: no bound.
+
+    Args:
+        clients: number of vertices.
+        epsilon: the probability of an edge.
+    """
     log_absent = log1p(-epsilon)
     logarithms = [_log_choose(clients, k) + k * (clients - k) * log_absent for k in range(1, clients // 2 + 1)]
     return _bits(logarithms)
 
 
 def too_few_bits(survivors: int, neighbours: int, epsilon: float) -> float:
-    """x, where a survivor has fewer neighbours than `neighbours` among the survivors with probability 2**-x at most."""
+    """Return x: with probability at most 2**-x, a survivor has fewer than `neighbours` neighbours among the survivors.
+
+    Args:
+        survivors: number of clients online.
+        neighbours: required neighbours of each.
+        epsilon: the probability of an edge.
+    """
     others = survivors - 1
     if others < neighbours:
         return 0.0
@@ -235,7 +251,7 @@ def _log_tail(trials: _Logs, least: _Logs, log_p: _Logs, log_not_p: _Logs) -> _L
 
 @lru_cache(maxsize=8)
 def _log_factorial(largest: int) -> _Logs:
-    """`(largest + 1,)` log k! for k = 0 to `largest`."""
+    """Return `(largest + 1,)` log k! for k = 0 to `largest`."""
     return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, largest + 1)))])
 
 
@@ -244,7 +260,7 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def _bits(logarithms: list[float]) -> float:
-    """-log2 of the sum of the exponentials, at least 0."""
+    """Return -log2 of the sum of the exponentials, at least 0."""
     largest = max(logarithms, default=-inf)
     if largest == -inf:
         return inf

@@ -1,4 +1,4 @@
-"""How everybody in `flamingo` knows a committee and its key: enough of its members have signed them."""
+"""Certificates of committees in `flamingo`: enough members have signed the committee and its key."""
 
 from collections.abc import Collection, Sequence
 
@@ -17,7 +17,14 @@ from testbed.parties.client import Environment
 def check_certificate(
     certificate: Certificate, section: CommitteeSection, round_number: int, environment: Environment
 ) -> None:
-    """Raise `Refusal` unless this is the committee of the round, and t of its members have signed its key."""
+    """Raise `Refusal` unless this is the committee of the round and t of its members have signed its key.
+
+    Args:
+        certificate: the committee's service with signatures.
+        section: the experiment's section `committee`.
+        round_number: the round.
+        environment: of the client that checks.
+    """
     service = certificate.service
     verified(section, service.committee, round_number, environment)
     members = service.committee.clients
@@ -34,12 +41,21 @@ def check_members_signatures(
     content: bytes,
     environment: Environment,
 ) -> None:
-    """Raise `Refusal` unless these are signatures of so many members, or more, on the same content."""
+    """Raise `Refusal` unless at least `needed` members have signed the same content.
+
+    Args:
+        signatures: the signatures that the server shows.
+        members: client numbers of the committee.
+        needed: t.
+        domain: of the signatures.
+        content: the signed content.
+        environment: of the client that checks.
+    """
     check_signers(signatures, set(members), needed, protocol="flamingo", signers="member")
     full, directory = domain + environment.experiment_id, environment.directory
     signed = [(directory.signing_key(row.client), full, content, row.signature) for row in signatures]
     meter("ed25519.verify", len(signed))
     follows_from = signed_content(full, content, [[key, signature] for key, _, _, signature in signed])
     if (place := memo.first_unverified(follows_from, signed)) is not None:
-        detail = f"member {signatures[place].client} has not signed what is shown"
+        detail = f"the signature of member {signatures[place].client} does not match the content shown"
         raise Refusal("flamingo.other-signature", detail)

@@ -1,4 +1,4 @@
-"""A participant's side of `flamingo`: one message a round; see `testbed.aggregation.flamingo.server`."""
+"""Participant's side of `flamingo`: one message per round; see `testbed.aggregation.flamingo.server`."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -35,11 +35,11 @@ from testbed.training import RoundUpdate, trained_update
 
 
 class FlamingoClient(Participant):
-    """One participant of one round.
+    """A participant of one round.
 
     Attributes:
-        digest: what it has in common with those that were told the same participants and service.
-        training: digest of what it was asked to train; empty with ``model_binding: none``.
+        digest: equal for all parties that were told the same participants and the same service.
+        training: digest of the training task; empty with ``model_binding: none``.
     """
 
     STAGES: ClassVar[StageTable] = StageTable(
@@ -56,7 +56,7 @@ class FlamingoClient(Participant):
 
     @handles(MaskedReport)
     def on_report(self, message: MaskedReport) -> Reported:
-        """Mask the update, and leave with it what the committee needs to take the masks away again."""
+        """Send the masked update with the shares and encrypted seeds from which the committee removes the masks."""
         with self.progress.answering(message, message.round):
             self.check_size(len(message.participants))
             self.check_participants(message.participants)
@@ -78,40 +78,40 @@ class FlamingoClient(Participant):
             )
 
     def check_participants(self, participants: Sequence[int]) -> None:
-        """Refuse a list that does not hold this client, or others than those that were agreed on."""
-        if any(one >= other for one, other in pairwise(participants)):
-            raise Refusal("flamingo.listed-twice", "participants that are not in ascending order, each once")
+        """Refuse a list without this client, or a list that differs from the agreed participants."""
+        if any(previous >= following for previous, following in pairwise(participants)):
+            raise Refusal("flamingo.listed-twice", "the participants are not in strictly ascending order")
         if self.number not in set(participants):
-            raise Refusal("flamingo.not-listed", "is asked to report, and is no participant")
+            raise Refusal("flamingo.not-listed", f"client {self.number} is not in the list of participants")
         agreed = self.client.agreed_participants
         if agreed is not None and set(participants) != agreed.keys():
-            raise Refusal("flamingo.foreign-participant", "not the participants that were agreed on")
+            raise Refusal("flamingo.foreign-participant", "the participants differ from the agreed list")
 
     def neighbours(self, participants: Sequence[int]) -> list[int]:
-        """Those with whom it has a mask in common."""
+        """Return the clients with which this client has a common mask."""
         density = self.parameters.density(len(participants))
         meter("mask.element", len(participants))
         seed = self.environment.directory.public_seed
         return round_graph(seed, self.round, participants, density).neighbours(self.number)
 
     def pair_seed(self, neighbour: int) -> bytes:
-        """32 bytes: the seed of the mask in common with a neighbour that is asked to train the same."""
+        """Return the 32-byte seed of the mask in common with a neighbour that has the same training task."""
         return pair_seed(self.shared_key(neighbour, MASK_PURPOSE), self.digest, self.training)
 
     def masked(self, update: RoundUpdate, seeds: dict[int, bytes], own: bytes) -> Vector:
-        """`(d+1,)` the update as ring elements under a mask for each neighbour and one of its own."""
-        elements, given = self.encoded(update), self.parameters
+        """Return the update as `(d+1,)` ring elements under one mask per neighbour and a mask of its own."""
+        elements, parameters = self.encoded(update), self.parameters
         signs = [*(1 if neighbour > self.number else -1 for neighbour in seeds), 1]
-        masks = Masks([*seeds.values(), own], signs, given.prg)
-        meter(given.mask_operation, len(elements) * len(signs))
+        masks = Masks([*seeds.values(), own], signs, parameters.prg)
+        meter(parameters.mask_operation, len(elements) * len(signs))
         return self.under_masks(elements, masks)
 
     def encoded(self, update: RoundUpdate) -> npt.NDArray[Any] | Elements:
-        """The update as ring elements, its weight the last of them."""
+        """Return the update as ring elements; the last element is its weight."""
         return self.quantised_update(update)
 
     def shares_of(self, own: bytes, service: Service) -> list[bytes]:
-        """Shares of the seed of its own mask, sealed for the members in their order."""
+        """Return shares of the seed of the client's own mask, sealed for the members in their order."""
         members = service.committee.clients
         threshold, points = self.parameters.committee.threshold_for(len(members)), range(1, len(members) + 1)
         ((*shares,),) = share_each([(own, self.secret("flamingo polynomial of the mask"))], threshold, points)
@@ -124,11 +124,11 @@ class FlamingoClient(Participant):
         ]
 
     def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
-        """A seed in common, encrypted to the committee, and signed for this round."""
+        """Return a pair seed, encrypted to the committee and signed for this round."""
         associated = seed_associated(self.digest, self.number, neighbour)
         entropy = prf.evaluate(self.secret("flamingo encryption"), associated)
-        point, sealed, known = threshold_elgamal.encrypt_and_prove(public_key, seed, associated, entropy)
+        point, sealed, knowledge_proof = threshold_elgamal.encrypt_and_prove(public_key, seed, associated, entropy)
         meter("edwards25519.multiply_base", 3)  # two of them for the proof
         meter("edwards25519.multiply")
         signature = self.sign(SEEDS_DOMAIN, seed_content(self.digest, self.number, neighbour, point))
-        return EncryptedSeed(neighbour, point, sealed, signature, known)
+        return EncryptedSeed(neighbour, point, sealed, signature, knowledge_proof)

@@ -1,7 +1,7 @@
-"""A committee member's side of `flamingo`; see `testbed.aggregation.flamingo.server`.
+"""Committee member's side of `flamingo`; see `testbed.aggregation.flamingo.server`.
 
-A member opens, for each participant of a round, what takes off its own mask, or what takes off those that it has in
-common with others, and never both; once a round, for labels that enough members have signed.
+For each participant of a round, a member opens either its share of the participant's own mask or the participant's
+masks with others, never both. It does so once per round, for labels that enough members have signed.
 """
 
 from collections.abc import Sequence
@@ -47,15 +47,15 @@ from testbed.parties.client import Client, StageTable, Transition, handles
 
 
 class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, FinishSetUp, CheckLabels, Reconstruct)):
-    """One member in one round.
+    """A committee member in one round.
 
     Attributes:
-        batches: who may be summed with whom.
-        graph: of the round.
-        members: those that serve, in their order.
-        share: its share of the committee's key.
-        digest: what it has in common with those that were told the same participants and service.
-        online: those whose own masks it will open.
+        batches: rule for clients that may be summed together.
+        graph: graph of the round.
+        members: the committee, in its order.
+        share: this member's share of the committee's key.
+        digest: equal for all parties that were told the same participants and the same service.
+        online: the clients of which it will open shares of their own masks.
     """
 
     STAGES: ClassVar[StageTable] = SetUpMember.STAGES.extended(
@@ -78,14 +78,14 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
 
     @handles(CheckLabels)
     def on_check_labels(self, message: CheckLabels, private: SealedMemberState) -> LabelsSignature:
-        """Sign the one set of clients that this member will take for online in this round."""
+        """Sign the one set of clients that this member will treat as online in this round."""
         with self.progress.answering(message, message.round):
             self.serve(message.round)
             service = message.certificate.service
             check_certificate(message.certificate, self.parameters.committee, message.round, self.environment)
             self.members = service.committee.clients
             if self.number not in self.members:
-                raise Refusal("flamingo.not-a-member", "is not on the committee of this round")
+                raise Refusal("flamingo.not-a-member", f"client {self.number} is not on the committee of this round")
             self.share = self.own_share(service.digest, private.sealed)
             self.environment.look_up(self.members)
             self.check_labels(message.participants, message.online)
@@ -93,15 +93,16 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             return LabelsSignature(self.sign(LABELS_DOMAIN, labels_content(self.digest, self.online)))
 
     def check_labels(self, participants: Sequence[int], online: Sequence[int]) -> None:
-        """Refuse labels that no honest server has, or that show more than a sum over enough clients (section 4.4)."""
+        """Refuse labels that no honest server sends, or that reveal more than a large enough sum (section 4.4)."""
         for listed in (participants, online):
-            if any(one >= other for one, other in pairwise(listed)):
-                raise Refusal("flamingo.listed-twice", "clients that are not in ascending order, each once")
+            if any(previous >= following for previous, following in pairwise(listed)):
+                raise Refusal("flamingo.listed-twice", "the clients are not in strictly ascending order")
         if not set(online) <= set(participants):
-            raise Refusal("flamingo.foreign-client", "a client is online that is no participant")
+            raise Refusal("flamingo.foreign-client", "a client is labelled online that is not a participant")
         fewest, most = self.environment.minimum_participants, self.environment.maximum_participants
         if not max(2, fewest) <= len(participants) <= most:
-            raise Refusal("flamingo.other-participants", f"{len(participants)}, never fewer than {max(2, fewest)}")
+            detail = f"{len(participants)} participants; allowed {max(2, fewest)} to {most}"
+            raise Refusal("flamingo.other-participants", detail)
         density = self.parameters.density(len(participants))
         self.graph = round_graph(self.environment.directory.public_seed, self.round, participants, density)
         meter("mask.element", len(participants) * (len(participants) - 1) / 2)
@@ -113,7 +114,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
 
     @handles(Reconstruct)
     def on_reconstruct(self, message: Reconstruct, private: SharesForMember) -> Opened:
-        """Open what the labels call for, once enough members have signed the same."""
+        """Open the shares and seeds that the labels require, once enough members have signed the same labels."""
         with self.progress.answering(message, message.round):
             needed = self.parameters.committee.threshold_for(len(self.members))
             content = labels_content(self.digest, self.online)
@@ -122,15 +123,16 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             )  # fmt: skip
             self.check_edges(message.edges)
             if len(private.shares) != len(self.online):
-                raise Refusal("flamingo.other-shares", f"{len(private.shares)} shares of {len(self.online)} online")
+                detail = f"{len(private.shares)} shares for {len(self.online)} clients online"
+                raise Refusal("flamingo.other-shares", detail)
             points = self.partial_decryptions(message.edges)
             shares = self.opened_shares(private.shares)
             return Opened(points, shares, self.proof_of_decryptions(message.edges, points))
 
     def check_edges(self, edges: Sequence[CutEdge]) -> None:
-        """Refuse anything but the edges between those online and the others, as the former have signed them."""
+        """Refuse anything but the edges between clients online and offline, signed by the clients online."""
         if [(edge.online, edge.offline) for edge in edges] != self.graph.cut(self.online):
-            raise Refusal("flamingo.other-edges", "not the edges between clients online and offline")
+            raise Refusal("flamingo.other-edges", "the edges differ from those between clients online and offline")
         directory, domain = self.environment.directory, SEEDS_DOMAIN + self.environment.experiment_id
         self.environment.look_up({edge.online for edge in edges})
         meter("ed25519.verify", 2 * len(edges))
@@ -143,11 +145,11 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         rows = [[key, content, signature] for key, _, content, signature in signed]
         if (place := memo.first_unverified(signed_content(domain, self.digest, rows), signed)) is not None:
             client = edges[place // 2].online
-            detail = f"client {client} has not signed what is shown, for this round, or has not made it itself"
+            detail = f"client {client} has not signed the ciphertext shown for this round, or has not created it itself"
             raise Refusal("flamingo.other-ciphertext", detail)
 
     def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
-        """Its share times each of the points."""
+        """Return the member's key share times each point."""
         meter("edwards25519.multiply", len(edges))
         try:
             return [threshold_elgamal.partial_decryption(self.share, edge.point) for edge in edges]
@@ -155,7 +157,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             raise Refusal("flamingo.bad-point", str(error)) from None
 
     def proof_of_decryptions(self, edges: Sequence[CutEdge], points: Sequence[bytes]) -> bytes:
-        """The proof that `points` are its share times the edges' points, so that nobody can have it take the blame."""
+        """Return a proof that `points` are the key share times the edges' points, so the member cannot be framed."""
         if not edges:
             return b""
         meter("edwards25519.multiply", len(edges) + 2)
@@ -165,12 +167,12 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         return equal_logarithms.prove(self.share, [edge.point for edge in edges], points, content)
 
     def opened_shares(self, sealed: Sequence[bytes]) -> list[ShareOf]:
-        """The shares of self-masks that open; what a dishonest client has sealed otherwise is left out."""
+        """Return the shares of self-masks that open; shares that a dishonest client has sealed wrongly are left out."""
         meter("x25519.agree", len(sealed))
         meter("aead.open", len(sealed))
         opened = []
-        for client, one in zip(self.online, sealed, strict=True):
+        for client, ciphertext in zip(self.online, sealed, strict=True):
             key = self.shared_key(client, SHARES_PURPOSE)
             with suppress(OpeningFailed):
-                opened.append(ShareOf(client, open_share(key, client, self.number, one, self.digest)))
+                opened.append(ShareOf(client, open_share(key, client, self.number, ciphertext, self.digest)))
         return opened

@@ -1,9 +1,9 @@
-"""Who masks with whom in a round of `flamingo`: a random graph that everybody derives from what everybody knows.
+"""Graph of the masks in a round of `flamingo`: a random graph that every party derives from public information.
 
-The paper's public seed v is `Directory.public_seed`, drawn after registration has closed. The graph follows from it,
-the round and the list of participants. (In the paper v also draws the participants. Here
-selection does; with the list in the seed, a server that may choose among lists has to try them one by one, and each
-client of a sum sees that its list is the decryptors'.)
+The paper's public seed v is `Directory.public_seed`, drawn after registration has closed. The graph follows from v, the
+round and the list of participants. In the paper v also draws the participants; here selection does. Since the list is
+part of the seed, a server that may choose among lists has to try them one by one, and the clients of a sum and the
+decryptors check that their lists are equal.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from testbed.crypto.masks import STREAM_SLACK, key_stream
 from testbed.messages import signed_content
 
 _DOMAIN = b"testbed/flamingo/graph/v2"
-_WORDS = 1 << 16  # of 4 bytes: what `key_stream` writes at once
+_WORDS = 1 << 16  # of 4 bytes, written by one call of `key_stream`
 
 
 class RoundGraph:
@@ -27,7 +27,7 @@ class RoundGraph:
 
     Args:
         participants: sorted client numbers, n of them.
-        density: how many edges there are.
+        density: density of the edges.
         seed: 32 public bytes.
 
     Attributes:
@@ -43,72 +43,79 @@ class RoundGraph:
 
     @cached_property
     def adjacency(self) -> npt.NDArray[np.bool_]:
-        """`(n, n)` whether two are neighbours, by their places in the list."""
+        """`(n, n)` bool: whether two participants are neighbours, by their positions in the list."""
         n = len(self.listed)
         if self.density.steps == STEPS:
             complete = np.ones((n, n), np.bool_)
             np.fill_diagonal(complete, False)
             return complete
-        drawn = self._drawn(n * (n - 1) // 2)
+        edges = self._edges(n * (n - 1) // 2)
         adjacency = np.zeros((n, n), np.bool_)
         begin = 0
         for place in range(n - 1):
-            row = drawn[begin : begin + n - 1 - place]
+            row = edges[begin : begin + n - 1 - place]
             adjacency[place, place + 1 :] = adjacency[place + 1 :, place] = row
             begin += len(row)
         return adjacency
 
-    def _drawn(self, pairs: int) -> npt.NDArray[np.bool_]:
-        """`(pairs,)` which pairs are edges: those whose word of the key stream is below epsilon."""
-        drawn = np.empty(pairs, np.bool_)
+    def _edges(self, pairs: int) -> npt.NDArray[np.bool_]:
+        """Return `(pairs,)` bool: the pairs that are edges, as their word of the key stream is below epsilon."""
+        edges = np.empty(pairs, np.bool_)
         buffer, write = np.empty(4 * _WORDS + STREAM_SLACK, np.uint8), key_stream(self._seed)
         limit = np.uint32(self.density.steps * (2**32 // STEPS))
         for begin in range(0, pairs, _WORDS):
-            part = drawn[begin : begin + _WORDS]
+            part = edges[begin : begin + _WORDS]
             write(buffer, 4 * len(part))
             np.less(buffer[: 4 * len(part)].view("<u4"), limit, out=part)
-        return drawn
+        return edges
 
     def places(self, clients: Iterable[int]) -> npt.NDArray[np.int64]:
-        """`(m,)` where these sorted clients are in the list; raises `KeyError` for one that is not."""
-        wanted = np.fromiter(clients, np.int64)
-        found = np.searchsorted(self._participants, wanted)
-        inside = found < len(self._participants)
-        if not inside.all() or (self._participants[found] != wanted).any():
-            raise KeyError("a client that is no participant")
-        return found
+        """Return the `(m,)` positions of sorted clients in the list; raises `KeyError` for other clients."""
+        numbers = np.fromiter(clients, np.int64)
+        places = np.searchsorted(self._participants, numbers)
+        inside = places < len(self._participants)
+        if not inside.all() or (self._participants[places] != numbers).any():
+            raise KeyError("a client that is not a participant")
+        return places
 
     def neighbours(self, client: int) -> list[int]:
-        """A client's neighbours, sorted; raises `KeyError` for no participant."""
+        """Return a client's sorted neighbours; raises `KeyError` if it is not a participant."""
         (place,) = self.places([client])
-        found: list[int] = self._participants[self.adjacency[place]].tolist()
-        return found
+        neighbours: list[int] = self._participants[self.adjacency[place]].tolist()
+        return neighbours
 
     def cut(self, online: Iterable[int]) -> list[tuple[int, int]]:
-        """The edges between clients that are online and those that are not: (online, offline), sorted."""
+        """Return the edges between clients online and offline, sorted: (online, offline)."""
         here = np.zeros(len(self.listed), np.bool_)
         here[self.places(online)] = True
         ends = np.argwhere(self.adjacency & here[:, None] & ~here[None, :])
-        return [(self.listed[one], self.listed[other]) for one, other in ends.tolist()]
+        return [(self.listed[first], self.listed[second]) for first, second in ends.tolist()]
 
     def weakness(self, online: Sequence[int]) -> str:
-        """Why the sum over these sorted participants must not be had; empty: it may (section 4.4 of the paper)."""
+        """Return the reason against a sum over these sorted participants; empty: the sum is safe (section 4.4)."""
         if len(online) < max(2, self.density.survivors):
-            return f"{len(online)} clients online, never fewer than {max(2, self.density.survivors)}"
+            return f"{len(online)} clients online; at least {max(2, self.density.survivors)} needed"
         if self.density.steps == STEPS:
             return ""
         places = self.places(online)
         among: npt.NDArray[np.bool_] = self.adjacency[np.ix_(places, places)]
         fewest = int(among.sum(axis=1).min())
         if fewest < self.density.neighbours:
-            return f"a client has {fewest} neighbours online, never fewer than {self.density.neighbours}"
+            return f"a client has {fewest} neighbours online; at least {self.density.neighbours} needed"
         if not _is_connected(among):
             return "the graph of the clients online is not connected"
         return ""
 
 
 def round_graph(public_seed: bytes, round_number: int, participants: Sequence[int], density: Density) -> RoundGraph:
-    """The graph of a round: made once in a process."""
+    """Return the graph of a round, computed once per process.
+
+    Args:
+        public_seed: 32 bytes of the PKI.
+        round_number: the round.
+        participants: sorted client numbers.
+        density: density of the edges.
+    """
     seed = hashlib.sha256(_DOMAIN + signed_content(public_seed, round_number, list(participants))).digest()
     key = "flamingo graph", seed, density
     return memo.cached(key, lambda: RoundGraph(participants, density, seed))

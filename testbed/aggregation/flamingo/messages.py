@@ -1,5 +1,6 @@
-"""What the parties of `flamingo` send each other in a round, and what they sign and seal; the set-up's messages are in
-`set_up_messages`.
+"""Messages of a round of `flamingo`, and the contents that parties sign and seal.
+
+The messages of the set-up are in `set_up_messages`.
 """
 
 import hashlib
@@ -38,9 +39,9 @@ SealedState = Annotated[bytes, msgspec.Meta(max_length=MOST_STATE_BYTES)]
 
 
 class Service(Message, frozen=True):
-    """What a committee serves with: its members, the round of its set-up, their public key and what they have signed.
+    """The service of a committee: its members, the round of its set-up and its public key, signed by the members.
 
-    `commitments` is the digest of the commitments to the polynomial whose values are the members' shares.
+    `commitments` is the digest of the commitments to the polynomial through the members' shares.
     """
 
     committee: CommitteeList
@@ -50,7 +51,7 @@ class Service(Message, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """32 bytes that stand for all of it; what members sign."""
+        """32 bytes that identify the service; members sign them."""
         members = [[member.client, member.proof] for member in self.committee.members]
         content = signed_content(
             self.committee.first_round, members, self.set_up_in, self.public_key, self.commitments
@@ -69,9 +70,10 @@ class Certificate(Message, frozen=True):
 
 
 class EncryptedSeed(Message, frozen=True):
-    """The seed of the mask that a client has in common with a neighbour, encrypted to the committee; signed.
+    """The signed seed of the mask that a client has in common with a neighbour, encrypted to the committee.
 
-    `known` proves that the client has made the ciphertext's first half itself (`threshold_elgamal.encrypt_and_prove`).
+    `known` proves that the client has created the ciphertext's first half itself
+    (`threshold_elgamal.encrypt_and_prove`).
     """
 
     neighbour: ClientId
@@ -82,8 +84,10 @@ class EncryptedSeed(Message, frozen=True):
 
 
 class Reported(Message, frozen=True):
-    """The masked, quantised update; shares of the seed of its own mask, sealed for the members in their order; and the
-    seeds of the masks that it has in common with its neighbours, in theirs.
+    """The masked, quantised update, with everything that is needed to remove its masks.
+
+    `shares`: of the seed of the client's own mask, sealed for the members in their order. `seeds`: of the masks in
+    common with its neighbours, in their order.
     """
 
     input: Vector
@@ -92,7 +96,7 @@ class Reported(Message, frozen=True):
 
 
 class MaskedReport(Message, frozen=True):
-    """Mask your update against your neighbours among these participants; the committee will unmask the sum."""
+    """Question for the update, masked against the client's neighbours among these participants."""
 
     stage: ClassVar[str] = "flamingo/report"
     Answer: ClassVar[type[Message] | None] = Reported
@@ -106,19 +110,19 @@ class MaskedReport(Message, frozen=True):
 
 
 class LabelsSignature(Message, frozen=True):
-    """A member's signature on who is online, as it was told."""
+    """A member's signature on the set of clients online that it was told."""
 
     signature: Signature64
 
 
 class SealedMemberState(Message, frozen=True):
-    """What a member has sealed for itself when its service began; the server has kept it."""
+    """The state that a member sealed for itself when its service began, and that the server has stored."""
 
     sealed: SealedState
 
 
 class CheckLabels(Message, frozen=True):
-    """Whose report has arrived, of these participants; the others count as offline."""
+    """Question for a signature on the labels: participants that have reported are online, the others offline."""
 
     stage: ClassVar[str] = "flamingo/cross-check"
     Answer: ClassVar[type[Message] | None] = LabelsSignature
@@ -134,9 +138,7 @@ class CheckLabels(Message, frozen=True):
 
 
 class CutEdge(Message, frozen=True):
-    """An edge between a client that is online and one that is not, with the first half of what the former has encrypted
-    for it, which it has signed.
-    """
+    """An edge between a client online and one offline, with the first half of the online client's signed ciphertext."""
 
     online: ClientId
     offline: ClientId
@@ -152,9 +154,9 @@ class SharesForMember(Message, frozen=True):
 
 
 class Opened(Message, frozen=True):
-    """A member's partial decryptions of the cut edges, in their order; and those shares of self-masks that open.
+    """A member's partial decryptions of the cut edges, in their order, and the shares of self-masks that open.
 
-    `proof` proves all of the decryptions at once (`equal_logarithms`); it is empty where nothing was to be decrypted.
+    `proof` covers all decryptions (`equal_logarithms`); it is empty if there was nothing to decrypt.
     """
 
     points: Annotated[list[Key32], msgspec.Meta(max_length=MOST_EDGES)]
@@ -163,7 +165,7 @@ class Opened(Message, frozen=True):
 
 
 class Reconstruct(Message, frozen=True):
-    """The members' signatures on the labels; open what these call for."""
+    """Question for the shares and decryptions that the labels require, with the members' signatures on the labels."""
 
     stage: ClassVar[str] = "flamingo/reconstruct"
     Answer: ClassVar[type[Message] | None] = Opened
@@ -174,37 +176,61 @@ class Reconstruct(Message, frozen=True):
     edges: Annotated[list[CutEdge], msgspec.Meta(max_length=MOST_EDGES)]
 
 
-# -- what is signed and sealed -----------------------------------------------------------------------------------------
+# -- signed and sealed contents ----------------------------------------------------------------------------------------
 
 
 def round_digest(round_number: int, participants: Sequence[int], service: bytes) -> bytes:
-    """32 bytes that only those have in common that were told the same participants and service (its digest)."""
+    """Return 32 bytes that are equal for all parties that were told the same participants and service.
+
+    Args:
+        round_number: the round.
+        participants: sorted client numbers.
+        service: its digest, 32 bytes.
+    """
     content = signed_content(round_number, list(participants), service)
     return hashlib.sha256(_ROUND_DOMAIN + content).digest()
 
 
 def service_content(digest: bytes) -> bytes:
-    """What a member signs of its service."""
+    """Return the content that a member signs of its service."""
     return signed_content(digest)
 
 
 def labels_content(digest: bytes, online: Sequence[int]) -> bytes:
-    """What a member signs of a round (`round_digest`) and who is online."""
+    """Return the content that a member signs of a round (`round_digest`) and its clients online.
+
+    Args:
+        digest: of the round (`round_digest`), 32 bytes.
+        online: sorted client numbers.
+    """
     return signed_content(digest, list(online))
 
 
 def seed_content(digest: bytes, client: int, neighbour: int, point: bytes) -> bytes:
-    """What a client signs of an encrypted seed: its first half, whose it is, and the round (section 4.5)."""
+    """Return the content that a client signs of an encrypted seed (section 4.5).
+
+    Args:
+        digest: of the round (`round_digest`), 32 bytes.
+        client: the client that encrypts.
+        neighbour: the other client of the mask.
+        point: first half of the ciphertext, 32 bytes.
+    """
     return signed_content(digest, client, neighbour, point)
 
 
 def seed_associated(digest: bytes, client: int, neighbour: int) -> bytes:
-    """What an encrypted seed goes with: whose it is, and the round."""
+    """Return the associated data of an encrypted seed.
+
+    Args:
+        digest: of the round (`round_digest`), 32 bytes.
+        client: the client that encrypts.
+        neighbour: the other client of the mask.
+    """
     return signed_content(digest, client, neighbour)
 
 
 def decryptions_content(digest: bytes, member: int, edges: Sequence[CutEdge]) -> bytes:
-    """The content of a member's proof of its decryptions: the round with its committee and key, the member, the edges.
+    """Return the content of a member's proof of its decryptions: the round with its committee, the member, the edges.
 
     Args:
         digest: of the round (`round_digest`), 32 bytes.
@@ -215,21 +241,39 @@ def decryptions_content(digest: bytes, member: int, edges: Sequence[CutEdge]) ->
 
 
 def pair_seed(pair_key: bytes, digest: bytes, training: bytes) -> bytes:
-    """32 bytes: the seed h of the mask that two clients have in common in a round.
+    """Return the 32-byte seed h of the mask that two clients have in common in a round.
 
-    With what they were asked to train in it, as they have signed nothing: those that were sent different models have no
-    mask in common, and what they send stays hidden.
+    It depends on the training task, which clients do not sign: clients that were sent different models have no mask in
+    common, so their inputs stay hidden.
+
+    Args:
+        pair_key: 32 bytes that the two clients have agreed on.
+        digest: of the round (`round_digest`), 32 bytes.
+        training: digest of the training task.
     """
     return content_key(pair_key, _SEED_DOMAIN, digest, training)
 
 
 def seal_share(pair_key: bytes, client: int, member: int, share: bytes, digest: bytes) -> bytes:
-    """A client's share for a member, 16 bytes longer; under a key for this round alone (`round_digest`)."""
+    """Seal a client's share for a member under a key of this round; the result is 16 bytes longer.
+
+    Args:
+        pair_key: 32 bytes that the two have agreed on.
+        client: the dealer.
+        member: the receiver.
+        share: 33 bytes.
+        digest: of the round (`round_digest`), 32 bytes.
+    """
     return seal_once(_share_key(pair_key, client, member, digest), share, digest)
 
 
 def open_share(pair_key: bytes, client: int, member: int, sealed: bytes, digest: bytes) -> bytes:
-    """Inverse of `seal_share`; raises `OpeningFailed`."""
+    """Open a share that `seal_share` has sealed; raises `OpeningFailed`.
+
+    Args:
+        pair_key, client, member, digest: as in `seal_share`.
+        sealed: its result.
+    """
     return open_once(_share_key(pair_key, client, member, digest), sealed, digest)
 
 

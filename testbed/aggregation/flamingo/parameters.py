@@ -1,4 +1,4 @@
-"""The experiment's section `aggregation` for `flamingo`."""
+"""Parameters of `flamingo`: the section `aggregation` of an experiment."""
 
 from typing import ClassVar, Literal
 
@@ -22,7 +22,7 @@ from testbed.committee.sortition import committee_stages
 
 
 class FlamingoParameters(CommitteeParameters, QuantisedParameters):
-    """Sums that hide every single update, for which most clients send one message."""
+    """Sums that hide every single update; most clients send one message per round."""
 
     supports_symbolic_masks: ClassVar[bool] = True
     stages: ClassVar[tuple[str, ...]] = ("flamingo/report", "flamingo/cross-check", "flamingo/reconstruct")
@@ -37,20 +37,20 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
     protocol: Literal["flamingo"] = "flamingo"
     committee: CommitteeSection = Field(
         default_factory=CommitteeSection,
-        description="The decryptors (the paper's D, of L = size): with `threshold` of them the server unmasks a sum, "
-        "and so many must be told the same",
+        description="The decryptors (the paper's D, of L = size). `threshold` of them must sign the labels, and the "
+        "same number unmask a sum",
     )
     dishonest: float = Field(
         0.1, ge=0, lt=1, description="Largest fraction of dishonest participants (the paper's eta)"
     )
     dropouts: float = Field(
-        0.1, ge=0, lt=1, description="Largest fraction that drops out (the paper's delta); with more there is no sum"
+        0.1, ge=0, lt=1, description="Largest fraction of dropouts (the paper's delta); with more there is no sum"
     )
     labels: Labels = Field(
         "chosen",
-        description="Which clients the server may label offline. chosen: any, after it has seen the graph (a malicious "
-        "server); random: those that dropped out by chance, as in the paper's Lemma 1 (an honest-but-curious server; a "
-        "malicious one then has single updates)",
+        description="Clients that the server may label offline. chosen: any, after it has seen the graph (a malicious "
+        "server); random: clients that dropped out by chance, as in the paper's Lemma 1 (an honest-but-curious server; "
+        "a malicious server can then learn single updates)",
     )
     security: float = Field(
         40,
@@ -73,8 +73,8 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
     )
     model_binding: Literal["masks", "none"] = Field(
         "masks",
-        description="Do masks follow from what clients were asked to train, so that those cancel alone of clients that "
-        "were sent the same model (masks), or not (none; to show that attack)?",
+        description="masks: masks depend on the training task, so that only masks of clients that were sent the same "
+        "model cancel; none: they do not (to demonstrate the attack)",
     )
     bits: int = Field(32, ge=8, le=64, description="Ring width: sums are taken modulo 2**bits")
     levels_bits: LevelsBitsKey = 16
@@ -84,12 +84,12 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
 
     @property
     def quantisation(self) -> Quantisation:
-        """How updates become ring elements."""
+        """The mapping from updates to ring elements."""
         return Quantisation(self.clip, self.levels_bits, self.bits)
 
     @property
     def mask_operation(self) -> str:
-        """What one element of a mask costs, in the table of costs."""
+        """Entry of the table of costs for one element of a mask."""
         return mask_operation(self.prg)
 
     @property
@@ -100,17 +100,17 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
         )
 
     def density(self, participants: int) -> Density:
-        """How dense a graph of so many participants is."""
+        """Return the density of the graph of this many participants."""
         return density(participants, self.requirements)
 
     def check(self, participants: int) -> None:
-        """Two must survive, one of them honest."""
+        """Check that at least two participants neither drop out nor are dishonest; raises `ValueError`."""
         check_two_participants(self, participants)
         dishonest, dropouts = self.requirements.counts(participants)
         if participants - dishonest - dropouts < 2:
             raise ValueError(
-                f"dropouts: of {participants} participants {dropouts} may drop out and {dishonest} be dishonest; at "
-                "least 2 others must be left, whose sum hides both; lower dropouts or dishonest"
+                f"dropouts: {dropouts} of {participants} participants may drop out and {dishonest} may be dishonest; "
+                "at least 2 others must be left, so that their sum hides both updates; lower dropouts or dishonest"
             )
 
     def stages_of_round(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the server of `flamingo` knows of a round."""
+"""State of the server of `flamingo` in a round."""
 
 from dataclasses import dataclass, field
 
@@ -16,17 +16,17 @@ Edge = tuple[int, int]
 
 @dataclass
 class FlamingoRound(ServerRound):
-    """One round.
+    """State of one round.
 
     Attributes:
-        kept: the committee that serves.
-        graph: of the participants.
+        kept: the serving committee.
+        graph: graph of the participants.
         reports: the answers with the masked inputs.
-        seeds: by client and neighbour, what was encrypted for the two.
-        online: whose inputs are summed.
-        signed: by member, its signature on that.
-        edges: between clients online and offline, and what the former have encrypted for these.
-        opened: by member, what it has opened.
+        seeds: by client and neighbour, the encrypted seed of their common mask.
+        online: sorted clients in the sum.
+        signed: by member, its signature on the labels.
+        edges: between clients online and offline, with the ciphertexts of the clients online.
+        opened: by member, its answer to `Reconstruct`.
     """
 
     kept: KeptService
@@ -40,7 +40,7 @@ class FlamingoRound(ServerRound):
 
     @property
     def members(self) -> dict[int, int]:
-        """By member, in their order, the point of its share."""
+        """By member, in their order, the evaluation point of its share."""
         clients = self.kept.certificate.service.committee.clients
         return {client: point for point, client in enumerate(clients, 1)}
 

@@ -1,4 +1,4 @@
-"""How the server of `flamingo` has the seeds of the masks that are left in the sum, from what members have opened."""
+"""Recovery of the seeds of masks that are left in a sum of `flamingo`, from the members' answers."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,51 +14,56 @@ from testbed.messages import signed_content
 
 
 def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, bytes]:
-    """By client online, the seed of its own mask: from the first t members' shares.
+    """Return, by client online, the seed of its own mask, from the first t members' shares.
 
-    A client that has dealt shares that belong to no secret ends the round, or the sum is implausible. Where too few
-    shares open, the record names the client and the members that say so: a member can say so of any client.
+    A client that has dealt shares of no secret ends the round, or the sum is implausible. If too few shares open, the
+    record names the client and the members that say so, since a member can say so of any client.
+
+    Args:
+        state: of the round.
+        threshold: t of the committee.
 
     Raises:
-        RoundAborted: a client has sealed shares that do not open, for too many members.
+        RoundAborted: the shares that a client has sealed do not open for too many members.
     """
     shares: dict[int, dict[int, bytes]] = defaultdict(dict)
     for member, answer in state.opened.items():
         for row in answer.shares:
             shares[row.client][state.members[member]] = row.share
-    known: dict[tuple[int, ...], LagrangeWeights] = {}
+    weights_by_points: dict[tuple[int, ...], LagrangeWeights] = {}
     seeds = {}
     for client in state.online.tolist():
-        held = dict(sorted(shares[client].items())[:threshold])
-        points = tuple(held)
+        share_by_point = dict(sorted(shares[client].items())[:threshold])
+        points = tuple(share_by_point)
         if len(points) < threshold:
             without = [member for member in state.opened if state.members[member] not in shares[client]]
             listed = ", ".join(map(str, without))
-            detail = (
-                f"its shares do not open, say members {listed}; it has sealed them so, or the members say so wrongly"
-            )
+            detail = f"members {listed} report that its shares do not open; it sealed them wrongly, or the members lie"
             state.misbehaved(client, f"report: {detail}")
             raise RoundAborted("wrong-shares", f"client {client}: {len(points)} of {threshold} needed shares open")
         meter("shamir.reconstruct.term", threshold)
         try:
-            weights = known.setdefault(points, LagrangeWeights(points))
-            seeds[client] = weights.reconstruct(list(held.values()))
+            weights = weights_by_points.setdefault(points, LagrangeWeights(points))
+            seeds[client] = weights.reconstruct(list(share_by_point.values()))
         except InvalidShares as error:
             raise RoundAborted("wrong-shares", f"client {client}, or a member of the committee: {error}") from None
     return seeds
 
 
 def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, bytes]:
-    """By edge between a client online and one offline, the seed of the mask that the two have in common.
+    """Return, by edge between a client online and one offline, the seed of their common mask.
 
-    A seed that opens is the one that its client has sealed, and needs no proof. Where one does not open, the members
-    whose answers were used are checked by their proofs (`equal_logarithms`). A member without a valid proof is
-    recorded, and another one's answer takes the place of its own. If all proofs hold, the client has not encrypted the
-    seed to the committee's key, and is recorded. So no honest member is ever recorded, whatever clients and other
-    members do.
+    A seed that opens is the one that its client has sealed, and needs no proof. If a seed does not open, the proofs of
+    the members with used answers are checked (`equal_logarithms`). A member without a valid proof is recorded,
+    and another member's answer takes its place. If all proofs hold, the client has not encrypted the seed to the
+    committee's key, and is recorded. So no honest member is ever recorded, however clients and other members behave.
+
+    Args:
+        state: of the round.
+        threshold: t of the committee.
 
     Raises:
-        RoundAborted: a client has encrypted nothing to the committee's key, or too few members have valid proofs.
+        RoundAborted: a seed is not encrypted to the committee's key, or too few members have valid proofs.
     """
     members = {point: member for member, point in state.members.items()}
     points, proven = sorted(state.members[member] for member in state.opened), set[int]()
@@ -87,7 +92,7 @@ def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, byt
 
 
 def _is_proven(state: FlamingoRound, member: int) -> bool:
-    """Whether a member has proven its points: the edges' points times the share that the committee's key commits to."""
+    """Return whether a member has proven that its points are the edges' points times its key share."""
     answer, count, commitments = state.opened[member], len(state.edges), state.kept.commitments
     meter("edwards25519.multiply", 2 * count + 3 + len(commitments) - 1)
     meter("edwards25519.add", 2 * count + len(commitments) - 1)
@@ -102,7 +107,7 @@ def _is_proven(state: FlamingoRound, member: int) -> bool:
 
 
 def _decrypted(state: FlamingoRound, members: Mapping[int, int], used: list[int]) -> list[bytes | None]:
-    """The seeds of all edges, by the answers of the members at these points; None where one does not open."""
+    """Return the seeds of all edges, from the answers of the members at these points; None: a seed does not open."""
     meter("edwards25519.multiply", len(state.edges) * len(used))
     meter("edwards25519.add", len(state.edges) * len(used))
     weights = feldman.lagrange_weights(used)

@@ -1,22 +1,23 @@
-"""Flamingo: Ma, Woods, Angel, Polychroniadou, Rabin, Flamingo: Multi-Round Single-Server Secure Aggregation with
-Applications to Private Federated Learning, IEEE S&P 2023 (arXiv 2308.09883), sections 4.3 to 4.6.
+"""Flamingo: Multi-Round Single-Server Secure Aggregation with Applications to Private Federated Learning.
 
-Once for many rounds a committee, the decryptors, sets up a key that t of its members have together. In a round client i
-sends y_i = x_i +- sum of PRG(h_ij) over its neighbours j + PRG(m_i) modulo 2**bits, where h_ij follows from the round
-and a secret that i and j have in common for good; beside it, each h_ij encrypted to the committee, and shares of m_i
-sealed for its members. Then it may leave. The server labels each participant as online or offline. The members sign the
-labels (cross-check), and t of them decrypt, for clients that are offline, the h_ij that their neighbours have sent, and
-give their shares of m_i for those online (reconstruct): never both for one client.
+Source: Ma, Woods, Angel, Polychroniadou, Rabin, IEEE S&P 2023 (arXiv 2308.09883), sections 4.3 to 4.6.
 
-Where this differs from the paper, and why: docs/explanation/flamingo.md. In short:
+Once for many rounds, a committee (the decryptors) sets up a key that is shared t of L. In a round client i sends y_i =
+x_i +- sum of PRG(h_ij) over its neighbours j + PRG(m_i) modulo 2**bits. The seed h_ij follows from the round and a
+long-term secret of i and j. Beside y_i it sends each h_ij encrypted to the committee, and shares of m_i sealed for the
+members. Then it may leave. The server labels each participant as online or offline, and the members sign the labels
+(cross-check). For each client offline, t members decrypt the h_ij that its neighbours have sent; for each client
+online, they give their shares of m_i (reconstruction). They never do both for one client.
+
+Deviations (reasons: docs/explanation/flamingo.md):
 
 - One threshold t, above half of the committee, for decrypting and for signing. The paper signs with two thirds and
   shares with one third.
-- Clients and members keep nothing from round to round but their keys in the PKI. So clients are shown, and verify, the
-  committee's signatures in each round, and members are handed back what they have sealed for themselves (`state`).
-- Seeds h_ij, and the graph, follow from the list of participants and from what a client was asked to train, too: those
-  that were told different things have no mask in common, and an answer to either says nothing of the other.
-- Hashed ElGamal that authenticates (`testbed.crypto.threshold_elgamal`) where the paper encrypts a point of the curve.
+- Clients and members keep no state between rounds except their keys in the PKI. So clients verify the committee's
+  signatures in each round, and the server hands members the state that they have sealed for themselves (`state`).
+- The seeds h_ij and the graph also depend on the list of participants, and h_ij on the client's training task. Clients
+  that were told different facts have no mask in common, and an answer to one of them reveals nothing about the others.
+- Authenticated hashed ElGamal (`testbed.crypto.threshold_elgamal`) where the paper encrypts a point of the curve.
 """
 
 from collections.abc import Mapping
@@ -68,7 +69,7 @@ from testbed.privacy.noise_plan import Guarantees
 
 
 class Flamingo(AggregationProtocol):
-    """Server side. A malicious server overrides some decisions."""
+    """Server side. A malicious server overrides some of its methods."""
 
     parameters: FlamingoParameters
     needs_registration = True
@@ -83,11 +84,10 @@ class Flamingo(AggregationProtocol):
         return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`.
+        """Return the guarantees, which hold if fewer than 2t - L members of the committee are dishonest.
 
-        They hold if fewer than 2t - L members of the committee are dishonest, and in each round but with probability
-        2**-security. Where labels are taken as random (`labels: random`), one accomplice can be enough to connect a
-        single honest client with the rest of the graph, so nothing holds with any.
+        In each round they fail with probability at most 2**-security. With `labels: random` a single accomplice can be
+        enough to connect one honest client with the rest of the graph, so nothing is guaranteed with any accomplice.
         """
         dishonest, dropouts = self.parameters.requirements.counts(participants)
         fewest = min(participants, max(participants - dropouts, dishonest + 2))  # as `Density.survivors`
@@ -107,7 +107,7 @@ class Flamingo(AggregationProtocol):
         return quantised_mean(self.parameters, await self.unmasked_sum(state), state.online)
 
     async def begin(self, round_: AggregationRound) -> FlamingoRound:
-        """The graph, and the committee, which is set up where its service begins."""
+        """Derive the graph, and get the committee; if its service begins now, the committee is set up."""
         listed = round_.participants.tolist()
         if len(listed) < 2:
             raise RoundAborted("below-threshold", f"{len(listed)} of 2 needed participants")
@@ -117,14 +117,14 @@ class Flamingo(AggregationProtocol):
         return FlamingoRound(round_, await service_of_round(round_, self.parameters.committee), graph)
 
     def complete_batches(self, round_: AggregationRound, graph: RoundGraph, clients: Ids, what: str) -> Ids:
-        """Those that may be summed, as far as batches say; `RoundAborted` when they are too few."""
+        """Return the clients that batches allow in a sum; raises `RoundAborted` if they are too few."""
         policy = self.parameters.batch_policy(round_.batches)
         return policy.require_complete_batches(clients, graph.density.survivors, what)
 
     # -- report -------------------------------------------------------------------------------------------------------
 
     async def report(self, state: FlamingoRound) -> None:
-        """The masked inputs that arrive, and whose are summed."""
+        """Collect the masked inputs, and choose the clients online."""
         round_, graph = state.start, state.graph
         if self.parameters.model_binding == "none":
             warn_of_weak_binding(round_)
@@ -134,9 +134,9 @@ class Flamingo(AggregationProtocol):
         for client, answer in list(answers.items()):
             seeds = {row.neighbour: row for row in answer.seeds}
             if list(seeds) != graph.neighbours(client) or len(answer.seeds) != len(seeds):
-                state.misbehaved(client, "report: not a seed for every neighbour")
+                state.misbehaved(client, "report: does not have one seed for every neighbour")
             elif len(answer.shares) != len(state.members):
-                state.misbehaved(client, "report: not a share for every member of the committee")
+                state.misbehaved(client, "report: does not have one share for every member of the committee")
             else:
                 state.seeds |= {(client, neighbour): row for neighbour, row in seeds.items()}
                 continue
@@ -147,9 +147,9 @@ class Flamingo(AggregationProtocol):
         state.online = self.choose_online(state, fitting)
 
     def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
-        """Whose inputs are summed; raises `RoundAborted` where decryptors would refuse that.
+        """Return the clients in the sum; raises `RoundAborted` if the decryptors would refuse them.
 
-        Without those whose seeds decryptors would refuse: one client must not be able to end everybody's round.
+        Clients with seeds that the decryptors would refuse are left out, so that one client cannot end the round.
         """
         online, checked = arrived, set()
         at_least(max(2, state.graph.density.survivors), len(online), state.reports, "reported")
@@ -161,13 +161,13 @@ class Flamingo(AggregationProtocol):
                 break
             checked.update(new)
             online = np.setdiff1d(online, sorted(refused))
-            at_least(max(2, state.graph.density.survivors), len(online), state.reports, "reported what can be opened")
+            at_least(max(2, state.graph.density.survivors), len(online), state.reports, "can be opened")
         if weakness := state.graph.weakness(online.tolist()):
             raise RoundAborted("below-threshold", weakness)
         return online
 
     def is_decryptable(self, state: FlamingoRound, edge: Edge) -> bool:
-        """Whether decryptors will take what a client has encrypted for a neighbour."""
+        """Return whether the decryptors will accept the seed that a client has encrypted for a neighbour."""
         client, neighbour = edge
         row = state.seeds[edge]
         meter("edwards25519.multiply")  # to see that the order of a point is the group's takes as long
@@ -186,35 +186,35 @@ class Flamingo(AggregationProtocol):
     # -- cross-check --------------------------------------------------------------------------------------------------
 
     async def cross_check(self, state: FlamingoRound) -> None:
-        """The members' signatures on who is online."""
-        asked = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
-        replies, state.signed = await self.signed_labels(state, asked, state.online)
+        """Collect the members' signatures on the clients online."""
+        states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
+        replies, state.signed = await self.signed_labels(state, states, state.online)
         at_least(self.threshold(state), len(state.signed), replies, "members of the committee signed the labels")
 
     async def signed_labels(
-        self, state: FlamingoRound, asked: Mapping[int, SealedMemberState], online: Ids
+        self, state: FlamingoRound, states: Mapping[int, SealedMemberState], online: Ids
     ) -> tuple[Replies, dict[int, bytes]]:
-        """What members that are told these labels sign, by member."""
+        """Ask members to sign these labels; return the replies and the valid signatures by member."""
         round_, labels = state.start, online.tolist()
         question = CheckLabels(round_.number, state.graph.listed, labels, state.kept.certificate)
-        replies = await round_.network.ask(ids(list(asked)), question, private=asked)
+        replies = await round_.network.ask(ids(list(states)), question, private=states)
         content = labels_content(state.digest, labels)
         return replies, valid_signatures(round_, replies, LABELS_DOMAIN, content, "cross-check")
 
     def threshold(self, state: FlamingoRound) -> int:
-        """t of the committee."""
+        """Return t of the committee."""
         return self.parameters.committee.threshold_for(len(state.members))
 
     # -- reconstruct --------------------------------------------------------------------------------------------------
 
     async def reconstruct(self, state: FlamingoRound) -> None:
-        """What the members open that have signed."""
+        """Collect the shares and decryptions of the members that have signed."""
         state.edges = self.cut_edges(state, state.online)
         replies, state.opened = await self.opened(state, state.signed, state.online, state.edges)
         at_least(self.threshold(state), len(state.opened), replies, "members of the committee decrypted")
 
     def cut_edges(self, state: FlamingoRound, online: Ids) -> list[CutEdge]:
-        """The edges between clients online and offline, with what is to be decrypted of them."""
+        """Return the edges between clients online and offline, with their ciphertexts."""
         cut = state.graph.cut(online.tolist())
         rows = [(edge, state.seeds[edge]) for edge in cut]
         return [CutEdge(*edge, row.point, row.signature, row.known) for edge, row in rows]
@@ -222,7 +222,7 @@ class Flamingo(AggregationProtocol):
     async def opened(
         self, state: FlamingoRound, signed: Mapping[int, bytes], online: Ids, edges: list[CutEdge]
     ) -> tuple[Replies, dict[int, Opened]]:
-        """What members open of these labels, by member, shown t of their signatures."""
+        """Ask members to open the shares of these labels; return the replies and the valid answers by member."""
         labels, ordered = online.tolist(), [member for member in state.members if member in signed]
         shown = [SignatureOf(member, signed[member]) for member in ordered[: self.threshold(state)]]
         private = {
@@ -232,24 +232,25 @@ class Flamingo(AggregationProtocol):
         meter("message", len(ordered) * len(labels) + len(edges))
         question = Reconstruct(state.start.number, shown, edges)
         replies = await state.start.network.ask(ids(ordered), question, private=private)
-        found = {}
+        valid = {}
         for member, answer in replies.valid().items():
             rows = [row.client for row in answer.shares]
             if len(answer.points) != len(edges) or len(set(rows)) != len(rows) or not set(rows) <= set(labels):
-                state.misbehaved(member, "reconstruct: not what it was asked to open")
+                state.misbehaved(member, "reconstruct: the answer does not match the shares and edges that it was sent")
+
                 continue
-            found[member] = answer
-        return replies, found
+            valid[member] = answer
+        return replies, valid
 
     # -- the sum ------------------------------------------------------------------------------------------------------
 
     async def unmasked_sum(self, state: FlamingoRound) -> npt.NDArray[Any]:
-        """`(d+1,)` the sum of the inputs of those online, from what the members have opened."""
+        """Return the `(d+1,)` sum of the inputs of the clients online, without masks."""
         total = await state.reports.masked_total(state.online)
         return total.with_masks(self.masks_left(state)).materialised()
 
     def masks_left(self, state: FlamingoRound) -> Masks:
-        """What has not cancelled in the sum, to be added: the opposite of what clients have added."""
+        """Return the negated masks that have not cancelled in the sum, which are to be added to it."""
         own = recovered_self_masks(state, self.threshold(state))
         pairs = recovered_pair_seeds(state, self.threshold(state))
         signs = [-1] * len(own) + [-1 if neighbour > client else 1 for client, neighbour in pairs]

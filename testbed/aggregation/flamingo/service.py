@@ -1,4 +1,4 @@
-"""The server's side of the set-up of `flamingo`'s committee, and what it keeps from round to round; see `set_up`."""
+"""Server side of the set-up of a committee of `flamingo`, and the state that the server keeps; see `set_up`."""
 
 from collections.abc import Mapping
 
@@ -46,28 +46,34 @@ _SERVICE = MessageName("flamingo service", KeptService)
 
 
 async def service_of_round(round_: AggregationRound, section: CommitteeSection) -> KeptService:
-    """The committee that serves in this round; set up now where its service begins, or could not begin before.
+    """Return the committee that serves in this round, after its set-up if its service begins now.
+
+    A set-up that has failed is tried again in the next round with the same members. If too few members of the former
+    committee have handed over, the next set-up does without it: the new members make a key of their own.
+
+    Args:
+        round_: the round.
+        section: the experiment's section `committee`.
 
     Raises:
-        RoundAborted: the set-up has failed; it is tried again in the next round, with the same members. Where too few
-            of the former committee have handed over, without it: the members make a key of their own.
+        RoundAborted: the set-up has failed.
     """
-    kept = kept_service(round_)
+    stored = kept_service(round_)
     first = section.first_round_of(round_.number)
-    if kept is not None and kept.certificate.service.committee.first_round == first:
-        return kept
+    if stored is not None and stored.certificate.service.committee.first_round == first:
+        return stored
     if round_.experiment_id is None:
         raise RoundAborted("no-committee", "the server that sets up a committee must know the experiment's id")
-    known = round_.number, round_.network, round_.directory, round_.experiment_id
-    committee = await chosen(section, *known, round_.memory)
-    former = None if kept is None else Former(kept.certificate, kept.commitments)
-    states = {} if kept is None else {row.member: row.sealed for row in kept.states}
+    context = round_.number, round_.network, round_.directory, round_.experiment_id
+    committee = await chosen(section, *context, round_.memory)
+    former = None if stored is None else Former(stored.certificate, stored.commitments)
+    states = {} if stored is None else {row.member: row.sealed for row in stored.states}
     server = ServerSetUp(round_, SetUp(round_.number, committee, former, section), states)
     try:
         made = await server.run()
     except RoundAborted:
         if former is not None and len(server.dealt) < server.set_up.needed:
-            del round_.memory[_SERVICE.name]  # a former committee that has gone would end all rounds that are left
+            del round_.memory[_SERVICE.name]  # else a former committee that is gone would end all remaining rounds
             detail = "the former committee does not hand over; the next set-up makes a key of its own"
             round_.network.record_event("server", "committee-lost", detail)
         raise
@@ -76,30 +82,30 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
 
 
 def kept_service(round_: AggregationRound) -> KeptService | None:
-    """What was kept of the last set-up; None: there was none, or its members have other keys now.
+    """Return the stored result of the last set-up; None if there is none, or if its members now have other keys.
 
-    (Without a seed a resumed run registers its clients anew: nobody can open what was sealed before.)
+    Without a seed, a resumed run registers its clients anew, and no client can open states that were sealed before.
     """
-    kept = _SERVICE.load(round_.memory)
-    if kept is None:
+    stored = _SERVICE.load(round_.memory)
+    if stored is None:
         return None
-    content = service_content(kept.certificate.service.digest)
+    content = service_content(stored.certificate.service.digest)
     try:
-        for row in kept.certificate.signatures:
+        for row in stored.certificate.signatures:
             verify(round_, row.client, SERVICE_DOMAIN, content, row.signature)
     except ProtocolError as error:
         round_.network.record_event("server", "committee-lost", f"a committee is set up anew: {error}")
         return None
-    return kept
+    return stored
 
 
 class ServerSetUp:
-    """One set-up, as the server relays it.
+    """One set-up, relayed by the server.
 
     Args:
-        round_: in which it takes place.
-        set_up: who deals to whom.
-        states: of the former members, what they have sealed for themselves.
+        round_: the round in which it takes place.
+        set_up: dealers, members and rules.
+        states: by former member, the state that it has sealed for itself.
     """
 
     def __init__(self, round_: AggregationRound, set_up: SetUp, states: Mapping[int, bytes]) -> None:
@@ -110,7 +116,11 @@ class ServerSetUp:
         self.checked: list[int] = []
 
     async def run(self) -> KeptService:
-        """Deal, check, answer complaints where there are any, and finish; raises `RoundAborted` where too few do."""
+        """Deal, check, answer complaints if there are any, and finish.
+
+        Raises:
+            RoundAborted: too few clients take part in a step.
+        """
         await self.deal()
         complaints = await self.check()
         answered = await self.answer(complaints)
@@ -118,7 +128,7 @@ class ServerSetUp:
 
     @property
     def dealings(self) -> list[DealingOf]:
-        """In the dealers' order."""
+        """Accepted dealings, in the dealers' order."""
         return [
             DealingOf(dealer, dealt.commitments, dealt.signature, dealt.known)
             for dealer in self.set_up.dealers
@@ -126,19 +136,19 @@ class ServerSetUp:
         ]
 
     async def deal(self) -> None:
-        """What the dealers deal; who deals what others would refuse has not dealt."""
+        """Collect the dealings; drop every dealing that an honest member would refuse."""
         set_up = self.set_up
-        asked = {dealer: SealedMemberState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
+        states = {dealer: SealedMemberState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
         if set_up.former is not None:
-            asked = {dealer: state for dealer, state in asked.items() if dealer in self.states}
+            states = {dealer: state for dealer, state in states.items() if dealer in self.states}
         question = Deal(set_up.round, set_up.committee, set_up.former)
-        replies = await self.round.network.ask(ids(list(asked)), question, private=asked)
+        replies = await self.round.network.ask(ids(list(states)), question, private=states)
         for dealer, answer in replies.valid().items():
             content = dealing_content(set_up.digest, dealer, answer.commitments)
             try:
                 set_up.check_dealing(dealer, answer.commitments)
                 if len(answer.shares) != len(set_up.members):
-                    raise ProtocolError("not a share for every member")
+                    raise ProtocolError("it does not have one share for every member")
                 verify(self.round, dealer, DEALING_DOMAIN, content, answer.signature)
                 self.check_known(answer, content)
             except ProtocolError as error:
@@ -148,14 +158,14 @@ class ServerSetUp:
         at_least(set_up.needed, len(self.dealt), replies, "dealt to the committee")
 
     def check_known(self, dealing: Dealing, content: bytes) -> None:
-        """Raise `ProtocolError` unless the dealer has proven that it knows what it deals."""
+        """Raise `ProtocolError` unless the dealer has proven that it knows the secret that it deals."""
         if self.round.experiment_id is None:
             return
         meter("ed25519.verify")
         memo.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.known)
 
     async def check(self) -> list[ComplaintsOf]:
-        """The members' complaints; who has none has said so."""
+        """Collect the members' complaints; a member without complaints signs an empty list."""
         set_up, dealings = self.set_up, self.dealings
         private = {
             member: DealtShares([self.dealt[dealing.dealer].shares[point - 1] for dealing in dealings])
@@ -176,13 +186,13 @@ class ServerSetUp:
             self.checked.append(member)
             if answer.against:
                 complaints.append(ComplaintsOf(member, answer.against, answer.signature))
-                detail = f"complains of what clients {answer.against} have dealt; one of them has not done as it should"
+                detail = f"complains about the dealings of clients {answer.against}; one of them is dishonest"
                 self.misbehaved(member, detail)
-        at_least(set_up.threshold, len(self.checked), replies, "checked what was dealt to the committee")
+        at_least(set_up.threshold, len(self.checked), replies, "checked the dealings")
         return complaints
 
     async def answer(self, complaints: list[ComplaintsOf]) -> list[ShareInTheOpen]:
-        """What those show who are complained about."""
+        """Collect the shares that the accused dealers reveal."""
         about = sorted({dealer for row in complaints for dealer in row.against if dealer in self.dealt})
         if not about:
             return []
@@ -192,7 +202,7 @@ class ServerSetUp:
         return [row for dealer, answer in replies.valid().items() for row in answer.shares if row.dealer == dealer]
 
     async def finish(self, complaints: list[ComplaintsOf], answered: list[ShareInTheOpen]) -> KeptService:
-        """What the members sign and seal; t of them must."""
+        """Collect the members' signatures and sealed states; t of them are needed."""
         set_up = self.set_up
         try:
             counting, _ = set_up.qualified(self.dealings, complaints, answered)
@@ -206,17 +216,19 @@ class ServerSetUp:
         for member, answer in replies.valid().items():
             try:
                 if answer.service != service.digest:
-                    raise ProtocolError("another key than what was dealt makes")
+                    raise ProtocolError("its key is not the one that the dealings give")
                 verify(self.round, member, SERVICE_DOMAIN, service_content(service.digest), answer.signature)
             except ProtocolError as error:
                 self.misbehaved(member, f"set-up: {error}")
                 continue
             serving[member] = answer
         at_least(set_up.threshold, len(serving), replies, "serve on the committee")
-        return self.kept(service, list(commitments), serving)
+        return self.service_to_keep(service, list(commitments), serving)
 
-    def kept(self, service: Service, commitments: list[bytes], serving: Mapping[int, Serving]) -> KeptService:
-        """What is kept: of the signatures as many as count."""
+    def service_to_keep(
+        self, service: Service, commitments: list[bytes], serving: Mapping[int, Serving]
+    ) -> KeptService:
+        """Return the service to store, with t of the signatures."""
         signed = [SignatureOf(member, serving[member].signature) for member in self.set_up.members if member in serving]
         states = [StateOf(member, answer.state) for member, answer in serving.items()]
         return KeptService(Certificate(service, signed[: self.set_up.threshold]), commitments, states)

@@ -1,13 +1,18 @@
-"""What everybody can tell of a set-up of `flamingo`'s committee: who deals to whom, which dealings count, which key.
+"""Rules of a set-up of a committee of `flamingo` that all parties can evaluate: dealers, valid dealings, the key.
 
 The paper takes the distributed key generation of Gennaro, Jarecki, Krawczyk, Rabin (J. Cryptology 2007), with a server
-that relays all messages, signed, and aborts (section 4.3). Here, as in the authors' code, commitments are Feldman's
-alone. The last dealer can then choose among keys, which the full protocol prevents; but what it adds to the key it
-knows, so that a ciphertext under the chosen key is one under the honest dealers' uniform key to it. It proves that it
-knows (as in FROST: Komlo, Goldberg, SAC 2020). Its shares do not: the server may show them to t - x honest members
-alone, which with x accomplices are t, and commitments through so few shares and any point for a secret can be had. That
-point could cancel the honest dealers' keys, and leave one of the server's own. A member that signs its service has
-agreed with all others that do on which dealings count: its digest follows from these.
+that relays all signed messages and aborts (section 4.3). Here, as in the authors' code, commitments are Feldman's
+alone.
+
+The last dealer can then choose among keys, which the full protocol prevents. But it knows its own contribution to the
+key, so a ciphertext under the chosen key is to the dealer a ciphertext under the honest dealers' uniform key. Each
+dealer therefore proves knowledge of its secret (as in FROST: Komlo, Goldberg, SAC 2020). Its shares are no such proof:
+the server may show them to only t - x honest members, which together with x accomplices are t, and commitments that fit
+so few shares exist for any secret point. Such a point could cancel the honest dealers' keys and leave a key of the
+server.
+
+A member that signs its service agrees with all other signers on the dealings that count: the digest of the service
+follows from these dealings.
 """
 
 from collections.abc import Hashable, Sequence
@@ -35,9 +40,9 @@ class SetUp:
     """One set-up.
 
     Attributes:
-        round: in which it takes place.
-        committee: that is to serve.
-        former: that hands over; None: nobody does, the members deal themselves.
+        round: the round in which it takes place.
+        committee: the committee that is to serve.
+        former: the committee that hands over; None: there is none, and the members deal themselves.
         section: of the experiment.
     """
 
@@ -53,37 +58,38 @@ class SetUp:
 
     @cached_property
     def members(self) -> dict[int, int]:
-        """By member, in their order, the point of its share."""
+        """By member, in their order, the evaluation point of its share."""
         return {client: point for point, client in enumerate(self.committee.clients, 1)}
 
     @cached_property
     def dealers(self) -> dict[int, int]:
-        """By dealer, in their order, the point of the share that it deals; in the first set-up nobody has one."""
+        """By dealer, in their order, the point of its share; in the first set-up the dealers are the members."""
         if self.former is None:
             return self.members
         return {client: point for point, client in enumerate(self.former.certificate.service.committee.clients, 1)}
 
     @property
     def threshold(self) -> int:
-        """Members that can decrypt."""
+        """Members that can decrypt together (t)."""
         return self.section.threshold_for(len(self.members))
 
     @property
     def needed(self) -> int:
-        """Dealers whose dealings must count, so that one of them is honest, or the former key is complete."""
+        """Dealings that must count, so that one of them is honest, or the former key is complete."""
         return self.section.threshold_for(len(self.dealers))
 
     @property
     def most_complaints(self) -> int:
-        """About one dealer: with these shares and those of 2t - L - 1 dishonest members, t - 1 are known."""
+        """Most complaints about one dealer; with 2t - L - 1 dishonest members, t - 1 shares are then known."""
         return len(self.members) - self.threshold
 
     def check_dealing(self, dealer: int, commitments: Sequence[bytes]) -> None:
-        """Raise `Refusal` for commitments that nobody has to complain about to leave them out."""
+        """Raise `Refusal` for commitments that are invalid for everyone, without a complaint."""
         if dealer not in self.dealers:
-            raise Refusal("flamingo.foreign-dealer", f"client {dealer} has nothing to deal in this set-up")
+            raise Refusal("flamingo.foreign-dealer", f"client {dealer} is not a dealer of this set-up")
         if len(commitments) != self.threshold:
-            raise Refusal("flamingo.bad-dealing", f"client {dealer}: {len(commitments)} commitments")
+            detail = f"client {dealer}: {len(commitments)} commitments; {self.threshold} needed"
+            raise Refusal("flamingo.bad-dealing", detail)
         if self.former is None:
             return
         former, point = self.former.commitments, self.dealers[dealer]
@@ -96,14 +102,18 @@ class SetUp:
     def qualified(
         self, dealings: Sequence[DealingOf], complaints: Sequence[ComplaintsOf], answered: Sequence[ShareInTheOpen]
     ) -> tuple[list[DealingOf], dict[tuple[int, int], bytes]]:
-        """The dealings that count, and by dealer and member the shares that were shown.
+        """Select the dealings that count, and collect the revealed shares by dealer and member.
 
-        A dealer counts that nobody complains about, or too few, and it has shown each of these the right share.
+        A dealing counts if few enough members complain about the dealer, and it has revealed the right share to each of
+        them.
 
         Args:
             dealings: checked, in the dealers' order.
-            complaints: whose signatures have been checked.
-            answered: what the dealers have shown.
+            complaints: with checked signatures.
+            answered: shares that the dealers have revealed.
+
+        Raises:
+            Refusal: too few dealings count.
         """
         shown = {(row.dealer, row.member): row.share for row in answered}
         counting = []
@@ -120,23 +130,23 @@ class SetUp:
         return list(self.used(counting)), shown
 
     def used(self, counting: Sequence[DealingOf]) -> Sequence[DealingOf]:
-        """Those that make the key: all of them, or as many as it takes to hand over."""
+        """Return the dealings that make the key: all of them, or as many as a handover needs."""
         return counting if self.former is None else counting[: self.needed]
 
     def weights(self, counting: Sequence[DealingOf]) -> list[int] | None:
-        """What each of the dealings is multiplied with; None: they are summed."""
+        """Return the factor of each dealing; None: the dealings are summed."""
         if self.former is None:
             return None
         return feldman.lagrange_weights([self.dealers[dealing.dealer] for dealing in counting])
 
     def commitments(self, counting: Sequence[DealingOf]) -> tuple[bytes, ...]:
-        """The commitments to the shares that the members end with.
+        """Return the commitments to the members' final shares.
 
         Raises:
             InvalidShares: they are commitments to no polynomial.
         """
         dealt = [dealing.commitments for dealing in counting]
-        key = "commitments", self.digest, tuple(b"".join(one) for one in dealt)
+        key = "commitments", self.digest, tuple(b"".join(row) for row in dealt)
         if key in self._made:
             return self._made[key]
         weights = self.weights(counting)
@@ -148,7 +158,7 @@ class SetUp:
         return made
 
     def service(self, commitments: Sequence[bytes]) -> Service:
-        """What the members then sign; raises `InvalidShares` where a handed-over key is not the former one."""
+        """Return the service that the members sign; raises `InvalidShares` if a handed-over key differs."""
         if self.former is not None and commitments[0] != self.former.certificate.service.public_key:
             raise InvalidShares("the key that was handed over is not the former one")
         return Service(self.committee, self.round, commitments[0], commitments_digest(commitments))

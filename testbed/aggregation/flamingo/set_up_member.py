@@ -1,4 +1,4 @@
-"""A member's side of the set-up of `flamingo`'s committee, and a former member's that hands over; see `set_up`."""
+"""Member's side of the set-up of a committee of `flamingo`, including former members that hand over; see `set_up`."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -45,14 +45,14 @@ ORDER = "flamingo.out-of-order"
 
 
 class SetUpMember(Participant):
-    """One member, or former member, in one round. It serves once in a round, and in no earlier one again.
+    """A member, or former member, in one round. It serves once per round, and never in an earlier round again.
 
     Attributes:
-        set_up: that it takes part in.
-        polynomial: what it deals, once it has.
-        dealings: what it was shown that has been dealt.
-        dealt: by dealer, its share; none where it did not open.
-        complained: about whom.
+        set_up: the set-up in which it takes part.
+        polynomial: the polynomial that it deals, after dealing.
+        dealings: the dealings that it was shown.
+        dealt: by dealer, its share; dealers without a share that opened are missing.
+        complained: the dealers about which it complains.
     """
 
     STAGES: ClassVar[StageTable] = StageTable(
@@ -75,7 +75,7 @@ class SetUpMember(Participant):
         self.complained: list[int] = []
 
     def serve(self, round_number: int) -> None:
-        """Serve in this round; refuses one in which it has served before, or that is over."""
+        """Begin to serve in this round; refuses a round in which it has served before, or that is over."""
         if round_number == self.round:
             return
         if round_number <= self.client.last_served or round_number > self.environment.rounds:
@@ -83,25 +83,25 @@ class SetUpMember(Participant):
         self.client.last_served = self.round = round_number
 
     def begin_set_up(self, round_number: int, committee: CommitteeList, former: Former | None) -> SetUp:
-        """The set-up that is asked about; refuses one of another committee than everybody knows."""
+        """Return the set-up in question; refuses committees other than those that all parties can derive."""
         self.serve(round_number)
         section, environment = self.parameters.committee, self.environment
-        asked = SetUp(round_number, committee, former, section)
+        proposed = SetUp(round_number, committee, former, section)
         if self.set_up is not None:
-            if self.set_up.digest != asked.digest:
-                raise Refusal("flamingo.other-set-up", "another set-up than it has taken part in in this round")
+            if self.set_up.digest != proposed.digest:
+                raise Refusal("flamingo.other-set-up", "the question is about another set-up than before in this round")
             return self.set_up
         verified(section, committee, round_number, environment)
         if former is not None:
             service = former.certificate.service
             if service.committee.first_round >= committee.first_round:
-                raise Refusal("flamingo.no-former-committee", "what is handed over is of a committee that serves now")
+                raise Refusal("flamingo.no-former-committee", "the former committee is not earlier than the new one")
             check_certificate(former.certificate, section, service.committee.first_round, environment)
             if commitments_digest(former.commitments) != service.commitments:
-                raise Refusal("flamingo.other-commitments", "not the commitments that the former members have signed")
-        self.set_up = asked
-        environment.look_up({*asked.members, *asked.dealers})
-        return asked
+                raise Refusal("flamingo.other-commitments", "the former members have signed other commitments")
+        self.set_up = proposed
+        environment.look_up({*proposed.members, *proposed.dealers})
+        return proposed
 
     # -- dealing ------------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class SetUpMember(Participant):
         with self.progress.answering(message, message.round):
             set_up = self.begin_set_up(message.round, message.committee, message.former)
             if self.number not in set_up.dealers:
-                raise Refusal("flamingo.not-a-member", "is no dealer in this set-up")
+                raise Refusal("flamingo.not-a-member", f"client {self.number} is not a dealer of this set-up")
             secret = self.secret_to_deal(set_up, private.sealed)
             entropy = self.secret("flamingo polynomial")
             self.polynomial = feldman.polynomial(secret, set_up.threshold, entropy)
@@ -122,53 +122,54 @@ class SetUpMember(Participant):
             meter("x25519.agree", len(shares))
             meter("aead.seal", len(shares))
             content = dealing_content(set_up.digest, self.number, committed)
-            return Dealing(committed, shares, self.sign(DEALING_DOMAIN, content), self.known(secret, content))
+            return Dealing(committed, shares, self.sign(DEALING_DOMAIN, content), self.knowledge_proof(secret, content))
 
-    def known(self, secret: bytes, content: bytes) -> bytes:
-        """The proof that it knows what it deals."""
+    def knowledge_proof(self, secret: bytes, content: bytes) -> bytes:
+        """Return the proof that the dealer knows its secret."""
         meter("edwards25519.multiply_base", 2)
         return signatures.sign_with_scalar(secret, KNOWN_DOMAIN + self.environment.experiment_id, content)
 
     def secret_to_deal(self, set_up: SetUp, sealed: bytes) -> bytes:
-        """A scalar: what this dealer deals."""
+        """Return the scalar that this dealer deals."""
         if set_up.former is None:
             return feldman.random_scalar(self.secret("flamingo dealt secret"))
         return self.own_share(set_up.former.certificate.service.digest, sealed)
 
     def own_share(self, service: bytes, sealed: bytes) -> bytes:
-        """The share that it has sealed for itself; refuses that of another service."""
+        """Return the share that the member has sealed for itself; refuses the share of another service."""
         meter("aead.open")
         try:
             of, share = opened_state(self.identity, self.environment.experiment_id, sealed)
         except OpeningFailed as error:
-            raise Refusal("flamingo.other-state", f"not what it has sealed: {error}") from None
+            raise Refusal("flamingo.other-state", f"the state does not open: {error}") from None
         if of != service:
-            raise Refusal("flamingo.other-state", "what it has sealed in another service")
+            raise Refusal("flamingo.other-state", "the sealed state is of another service")
         return share
 
     def sealed_share(self, set_up: SetUp, member: int, committed: Sequence[bytes]) -> bytes:
-        """A member's share of what this dealer deals, sealed for it."""
+        """Return a member's share of the dealt secret, sealed for it."""
         assert self.polynomial is not None
         share = feldman.share_at(self.polynomial, set_up.members[member])
         return seal_dealt(self.pair_key(member), self.number, member, share, set_up.digest, committed)
 
     def pair_key(self, other: int) -> bytes:
-        """What dealer and member agree on."""
+        """Return the key that dealer and member agree on."""
         return self.shared_key(other, DEALING_PURPOSE)
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
     @handles(CheckDealings)
     def on_check_dealings(self, message: CheckDealings, private: DealtShares) -> Complaints:
-        """Verify what was dealt, and complain about who has dealt this member what it has not committed to."""
+        """Verify the dealings, and complain about dealers if a share does not match the commitments."""
         with self.progress.answering(message, message.round):
             set_up = self.begin_set_up(message.round, message.committee, message.former)
             if self.number not in set_up.members:
-                raise Refusal("flamingo.not-a-member", "is not on the committee that is set up")
+                raise Refusal("flamingo.not-a-member", f"client {self.number} is not on the committee that is set up")
             self.check_dealings(set_up, message.dealings)
             self.dealings = message.dealings
             if len(private.shares) != len(message.dealings):
-                raise Refusal("flamingo.other-shares", f"{len(private.shares)} shares of {len(message.dealings)}")
+                detail = f"{len(private.shares)} shares for {len(message.dealings)} dealings"
+                raise Refusal("flamingo.other-shares", detail)
             self.open_dealt_shares(set_up, private.shares)
             self.complained = self.dealers_at_fault(set_up)
             content = complaints_content(self.dealings_digest(set_up), self.number, self.complained)
@@ -178,7 +179,7 @@ class SetUpMember(Participant):
         """Refuse dealings that an honest server would have left out."""
         dealers = [dealing.dealer for dealing in dealings]
         if dealers != [dealer for dealer in set_up.dealers if dealer in set(dealers)]:
-            raise Refusal("flamingo.foreign-dealer", "dealers twice, in another order, or who have nothing to deal")
+            raise Refusal("flamingo.foreign-dealer", "dealers are listed twice, out of order, or are unknown")
         if len(dealers) < set_up.needed:
             raise Refusal("flamingo.too-few-dealers", f"{len(dealers)} have dealt, {set_up.needed} needed")
         for dealing in dealings:
@@ -188,33 +189,34 @@ class SetUpMember(Participant):
             try:
                 self.verify(dealing.commitments[0], KNOWN_DOMAIN, content, dealing.known)
             except InvalidSignature:
-                detail = f"client {dealing.dealer} has not proven that it knows what it deals"
+                detail = f"client {dealing.dealer} has not proven that it knows the secret that it deals"
                 raise Refusal("flamingo.bad-dealing", detail) from None
 
     def check_signed(self, domain: bytes, client: int, content: bytes, signature: bytes) -> None:
-        """Refuse what this client has not signed."""
+        """Refuse content that this client has not signed."""
         try:
             self.verify(self.environment.directory.signing_key(client), domain, content, signature)
         except InvalidSignature:
-            raise Refusal("flamingo.other-signature", f"client {client} has not signed what is shown") from None
+            detail = f"the signature of client {client} does not match the content shown"
+            raise Refusal("flamingo.other-signature", detail) from None
 
     def open_dealt_shares(self, set_up: SetUp, sealed: Sequence[bytes]) -> None:
-        """The shares that open."""
+        """Store the shares that open."""
         meter("x25519.agree", len(sealed))
         meter("aead.open", len(sealed))
-        for dealing, one in zip(self.dealings, sealed, strict=True):
+        for dealing, ciphertext in zip(self.dealings, sealed, strict=True):
             try:
                 key = self.pair_key(dealing.dealer)
-                share = open_dealt(key, dealing.dealer, self.number, one, set_up.digest, dealing.commitments)
+                share = open_dealt(key, dealing.dealer, self.number, ciphertext, set_up.digest, dealing.commitments)
             except OpeningFailed:
                 continue
             self.dealt[dealing.dealer] = share
 
     def dealers_at_fault(self, set_up: SetUp) -> list[int]:
-        """Whose share did not open or is not on the polynomial.
+        """Return the dealers of shares that did not open or are not on the polynomial.
 
-        Where all that will be used is, put together, each may be taken for right. That takes a point's multiples once,
-        and not once for each dealer.
+        If the combination of all used shares is right, each of them is accepted. That check multiplies points once, not
+        once per dealer.
         """
         point, used = set_up.members[self.number], set_up.used(self.dealings)
         shares = [self.dealt[dealing.dealer] for dealing in used if dealing.dealer in self.dealt]
@@ -229,7 +231,7 @@ class SetUpMember(Participant):
         ]
 
     def holds(self, set_up: SetUp, dealings: Sequence[DealingOf], shares: Sequence[bytes]) -> bool:
-        """Whether these shares of these dealings, put together, are on the polynomial that these make."""
+        """Return whether these shares, combined, are on the combined polynomial of these dealings."""
         meter("scalar.multiply", len(shares))
         meter("edwards25519.multiply_base")
         meter("edwards25519.multiply", set_up.threshold - 1)
@@ -241,31 +243,32 @@ class SetUpMember(Participant):
             return False
 
     def dealings_digest(self, set_up: SetUp) -> bytes:
-        """What this member has in common with those that were shown the same dealings."""
+        """Return a digest that is equal for all members that were shown the same dealings."""
         return dealings_digest(set_up.digest, self.dealings)
 
     # -- complaints ---------------------------------------------------------------------------------------------------
 
     @handles(AnswerComplaints)
     def on_answer_complaints(self, message: AnswerComplaints) -> Answered:
-        """Show those members' shares who complain about this dealer: once, and too few to decrypt with."""
+        """Reveal the shares of the members that complain about this dealer: once, and too few to decrypt with."""
         self.progress.check(message, message.round)
         set_up, polynomial, self.polynomial = self.set_up, self.polynomial, None
         if set_up is None or polynomial is None:
-            raise Refusal(ORDER, "has dealt nothing, or has answered")
+            raise Refusal(ORDER, f"client {self.number} has not dealt, or has already answered complaints")
         self.check_complaints(set_up, message.dealings, message.complaints)
         about = [row.member for row in message.complaints if self.number in row.against]
         if len(about) > set_up.most_complaints:
-            raise Refusal("flamingo.too-many-complaints", f"{len(about)} of at most {set_up.most_complaints}")
+            raise Refusal("flamingo.too-many-complaints", f"{len(about)} complaints; at most {set_up.most_complaints}")
         meter("scalar.multiply", len(about) * (set_up.threshold - 1))
         shares = [feldman.share_at(polynomial, set_up.members[member]) for member in about]
-        return Answered([ShareInTheOpen(self.number, *one) for one in zip(about, shares, strict=True)])
+        return Answered([ShareInTheOpen(self.number, *pair) for pair in zip(about, shares, strict=True)])
 
     def check_complaints(self, set_up: SetUp, dealings: bytes, complaints: Sequence[ComplaintsOf]) -> None:
         """Refuse complaints that members have not signed."""
         members = [row.member for row in complaints]
         if len(set(members)) != len(members) or not set(members) <= set_up.members.keys():
-            raise Refusal("flamingo.foreign-complaint", "complaints twice, or of somebody who is no member")
+            detail = "a member's complaints are listed twice, or a client is not a member"
+            raise Refusal("flamingo.foreign-complaint", detail)
         for row in complaints:
             content = complaints_content(dealings, row.member, row.against)
             self.check_signed(COMPLAINTS_DOMAIN, row.member, content, row.signature)
@@ -274,14 +277,14 @@ class SetUpMember(Participant):
 
     @handles(FinishSetUp)
     def on_finish(self, message: FinishSetUp) -> Serving:
-        """The share that the dealings which count make; sign the key, and seal the share for later rounds."""
+        """Combine the shares of the dealings that count; sign the key, and seal the share for later rounds."""
         with self.progress.answering(message, message.round):
             set_up = self.set_up
             assert set_up is not None
             self.check_complaints(set_up, self.dealings_digest(set_up), message.complaints)
             own = next((row.against for row in message.complaints if row.member == self.number), [])
             if own != self.complained:
-                raise Refusal("flamingo.complaints-withheld", "its own complaints are not among those shown")
+                raise Refusal("flamingo.complaints-withheld", "this member's own complaints are missing")
             counting, shown = set_up.qualified(self.dealings, message.complaints, message.answered)
             try:
                 shares = [
@@ -291,9 +294,9 @@ class SetUpMember(Participant):
                 commitments = set_up.commitments(counting)
                 service = set_up.service(commitments).digest
             except (InvalidShares, KeyError) as error:
-                raise Refusal("flamingo.bad-dealing", f"no key comes of what was dealt: {error}") from None
+                raise Refusal("flamingo.bad-dealing", f"the dealings give no key: {error}") from None
             if not self.holds(set_up, counting, shares):
-                raise Refusal("flamingo.bad-dealing", "its shares, put together, are not on the polynomial")
+                raise Refusal("flamingo.bad-dealing", "this member's combined share is not on the polynomial")
             share = feldman.weighted_shares(shares, set_up.weights(counting))
             meter("aead.seal")
             state = sealed_state(self.identity, self.environment.experiment_id, service, share)

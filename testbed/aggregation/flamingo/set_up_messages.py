@@ -1,8 +1,8 @@
-"""What the members of a committee send each other, through the server, when their service begins.
+"""Messages that the members of a committee exchange, through the server, when their service begins.
 
 Each dealer deals a polynomial among the members (`testbed.crypto.feldman`). In the first set-up the dealers are the
-members themselves, and what they deal is random; the key is the sum. Later they are the members of the former
-committee, and what they deal is their shares.
+members themselves, and each deals a random secret; the key is the sum. Later the dealers are the members of the former
+committee, and they deal their shares.
 """
 
 import hashlib
@@ -33,16 +33,16 @@ Commitments = Annotated[list[Key32], Members]
 
 
 class Former(Message, frozen=True):
-    """The committee that hands over: its service as its members have signed it, and the commitments to its shares."""
+    """The committee that hands over: its signed service, and the commitments to its shares."""
 
     certificate: Certificate
     commitments: Commitments
 
 
 class Dealing(Message, frozen=True):
-    """A dealer's commitments, which it has signed, and the members' shares, sealed for each in their order.
+    """A dealer's signed commitments, and the members' shares, sealed for each in their order.
 
-    `known` is a signature, too, under the first of the commitments: whoever has made that knows what it deals.
+    `known` is a signature under the first commitment, which proves that the dealer knows the secret.
     """
 
     commitments: Commitments
@@ -52,7 +52,7 @@ class Dealing(Message, frozen=True):
 
 
 class Deal(Message, frozen=True):
-    """This committee is to serve: deal a random secret among it, or your share of the former committee's."""
+    """Question to a dealer: deal a random secret, or its share of the former committee's key, among this committee."""
 
     stage: ClassVar[str] = "flamingo/set-up-deal"
     Answer: ClassVar[type[Message] | None] = Dealing
@@ -79,14 +79,14 @@ class DealtShares(Message, frozen=True):
 
 
 class Complaints(Message, frozen=True):
-    """The dealers whose shares for this member are not what they have committed to; signed."""
+    """The dealers with shares for this member that do not match their commitments; signed."""
 
     against: Annotated[list[ClientId], Members]
     signature: Signature64
 
 
 class CheckDealings(Message, frozen=True):
-    """What has been dealt; check your shares."""
+    """Question to a member: check the shares of these dealings."""
 
     stage: ClassVar[str] = "flamingo/set-up-check"
     Answer: ClassVar[type[Message] | None] = Complaints
@@ -107,7 +107,7 @@ class ComplaintsOf(Message, frozen=True):
 
 
 class ShareInTheOpen(Message, frozen=True):
-    """The share that a dealer has dealt to a member who complains."""
+    """The revealed share that a dealer has dealt to a member that complains."""
 
     dealer: ClientId
     member: ClientId
@@ -115,13 +115,13 @@ class ShareInTheOpen(Message, frozen=True):
 
 
 class Answered(Message, frozen=True):
-    """A dealer's shares for those who complain about it."""
+    """A dealer's shares for the members that complain about it."""
 
     shares: Annotated[list[ShareInTheOpen], Members]
 
 
 class AnswerComplaints(Message, frozen=True):
-    """These members complain; whoever they complain about shows what it has dealt to them."""
+    """Question to accused dealers: reveal the shares of the members that complain about you."""
 
     stage: ClassVar[str] = "flamingo/set-up-answer"
     Answer: ClassVar[type[Message] | None] = Answered
@@ -132,7 +132,7 @@ class AnswerComplaints(Message, frozen=True):
 
 
 class Serving(Message, frozen=True):
-    """A member's signature on its service; and what it needs for it, sealed for itself, for the server to keep."""
+    """A member's signature on its service, and its state, sealed for itself, for the server to store."""
 
     service: Digest32
     signature: Signature64
@@ -140,7 +140,7 @@ class Serving(Message, frozen=True):
 
 
 class FinishSetUp(Message, frozen=True):
-    """All complaints and what was answered; who has dealt what nobody can complain about makes the key."""
+    """Question to a member: make the key from the dealings that count, given all complaints and revealed shares."""
 
     stage: ClassVar[str] = "flamingo/set-up-finish"
     Answer: ClassVar[type[Message] | None] = Serving
@@ -151,25 +151,31 @@ class FinishSetUp(Message, frozen=True):
 
 
 class StateOf(Message, frozen=True):
-    """What a member has sealed for itself."""
+    """The state that a member has sealed for itself."""
 
     member: ClientId
     sealed: SealedState
 
 
 class KeptService(Message, frozen=True):
-    """What the server keeps from round to round of a committee that serves."""
+    """The state of a serving committee that the server keeps from round to round."""
 
     certificate: Certificate
     commitments: Commitments
     states: Annotated[list[StateOf], Members]
 
 
-# -- what is signed and sealed -----------------------------------------------------------------------------------------
+# -- signed and sealed contents ----------------------------------------------------------------------------------------
 
 
 def set_up_digest(round_number: int, committee: CommitteeList, former: Former | None) -> bytes:
-    """32 bytes that only those have in common that take part in the same set-up."""
+    """Return 32 bytes that are equal for all parties of the same set-up.
+
+    Args:
+        round_number: the round.
+        committee: the committee that is to serve.
+        former: the committee that hands over, if any.
+    """
     members = [[member.client, member.proof] for member in committee.members]
     service = b"" if former is None else former.certificate.service.digest
     content = signed_content(round_number, committee.first_round, members, service)
@@ -177,23 +183,40 @@ def set_up_digest(round_number: int, committee: CommitteeList, former: Former | 
 
 
 def dealing_content(set_up: bytes, dealer: int, commitments: Sequence[bytes]) -> bytes:
-    """What a dealer signs, with its own key and with what it deals; `set_up` is the `set_up_digest`."""
+    """Return the content that a dealer signs, with its own key and with the secret that it deals.
+
+    Args:
+        set_up: the `set_up_digest`.
+        dealer: a client.
+        commitments: 32 bytes each.
+    """
     return signed_content(set_up, dealer, b"".join(commitments))
 
 
 def dealings_digest(set_up: bytes, dealings: Sequence[DealingOf]) -> bytes:
-    """32 bytes that only those have in common that were shown the same dealings."""
+    """Return 32 bytes that are equal for all parties that were shown the same dealings.
+
+    Args:
+        set_up: the `set_up_digest`.
+        dealings: in the dealers' order.
+    """
     rows = [[dealing.dealer, b"".join(dealing.commitments)] for dealing in dealings]
     return hashlib.sha256(_DEALINGS_DOMAIN + signed_content(set_up, rows)).digest()
 
 
 def complaints_content(dealings: bytes, member: int, against: Sequence[int]) -> bytes:
-    """What a member signs of its complaints about dealings (`dealings_digest`)."""
+    """Return the content that a member signs of its complaints.
+
+    Args:
+        dealings: the `dealings_digest`.
+        member: a client.
+        against: the dealers about which it complains.
+    """
     return signed_content(dealings, member, list(against))
 
 
 def commitments_digest(commitments: Sequence[bytes]) -> bytes:
-    """32 bytes that stand for commitments."""
+    """Return 32 bytes that identify commitments."""
     return hashlib.sha256(_COMMITMENTS_DOMAIN + b"".join(commitments)).digest()
 
 
@@ -222,7 +245,12 @@ def seal_dealt(
 def open_dealt(
     pair_key: bytes, dealer: int, member: int, sealed: bytes, set_up: bytes, commitments: Sequence[bytes]
 ) -> bytes:
-    """Inverse of `seal_dealt`; raises `OpeningFailed`."""
+    """Open a share that `seal_dealt` has sealed; raises `OpeningFailed`.
+
+    Args:
+        pair_key, dealer, member, set_up, commitments: as in `seal_dealt`.
+        sealed: its result.
+    """
     return open_once(_dealt_key(pair_key, dealer, member, set_up, commitments), sealed, set_up)
 
 

@@ -1,10 +1,10 @@
-"""What a member of a committee keeps from round to round: its share, and of which service it is.
+"""State that a committee member keeps from round to round: its key share, and the service that it belongs to.
 
-In the paper members keep it. Here clients keep nothing but their key pairs, so that hosts may be lost and runs resumed:
-a member seals it for itself, and the server hands it back with each question. The key follows from the member's own
-secrets and from what is sealed, so that no key seals twice, whatever is sealed. A server that hands back another one
-gains nothing: it says of which service it is, and the member serves with the one alone that the round's certificate
-says. But a member's secrets open what it has served with in the past: who takes these over later has all its shares.
+In the paper members keep their state. Here clients keep only their key pairs, so that hosts may be lost and runs
+resumed: a member seals the state for itself, and the server returns it with each question. The sealing key follows from
+the member's own secrets and from the sealed content, so no key seals two contents. A server that returns another state
+gains nothing: the state names its service, and the member serves only with the state of the round's certificate. But
+the secrets of a member open all its past states: an attacker that takes over a member later learns all its shares.
 """
 
 from testbed.crypto import OpeningFailed, encryption, prf
@@ -19,7 +19,7 @@ _SALT_BYTES = prf.OUTPUT_BYTES
 
 
 def sealed_state(identity: Identity, experiment_id: bytes, service: bytes, share: bytes) -> bytes:
-    """`STATE_BYTES` that only this member can open.
+    """Return `STATE_BYTES` bytes that only this member can open.
 
     Args:
         identity: the member's.
@@ -33,7 +33,16 @@ def sealed_state(identity: Identity, experiment_id: bytes, service: bytes, share
 
 
 def opened_state(identity: Identity, experiment_id: bytes, sealed: bytes) -> tuple[bytes, bytes]:
-    """The service and the share that the member has sealed; raises `OpeningFailed` for anything else."""
+    """Return the service and the share that the member has sealed.
+
+    Args:
+        identity: the member's.
+        experiment_id: 16 bytes.
+        sealed: result of `sealed_state`.
+
+    Raises:
+        OpeningFailed: `sealed` is anything else.
+    """
     if len(sealed) != STATE_BYTES:
         raise OpeningFailed(f"a sealed state has {STATE_BYTES} bytes, got {len(sealed)}")
     own, associated = _own_key(identity, experiment_id), signed_content(identity.client)

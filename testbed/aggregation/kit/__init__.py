@@ -1,4 +1,4 @@
-"""The parts that aggregation protocols share. A protocol imports from here, and never from another protocol's folder.
+"""Parts that aggregation protocols share. A protocol imports from here, never from the folder of another protocol.
 
 At the client: ``participant`` (a client in one round), ``serving`` (a client that serves the others). At the server:
 ``server_checks``, ``key_adverts``. At both: ``sealing`` (contents that the server passes on), ``parameters`` (keys of

@@ -1,18 +1,17 @@
-"""Updates that take fewer bytes on the wire: some of their coordinates, or all of them with fewer bits.
+"""Compression of updates: send some of their coordinates, or all of them with fewer bits.
 
 Without ``aggregation.compression`` an update is sent as 32-bit floats. With it:
 
-- ``top-k``: the coordinates that are largest, with their places (Aji and Heafield 2017, arXiv 1704.05021). What is left
-  out is lost: the mean is biased. Nothing is kept back for the next round (error feedback: Stich et al. 2018, arXiv
-  1809.07599).
-- ``random-k``: coordinates that the experiment and the round choose, the same of all clients, so that no place is sent
-  (Konecny et al. 2016, arXiv 1610.05492, section 2, random mask); the mean is scaled by d/k, and so right on average.
-- ``quantise``: each coordinate as a whole number of steps of a bucket's norm, rounded up or down at random so that it
-  is right on average (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1; numbers are packed, without Elias
-  coding).
+- ``top-k``: the largest coordinates with their positions (Aji and Heafield 2017, arXiv 1704.05021). The other
+  coordinates are lost, so the mean is biased. There is no error feedback (Stich et al. 2018, arXiv 1809.07599).
+- ``random-k``: coordinates that follow from the experiment and the round, the same for all clients, so that no
+  positions are sent (Konecny et al. 2016, arXiv 1610.05492, section 2, random mask). The mean is scaled by d/k, so it
+  is unbiased.
+- ``quantise``: each coordinate as a whole number of steps of its bucket's norm, rounded up or down at random so that it
+  is unbiased (QSGD: Alistarh et al. 2017, arXiv 1610.02132, section 3.1; numbers are packed, without Elias coding).
 
-Under secure aggregation only sums are seen, and of the same coordinates of all clients. So ``random-k`` goes with it,
-``top-k`` cannot, and ``quantise`` is what it does anyway.
+Secure aggregation shows only sums, and sums the same coordinates of all clients. So ``random-k`` works with it and
+``top-k`` does not; it quantises in any case, so ``quantise`` would add nothing.
 """
 
 import hashlib
@@ -38,12 +37,12 @@ from testbed.vectors.dense import FLOAT32
 
 _DOMAIN = b"testbed/compression/coordinates/v1"
 _COIN_BYTES = 4
-_CHUNK = 1 << 16  # elements, for whose coins a key stream is asked at once
+_CHUNK = 1 << 16  # elements with coins from one call of the key stream
 _DEFAULT_BUCKET = 512
 
 
 class Compression(BaseModel):
-    """Which compression, and how much of it."""
+    """Kind and strength of the compression."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,22 +68,22 @@ class Compression(BaseModel):
         ge=1,
         le=2**31,
         exclude_if=lambda bucket: bucket is None,
-        description=f"quantise: so many coordinates in a row share a norm of 4 bytes (unset: {_DEFAULT_BUCKET})",
+        description=f"quantise: consecutive coordinates that share a norm of 4 bytes (unset: {_DEFAULT_BUCKET})",
     )
 
     @model_validator(mode="after")
     def _keys_are_read(self) -> Self:
-        """A key that the chosen one would ignore is an error: an ignored key is a wrong experiment."""
-        given, reads = dict(self), ("bits", "bucket") if self.name == "quantise" else ("share",)
-        if given[reads[0]] is None:
+        """Refuse keys that the chosen compression would ignore: an ignored key is a wrong experiment."""
+        values, reads = dict(self), ("bits", "bucket") if self.name == "quantise" else ("share",)
+        if values[reads[0]] is None:
             raise ValueError(f"{reads[0]}: is required for {self.name}, e.g. {'8' if 'bits' in reads else '0.1'}")
         for key in ("share", "bits", "bucket"):
-            if given[key] is not None and key not in reads:
+            if values[key] is not None and key not in reads:
                 raise ValueError(f"{key}: is not read for {self.name}; leave it out")
         return self
 
     def made(self) -> "Compressor":
-        """What does it."""
+        """Return the compressor of this section."""
         if self.name == "quantise":
             assert self.bits is not None
             return Levels(self.bits, self.bucket or _DEFAULT_BUCKET)
@@ -96,36 +95,36 @@ CompressionKey = Annotated[
     Compression | None,
     Field(
         exclude_if=lambda section: section is None,
-        description="What clients send of their updates, e.g. {name: random-k, share: 0.1}; none: all of it, as 32-bit "
+        description="Compression of the updates that clients send, e.g. {name: random-k, share: 0.1}; none: 32-bit "
         "floats",
     ),
 ]
 
 
 class Compressor(ABC):
-    """From an update to what is sent of it, and from the mean of what was sent to a mean update.
+    """Mapping from an update to the vector that is sent, and from the mean of such vectors to a mean update.
 
     Attributes:
-        form: of the vectors that are sent (`Vector.bits`).
+        form: `Vector.bits` of the vectors that are sent.
     """
 
     form: ClassVar[int]
 
     @abstractmethod
     def length(self, dimension: int) -> int:
-        """How many elements the vectors have that stand for d coordinates."""
+        """Return the number of elements of a vector that stands for d coordinates."""
 
     @abstractmethod
     def compressed(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> Vector:
-        """What a client sends of `(d,)` `delta`, which is finite."""
+        """Return the vector that a client sends for `(d,)` `delta`, which is finite."""
 
     def mean(self, mean: Floats, round_: AggregationRound) -> Floats:
-        """`(d,)` the mean update, from the `(length,)` mean of what was sent."""
+        """Return the `(d,)` mean update, given the `(length,)` mean of the vectors that were sent."""
         return mean
 
 
 class Uncompressed(Compressor):
-    """All of it."""
+    """Compressor that sends all coordinates."""
 
     form = FLOAT32
 
@@ -137,7 +136,7 @@ class Uncompressed(Compressor):
 
 
 class TopK(Compressor):
-    """The coordinates that are largest; of equal ones the first.
+    """Compressor that sends the largest coordinates; the first of equal ones.
 
     Args:
         share: k/d.
@@ -160,8 +159,9 @@ class TopK(Compressor):
 
 
 class RandomK(Compressor):
-    """Coordinates that are drawn anew in each round, the same for all clients, from what everybody knows: nobody
-    chooses them, not the server either.
+    """Compressor that sends coordinates drawn anew in each round, the same for all clients.
+
+    They follow from public values, so no party chooses them, not even the server.
 
     Args:
         share: k/d.
@@ -177,7 +177,7 @@ class RandomK(Compressor):
         return count_of(self._share, dimension)
 
     def sample(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> npt.NDArray[np.float32]:
-        """`(k,)` the round's coordinates of `(d,)` `delta`."""
+        """Return the `(k,)` coordinates of the round from `(d,)` `delta`."""
         places = coordinates(role.environment.experiment_id, round_number, len(delta), self.length(len(delta)))
         sampled: npt.NDArray[np.float32] = delta[places]
         return sampled
@@ -186,12 +186,13 @@ class RandomK(Compressor):
         return Vector(self.sample(delta, role, round_number), FLOAT32)
 
     def mean(self, mean: Floats, round_: AggregationRound) -> Floats:
-        """Scale the mean by d/k; coordinates that nobody sent are zero.
+        """Scale the mean by d/k; coordinates that were not sent are zero.
 
-        Raises `RoundAborted` where the server does not know what the coordinates are drawn from.
+        Raises:
+            RoundAborted: the server does not know the experiment's id or the dimension.
         """
         if round_.dimension is None or round_.experiment_id is None:
-            raise RoundAborted("no-coordinates", "they follow from the experiment's id and the model's dimension")
+            raise RoundAborted("no-coordinates", "random-k needs the experiment's id and the model's dimension")
         whole = np.zeros(round_.dimension, np.float64)
         places = coordinates(round_.experiment_id, round_.number, round_.dimension, len(mean))
         whole[places] = mean * (round_.dimension / len(mean))
@@ -199,11 +200,11 @@ class RandomK(Compressor):
 
 
 class Levels(Compressor):
-    """All coordinates, each as a whole number of steps: QSGD.
+    """Compressor that sends each coordinate as a whole number of steps: QSGD.
 
     Args:
         bits: of a number.
-        bucket: so many share a norm.
+        bucket: number of coordinates that share a norm.
     """
 
     form = LEVELS
@@ -222,12 +223,34 @@ class Levels(Compressor):
 
 
 def count_of(share: float, dimension: int) -> int:
-    """k: this share of d coordinates, rounded up."""
+    """Return k: this share of d coordinates, rounded up.
+
+    Args:
+        share: k/d.
+        dimension: d.
+
+    Example:
+        >>> count_of(0.1, 25)
+        3
+    """
     return ceil(Fraction(str(share)) * dimension)
 
 
 def largest(values: npt.NDArray[np.float32], count: int) -> Ids:
-    """`(count,)` int64, ascending: where `(d,)` `values` are largest, whatever their sign; of equal ones the first."""
+    """Return the positions of the `count` largest absolute values; the first of equal ones.
+
+    Args:
+        values: `(d,)` float32.
+        count: at most d.
+
+    Returns:
+        `(count,)` int64, ascending.
+
+    Example:
+        >>> import numpy as np
+        >>> largest(np.array([1, -3, 2], np.float32), 2).tolist()
+        [1, 2]
+    """
     sizes = np.abs(values)
     least = np.partition(sizes, len(sizes) - count)[len(sizes) - count]  # the smallest that is among them
     above, equal = np.flatnonzero(sizes > least), np.flatnonzero(sizes == least)
@@ -236,24 +259,34 @@ def largest(values: npt.NDArray[np.float32], count: int) -> Ids:
 
 @lru_cache(maxsize=2)
 def coordinates(experiment_id: bytes, round_number: int, dimension: int, count: int) -> Ids:
-    """`(count,)` int64, ascending, read-only: coordinates 0 to `dimension` - 1, each with the same probability."""
+    """Draw the coordinates of a round, each with the same probability.
+
+    Args:
+        experiment_id: 16 bytes.
+        round_number: the round.
+        dimension: d; coordinates are 0 to d - 1.
+        count: k.
+
+    Returns:
+        `(count,)` int64, ascending, read-only.
+    """
     digest = hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number)).digest()
     random = np.random.Generator(np.random.Philox(int.from_bytes(digest, "big")))
-    drawn = np.sort(random.choice(dimension, count, replace=False, shuffle=False))
-    drawn.setflags(write=False)
-    return drawn
+    places = np.sort(random.choice(dimension, count, replace=False, shuffle=False))
+    places.setflags(write=False)
+    return places
 
 
 def quantised(values: npt.NDArray[np.float32], bits: int, bucket: int, coins: bytes) -> LevelVector:
-    """`(d,)` finite `values` as whole numbers of s-ths of their bucket's L2 norm, right on average.
+    """Return finite `values` as whole numbers of steps, 1/s of their bucket's L2 norm; unbiased.
 
     A number is floor(|v| / norm * s + coin), with v's sign, where the coin is uniform in [0, 1).
 
     Args:
-        values: what to round.
+        values: `(d,)` float32.
         bits: of a number; s = 2**(bits - 1) - 1.
-        bucket: so many values in a row share a norm.
-        coins: 32 bytes, for these values alone, that decide how they are rounded.
+        bucket: number of consecutive values that share a norm.
+        coins: 32 bytes, for these values alone, that decide the rounding.
     """
     count, most = len(values), largest_level(bits)
     starts = np.arange(0, count, bucket)
@@ -275,14 +308,14 @@ def quantised(values: npt.NDArray[np.float32], bits: int, bucket: int, coins: by
 
 
 def check_summed(section: Compression | None) -> None:
-    """Raise `ValueError` for a compression whose updates cannot be summed under masks."""
+    """Raise `ValueError` for a compression that does not work with masked sums."""
     if section is None or section.name == "random-k":
         return
     if section.name == "top-k":
         raise ValueError(
-            "compression: top-k: each client would send other coordinates, and masked sums need the same of all (which "
-            "ones are largest would tell of its data, too); take random-k, or protocol: plain"
+            "compression: top-k: each client would send other coordinates, but masked sums need the same coordinates "
+            "of all clients; set random-k, or protocol: plain"
         )
     raise ValueError(
-        "compression: quantise: is what levels_bits and bits do here, before updates are masked; set these instead"
+        "compression: quantise: this protocol already quantises updates before masking; set levels_bits and bits"
     )

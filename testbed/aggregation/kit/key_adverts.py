@@ -17,7 +17,7 @@ class SignedKeys(Protocol):
 
     @property
     def signature(self) -> bytes:
-        """The client's, on its keys."""
+        """The client's signature on its keys."""
 
 
 Advert = TypeVar("Advert", bound=SignedKeys)
@@ -31,32 +31,32 @@ def usable_adverts(
     content_of: Callable[[int, Advert], bytes],
     what: str,
 ) -> dict[int, Advert]:
-    """Leave out the adverts that peers would refuse: one client must not be able to end everybody's round.
+    """Leave out the adverts that peers would refuse, so that one client cannot end the round for all.
 
     Args:
         round_: the round, in which these clients are recorded as misbehaving.
         adverts: by client.
-        keys_of: the X25519 public keys of an advert.
+        keys_of: returns the X25519 public keys of an advert.
         domain: of the signatures.
-        content_of: what a client must have signed.
+        content_of: returns the content that a client must have signed.
         what: the stage, for the records.
     """
     usable: dict[int, Advert] = {}
-    seen: set[bytes] = set()
+    used_keys: set[bytes] = set()
     exchanges = 0
     for client, advert in adverts.items():
         keys = keys_of(advert)
         exchanges += len(keys)
         try:
-            if len(set(keys)) < len(keys) or seen.intersection(keys):
-                raise ProtocolError("a key that is used twice")
+            if len(set(keys)) < len(keys) or used_keys.intersection(keys):
+                raise ProtocolError("a public key is used twice")
             for key in keys:
                 _PROBE.exchange(key)
             verify(round_, client, domain, content_of(client, advert), advert.signature)
         except ProtocolError as error:
             record_misbehaviour(round_, client, f"{what}: {error}")
             continue
-        seen.update(keys)
+        used_keys.update(keys)
         usable[client] = advert
     meter("x25519.agree", exchanges)
     return usable

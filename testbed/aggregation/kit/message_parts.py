@@ -1,6 +1,4 @@
-"""Parts of messages that several protocols have: signatures and shares that the server passes on, and what the
-participants of a round were told.
-"""
+"""Parts of messages that several protocols share: signatures, shares, and participants' notices."""
 
 import hashlib
 from collections.abc import Collection
@@ -18,7 +16,7 @@ Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
 
 
 def point_of(client: int) -> int:
-    """Where a client's Shamir share is evaluated (never 0)."""
+    """Return the evaluation point of a client's Shamir share (never 0)."""
     return client + 1
 
 
@@ -36,8 +34,8 @@ class ShareOf(Message, frozen=True):
     share: Share33
 
 
-class ToldOfParticipants(Protocol):
-    """The facts that the server tells all participants of a round, e.g. as a question repeats them to a committee."""
+class RoundNotice(Protocol):
+    """Facts that the server tells all participants of a round, and may repeat to a committee."""
 
     @property
     def round(self) -> int:
@@ -45,20 +43,20 @@ class ToldOfParticipants(Protocol):
 
     @property
     def participants(self) -> int:
-        """The number of participants."""
+        """Number of participants."""
 
     @property
     def training(self) -> bytes:
-        """The digest of what they were asked to train; empty with ``model_binding: none``."""
+        """Digest of the training task; empty with ``model_binding: none``."""
 
     @property
     def agreed(self) -> Collection[int]:
-        """The participants that they have verified; empty where they verify none."""
+        """The verified list of participants; empty if clients verify none."""
 
 
 @dataclass(frozen=True)
 class ParticipantNotice:
-    """`ToldOfParticipants`, as one participant knows it."""
+    """`RoundNotice` as one participant knows it."""
 
     round: int
     participants: int
@@ -66,14 +64,14 @@ class ParticipantNotice:
     agreed: Collection[int]
 
 
-def told_digest(domain: bytes, experiment_id: bytes, told: ToldOfParticipants, *further: object) -> bytes:
-    """Return 32 bytes that only clients have in common that were told the same.
+def notice_digest(domain: bytes, experiment_id: bytes, notice: RoundNotice, *further: object) -> bytes:
+    """Return 32 bytes that are equal only for clients that were told the same facts.
 
     Args:
         domain: of the protocol.
         experiment_id: 16 bytes.
-        told: what a client was told.
+        notice: the facts that a client was told.
         further: facts of the protocol.
     """
-    content = signed_content(told.round, told.participants, told.training, sorted(told.agreed), *further)
+    content = signed_content(notice.round, notice.participants, notice.training, sorted(notice.agreed), *further)
     return hashlib.sha256(domain + experiment_id + content).digest()

@@ -1,4 +1,4 @@
-"""Keys and checks that several protocols' parameters have, so that an experiment file says the same with each."""
+"""Keys and checks that several protocols' parameters share, so that an experiment file reads alike with each."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -23,17 +23,17 @@ PrgKey = Annotated[
     Prg,
     Field(
         exclude_if=lambda prg: prg == "aes-256-ctr",
-        description="What expands a mask's seed; aegis-256x4 is several times as fast on CPUs with vectorised AES, and "
-        "needs the extra aegis",
+        description="Generator that expands a mask's seed; aegis-256x4 is several times as fast on CPUs with "
+        "vectorised AES, and needs the extra aegis",
     ),
     AfterValidator(_installed),
 ]
 MasksKey = Annotated[
     Literal["symbolic", "materialised"] | None,
     Field(
-        description="How masks are emulated; no result depends on it. symbolic: as seeds, expanded where they do not "
-        "cancel or somebody looks; materialised: every one is expanded and added. None: symbolic where time is "
-        "modelled (time.compute) and the clock virtual, else materialised",
+        description="How masks are emulated; no result depends on it. symbolic: as seeds that are expanded only if "
+        "they do not cancel or are inspected; materialised: every mask is expanded and added. None: symbolic if "
+        "time.compute is modelled and time.clock is virtual, else materialised",
     ),
 ]
 LevelsBitsKey = Annotated[int, Field(ge=1, le=24, description="Bits per coordinate of an update before summing")]
@@ -66,12 +66,12 @@ class CommitteeParameters(AggregationParameters):
         return self.committee.weights == "samples"
 
     def check_population(self, population: int) -> None:
-        """Raise `ValueError` where so many clients cannot have such a committee."""
+        """Raise `ValueError` if a population of this size cannot have such a committee."""
         self.committee.check(population)
 
 
 class MinSurvivorsParameters(AggregationParameters):
-    """Parameters of a protocol whose clients refuse sums over fewer than `min_survivors`."""
+    """Parameters of a protocol with clients that refuse sums over fewer than `min_survivors`."""
 
     if TYPE_CHECKING:  # a field of each subclass
 
@@ -80,7 +80,7 @@ class MinSurvivorsParameters(AggregationParameters):
             """Clients that a sum must have: a number, or a fraction of the participants."""
 
     def fewest(self, participants: int) -> int:
-        """Return how many clients a sum of so many participants must have; a fraction is rounded up."""
+        """Return the fewest clients that a sum among this many participants must have; a fraction is rounded up."""
         return max(2, rounded_up(self.min_survivors, participants))
 
     def fewest_survivors(self, participants: int) -> int:

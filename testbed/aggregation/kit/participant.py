@@ -1,6 +1,6 @@
-"""Who a client is in one round of secure aggregation: its secrets and signatures, and whom it takes part with.
+"""A client in one round of secure aggregation: its secrets, its signatures, and the participants that it knows.
 
-Each protocol's participant has a table of which question it answers when (`testbed.parties.client`).
+Each protocol's participant has a table of the questions that it answers in each state (`testbed.parties.client`).
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -23,45 +23,52 @@ from testbed.training import RoundUpdate, training_digest
 
 
 def row(after: str, then: str, check: str = "secagg.out-of-order") -> Transition:
-    """One that comes after one state alone; the first begins the round. Refused elsewhere by the name of `check`."""
+    """Return a transition from one state; a transition from "new" starts the round.
+
+    Args:
+        after: the state in which the question is answered.
+        then: the state after the answer.
+        check: refusal code in all other states.
+    """
     return Transition(sources={after}, target=then, refusal=check, starts_round=after == "new")
 
 
 def check_signers(rows: Sequence[SignatureOf], allowed: Set[int], needed: int, *, protocol: str, signers: str) -> None:
-    """Refuse signatures of too few clients: where t of n must sign the same, two of the same client count once.
+    """Refuse signatures of too few clients; two signatures of one client count once.
 
     Args:
         rows: the signatures that the server shows.
-        allowed: the clients whose signatures count.
+        allowed: the clients with signatures that count.
         needed: t.
-        protocol: the first part of the refusals' names.
-        signers: what a client in `allowed` is called, e.g. "member".
+        protocol: the first part of the refusal codes.
+        signers: name for a client in `allowed` in messages, e.g. "member".
     """
     signed = {row.client for row in rows}
     if len(signed) != len(rows) or not signed <= allowed:
-        raise Refusal(f"{protocol}.foreign-signature", f"a signature twice, or of somebody who is no {signers}")
+        detail = f"a client's signature is listed twice, or a client is not a {signers}"
+        raise Refusal(f"{protocol}.foreign-signature", detail)
     if len(rows) < needed:
         raise Refusal(f"{protocol}.too-few-signatures", f"{len(rows)} signatures, threshold {needed}")
 
 
 class BindsModel(Protocol):
-    """What a participant needs of its protocol's parameters."""
+    """Interface of the protocol parameters that a participant needs."""
 
     @property
     def model_binding(self) -> str:
-        """Whether what was trained is ``signed`` with keys, or ``none`` of it."""
+        """``signed`` if clients sign the training task with their keys, ``none`` if not."""
 
 
 class Participant(NoisyRole):
-    """One participant of one round.
+    """A participant of one round.
 
     Attributes:
-        progress: how far it has come.
-        round: the round that it takes part in.
+        progress: state of the stages.
+        round: the round in which it takes part.
     """
 
     STAGES: ClassVar[StageTable]
-    parameters: Any  # what `BindsModel` says, at least
+    parameters: Any  # has at least the interface `BindsModel`
 
     def __init__(self, client: Client, parameters: BindsModel) -> None:
         super().__init__(client, parameters)
@@ -70,7 +77,7 @@ class Participant(NoisyRole):
 
     @property
     def number(self) -> int:
-        """The client's."""
+        """The client's number."""
         return self.client.number
 
     @property
@@ -80,20 +87,20 @@ class Participant(NoisyRole):
         return self.client.identity
 
     def shared_key(self, peer: int, purpose: bytes) -> bytes:
-        """Return the 32 bytes that this client and a peer agree on for one purpose, by the keys that the PKI knows."""
+        """Return the 32 bytes that this client and a peer agree on for one purpose, from their keys in the PKI."""
         return memo.agree(self.identity.agreement, self.environment.directory.agreement_key(peer), purpose)
 
     def secret(self, purpose: str) -> bytes:
-        """32 secret bytes of this round for one purpose."""
+        """Return 32 secret bytes of this round for one purpose."""
         return self.environment.randomness.secret(self.number, self.round, f"secagg {purpose}")
 
     def sign(self, domain: bytes, content: bytes) -> bytes:
-        """The client's signature."""
+        """Return the client's signature of the content."""
         meter("ed25519.sign")
         return self.identity.signing.sign(domain + self.environment.experiment_id, content)
 
     def verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
-        """Raise `InvalidSignature` unless it is one of the registered key's."""
+        """Raise `InvalidSignature` unless the registered key verifies the signature."""
         meter("ed25519.verify")
         memo.verify(registered, domain + self.environment.experiment_id, content, signature)
 
@@ -101,31 +108,31 @@ class Participant(NoisyRole):
         self,
         domain: bytes,
         common: bytes,
-        said: Mapping[int, tuple[bytes, ...]],
+        signed: Mapping[int, tuple[bytes, ...]],
         content_of: Callable[[int], bytes],
         refusal: Callable[[int], Refusal],
         *,
         shown_to_all: bool,
         but: int | None = None,
     ) -> None:
-        """Refuse unless all of these signatures verify: the first that does not says why.
+        """Refuse unless all of these signatures verify; the refusal is about the first that does not.
 
-        Where it is known here that all do, as another participant was shown the same, none is looked at. That is
-        charged as if each had been.
+        If another participant was shown the same rows, and all of them verified, they are not verified again. The time
+        of the verification is charged all the same.
 
         Args:
             domain: of the signatures.
-            common: what all contents follow from.
-            said: by client, what its content follows from beside that; and, last, its signature.
-            content_of: what a client has signed.
-            refusal: of a client's signature that does not verify.
-            shown_to_all: whether other participants are shown the same.
-            but: whose is not to be looked at.
+            common: part of the contents that is equal for all clients.
+            signed: by client, the other parts of its content; its signature is last.
+            content_of: returns the content that a client has signed.
+            refusal: returns the refusal for a signature that does not verify.
+            shown_to_all: whether other participants are shown the same rows.
+            but: client with a signature that is not checked.
         """
-        if shown_to_all and self._known_to_be_signed(domain, common, said, content_of):
-            meter("ed25519.verify", len(said) - (but in said))
+        if shown_to_all and self._known_to_be_signed(domain, common, signed, content_of):
+            meter("ed25519.verify", len(signed) - (but in signed))
             return
-        for client, (*_, signature) in said.items():
+        for client, (*_, signature) in signed.items():
             if client == but:
                 continue
             try:
@@ -142,47 +149,48 @@ class Participant(NoisyRole):
         *,
         shown_to_all: bool,
     ) -> None:
-        """Refuse unless these clients have all signed the same `content`; the arguments are `check_signatures`'."""
-        said = {row.client: (row.signature,) for row in rows}
-        self.check_signatures(domain, content, said, lambda client: content, refusal, shown_to_all=shown_to_all)
+        """Refuse unless these clients have all signed the same `content`; arguments as in `check_signatures`."""
+        signed = {row.client: (row.signature,) for row in rows}
+        self.check_signatures(domain, content, signed, lambda client: content, refusal, shown_to_all=shown_to_all)
 
     def _known_to_be_signed(
-        self, domain: bytes, common: bytes, said: Mapping[int, tuple[bytes, ...]], content_of: Callable[[int], bytes]
+        self, domain: bytes, common: bytes, signed: Mapping[int, tuple[bytes, ...]], content_of: Callable[[int], bytes]
     ) -> bool:
         try:
-            keys = {client: self.registered(client) for client in said}
-        except Refusal:  # somebody whom the PKI does not know: is refused where each is looked at
+            keys = {client: self.registered(client) for client in signed}
+        except Refusal:  # a client that the PKI does not know is refused when its signature is checked
             return False
         role, experiment = f"{type(self).__module__} {type(self).__qualname__}", self.environment.experiment_id
-        rows = [(client, key, *said[client]) for client, key in keys.items()]
+        rows = [(client, key, *signed[client]) for client, key in keys.items()]
         return memo.verify_all(
             signed_content(role, domain, experiment, common, rows),
-            lambda: ((key, domain + experiment, content_of(c), said[c][-1]) for c, key in keys.items()),
+            lambda: ((key, domain + experiment, content_of(c), signed[c][-1]) for c, key in keys.items()),
         )
 
     def registered(self, client: int) -> bytes:
-        """A peer's signing key: of the list that was agreed on, and from nowhere else where one was."""
+        """Return a peer's signing key: from the agreed list if there is one, else from the PKI."""
         agreed = self.client.agreed_participants
         return agreed[client] if agreed is not None else self.environment.directory.signing_key(client)
 
     def check_size(self, participants: int) -> None:
-        """Refuse a round of so many, where no honest server has such."""
+        """Refuse a number of participants that no honest server announces."""
         agreed = self.client.agreed_participants
         if self.environment.participants_are_agreed and agreed is None:
             raise Refusal("secagg.not-agreed", "no participant list was agreed on in this round")
         if agreed is not None and participants != len(agreed):
-            raise Refusal("secagg.other-participants", f"{participants} announced, {len(agreed)} agreed on")
+            detail = f"{participants} participants announced, {len(agreed)} agreed on"
+            raise Refusal("secagg.other-participants", detail)
         if participants < 2:
             raise Refusal("secagg.alone", "the sum of one update hides nothing")
         fewest = self.environment.minimum_participants
         if participants < fewest:
-            raise Refusal("secagg.too-few-participants", f"{participants} announced, never fewer than {fewest}")
+            raise Refusal("secagg.too-few-participants", f"{participants} participants announced; at least {fewest}")
         most = self.environment.maximum_participants
         if participants > most:
-            raise Refusal("secagg.too-many-participants", f"{participants} announced, never more than {most}")
+            raise Refusal("secagg.too-many-participants", f"{participants} participants announced; at most {most}")
 
     def quantised_update(self, update: RoundUpdate) -> Quantised:
-        """Return the `(d+1,)` elements of an update with its weight, made when they are needed (`Quantisation`)."""
+        """Return the `(d+1,)` elements of an update with its weight, computed when they are needed (`Quantisation`)."""
         weight = update.samples if self.parameters.weights == "samples" else 1
         coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
         quantisation: Quantisation = self.parameters.quantisation
@@ -191,7 +199,7 @@ class Participant(NoisyRole):
     def under_masks(self, elements: npt.NDArray[Any] | Elements, masks: Masks) -> Vector:
         """Return `(d,)` elements of the ring under masks; read-only.
 
-        Masks stay seeds until somebody looks where `Environment.symbolic_masks` says so.
+        With `Environment.symbolic_masks`, masks stay seeds until the values are needed.
         """
         bits = self.parameters.bits
         if self.environment.symbolic_masks:
@@ -202,21 +210,22 @@ class Participant(NoisyRole):
         return Vector(masked, bits)
 
     def digest_of_training(self, update: RoundUpdate) -> bytes:
-        """What stands for all that the update was trained from, in what is signed; empty where nothing is to."""
+        """Return the digest of the training task that clients sign; empty with ``model_binding: none``."""
         if self.parameters.model_binding == "none":
             return b""
         return training_digest(update.question, anew=self.environment.compute.measured)
 
-    def told(self, participants: int, update: RoundUpdate) -> ParticipantNotice:
-        """Return what this client was told of the round, with so many participants."""
+    def notice(self, participants: int, update: RoundUpdate) -> ParticipantNotice:
+        """Return the facts that this client was told of the round with this many participants."""
         agreed = self.client.agreed_participants or {}
         return ParticipantNotice(self.round, participants, self.digest_of_training(update), agreed)
 
     def not_signed(self, client: int) -> Refusal:
-        """What a peer's signature that does not verify says.
+        """Return the refusal of a peer's invalid signature.
 
-        A client cannot tell forged keys from genuine ones of a peer that was sent another model: only the server could
-        tell it that peer's digest, and it may lie. So one name says both; an honest server leaves either out before.
+        A client cannot distinguish forged keys of a peer from genuine keys of a peer that was sent another model: only
+        the server could tell it that peer's digest, and the server may lie. So one code covers both cases. An honest
+        server leaves out either kind beforehand.
         """
         if self.parameters.model_binding == "none":
             return Refusal("secagg.forged-keys", f"client {client} has not signed the keys shown for it")

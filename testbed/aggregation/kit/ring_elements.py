@@ -1,11 +1,11 @@
-"""From float updates to ring elements and back, with noise (`aggregation.noise`) or without.
+"""Mapping from float updates to ring elements and back, with noise (`aggregation.noise`) or without.
 
-Without: see `testbed.aggregation.quantisation`.
+For the mapping without noise see `testbed.aggregation.quantisation`.
 
-A `NoisePolicy` says how an update becomes ring elements and how the sum of such elements becomes a mean. `AddedNoise`
-is the one with noise of the participants: each adds its share of the noise that is planned for so many as take part in
-the round; who drops out takes its share along. With `ServerAddedNoise` they add none, and the server adds noise to the
-sum. Server and clients have the same policy, made from the parameters.
+A `NoisePolicy` defines how an update becomes ring elements and how the sum of such elements becomes a mean. With
+`AddedNoise` each participant adds its share of the noise that is planned for the number of participants; a client that
+drops out takes its share along. With `ServerAddedNoise` participants add none, and the server adds noise to the sum.
+Server and clients have the same policy, made from the parameters.
 """
 
 from abc import ABC, abstractmethod
@@ -30,22 +30,22 @@ from testbed.workload.contract import LocalUpdate
 
 
 class NoisePolicy(ABC):
-    """How updates become ring elements, what noise is in them, and what their sum says."""
+    """Mapping from updates to ring elements, their noise, and the mapping from their sum to a mean."""
 
     @abstractmethod
     def length(self, dimension: int) -> int:
-        """How many ring elements an update of so many parameters becomes; its weight is one of them."""
+        """Return the number of ring elements of an update with this many parameters, including its weight."""
 
     @abstractmethod
     def encoded(
         self, role: "NoisyRole", update: LocalUpdate, participants: int, round_number: int
     ) -> npt.NDArray[Any] | Elements:
-        """`(length,)` a client's update as ring elements, with its noise in them.
+        """Return a client's update as `(length,)` ring elements, including its noise.
 
         Args:
-            role: of the client; it may decide not to add noise (`NoisyRole.noise_to_add`).
-            update: what it has learned.
-            participants: of the round, as planned: so many share the noise.
+            role: role of the client, which may decide not to add noise (`NoisyRole.noise_to_add`).
+            update: the client's update.
+            participants: planned number of participants, which share the noise.
             round_number: the round.
         """
 
@@ -53,28 +53,34 @@ class NoisePolicy(ABC):
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """`(d,)` mean of so many updates from the `(length,)` sum of their elements, and the sum of their weights.
+        """Return the `(d,)` mean of updates and the sum of their weights.
 
-        Raises `RoundAborted` for what cannot be such a sum.
+        Args:
+            total: `(length,)` sum of the updates' elements.
+            updates: number of updates in the sum.
+            round_: the round.
+
+        Raises:
+            RoundAborted: `total` cannot be such a sum.
         """
 
     def kept(self, survivors: int, participants: int) -> float:
-        """Share of the planned noise variance in a sum over so many survivors; 1.0 where none is planned."""
+        """Return the share of the planned noise variance in a sum over the survivors; 1.0 if none is planned."""
         return 1.0
 
     def vectors(self, role: "NoisyRole", participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
-        """The noise that this client is to add to its update."""
+        """Return the noise that this client should add to its update."""
         return []
 
     def prepare(self, participants: int, dimension: int) -> None:  # noqa: B027  # there may be nothing to make
-        """Make what clients need once in a process, before anybody's work is measured."""
+        """Compute tables that clients need once per process, before compute time is measured."""
 
 
 class EncodedUpdates(NoisePolicy):
-    """Updates are clipped, rotated and rounded (`testbed.privacy.encoding`), so that noise can hide what is left.
+    """Policy that clips, rotates and rounds updates (`testbed.privacy.encoding`), so that noise can hide them.
 
     Args:
-        updates: the experiment's section, which says what to clip to.
+        updates: the experiment's section with the clip.
         bits: of the ring.
     """
 
@@ -83,7 +89,7 @@ class EncodedUpdates(NoisePolicy):
         self.bits = bits
 
     def length(self, dimension: int) -> int:
-        """Return a power of two, for the rotation, and the weight."""
+        """Return a power of two (for the rotation) plus one element for the weight."""
         return self.updates.encoding(dimension, self.bits).length + 1
 
     def encoded(self, role: "NoisyRole", update: LocalUpdate, participants: int, round_number: int) -> npt.NDArray[Any]:
@@ -99,20 +105,20 @@ class EncodedUpdates(NoisePolicy):
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """Decode the sum; raises also where the server does not know the source of the rotation."""
+        """Decode the sum; raises `RoundAborted` also if the server does not know the source of the rotation."""
         encoding, rotation = self.rotation(round_)
         return encoding.decode(total, updates, rotation)
 
     def rotation(self, round_: AggregationRound) -> tuple[Encoding, bytes]:
-        """How the round's updates are encoded, and the seed of its signs; raises as `mean` does."""
+        """Return the encoding of the round's updates and the seed of its signs; raises as `mean` does."""
         if round_.dimension is None or round_.experiment_id is None:
-            raise RoundAborted("no-rotation", "it is derived from the experiment's id and the model's dimension")
+            raise RoundAborted("no-rotation", "the rotation needs the experiment's id and the model's dimension")
         seed = rotation_seed(round_.experiment_id, round_.number)
         return self.updates.encoding(round_.dimension, self.bits), seed
 
 
 class AddedNoise(EncodedUpdates):
-    """Each participant adds its share of the planned noise, and all of it stays.
+    """Policy with noise of the participants: each adds its share, and no noise is removed.
 
     Args:
         noise: the experiment's section.
@@ -127,7 +133,7 @@ class AddedNoise(EncodedUpdates):
         return survivors / participants
 
     def vectors(self, role: "NoisyRole", participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
-        """Return the share of one participant."""
+        """Return one participant's share of the noise."""
         seed = _secret(role, round_number, "share")
         share = self.noise.share(participants, dimension, seed, role.environment.maximum_participants)
         if not share.can_be_drawn:
@@ -135,12 +141,12 @@ class AddedNoise(EncodedUpdates):
         return [share]
 
     def prepare(self, participants: int, dimension: int) -> None:
-        """Make the table that a participant's share is drawn from."""
+        """Compute the table from which a participant's share is drawn."""
         self.noise.share(participants, dimension, bytes(32)).prepare()
 
 
 class ServerAddedNoise(EncodedUpdates):
-    """Participants add none; the server adds noise to their sum, and divides it by the participants planned.
+    """Policy with noise of the server: it adds noise to the sum and divides by the planned number of participants.
 
     Args:
         noise: the experiment's section, completed.
@@ -154,9 +160,9 @@ class ServerAddedNoise(EncodedUpdates):
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """Add the server's noise and decode; raises also where there is none for this round."""
+        """Add the server's noise and decode; raises `RoundAborted` also if there is no noise for this round."""
         encoding, rotation = self.rotation(round_)
-        encoding.check_count(total, updates)  # before a row of noise is used up that nothing is released with
+        encoding.check_count(total, updates)  # before a row of noise is used: without a sum it would be wasted
         noised = self._server.noised(total, encoding, rotation, round_)
         mean, weight = encoding.decode(noised, updates, rotation)
         mean *= weight / self._planned
@@ -175,11 +181,11 @@ def _who_adds(section: Any) -> str:
 NoiseSection = Annotated[
     Annotated[Noise, Tag("participants")] | Annotated[CorrelatedNoise, Tag("server")], Discriminator(_who_adds)
 ]
-"""Whose noise it is follows from the mechanism."""
+"""Section of the participants' or the server's noise, depending on the key `mechanism`."""
 
 
 class NoisyParameters(AggregationParameters):
-    """What the protocols have that can sum noise along.
+    """Parameters of protocols with sums that may include noise.
 
     Attributes:
         removes_noise: whether `Noise.enforcement` is possible.
@@ -190,7 +196,7 @@ class NoisyParameters(AggregationParameters):
     noise: NoiseSection | None = Field(
         None,
         exclude_if=lambda section: section is None,
-        description="Noise that the participants add, or (mechanism: correlated) the server, for differential privacy; "
+        description="Noise for differential privacy that the participants add, or the server (mechanism: correlated); "
         "none: sums without noise",
     )
     compression: CompressionKey = None
@@ -200,22 +206,22 @@ class NoisyParameters(AggregationParameters):
         if self.noise is not None and self.compression is not None:
             raise excludes("noise", "compression", "noise is planned for whole updates")
         if self.noise is not None and self.weights != "equal":
-            raise ValueError("weights: noise hides updates that all count the same; set weights: equal")
+            raise ValueError("weights: noise needs updates that all count the same; set weights: equal")
         if self.shared_noise is not None and self.shared_noise.enforcement is not None and not self.removes_noise:
-            raise ValueError("noise.enforcement: only protocol: secagg can take noise away; leave it out")
+            raise ValueError("noise.enforcement: only protocol: secagg can remove noise; leave it out")
         return self
 
     @property
     def shared_noise(self) -> Noise | None:
-        """The section where it is the participants who add noise."""
+        """The section `noise` if participants add the noise, else None."""
         return self.noise if isinstance(self.noise, Noise) else None
 
     def planned_for(self, rounds: int, delta: float) -> Self:
-        """An epsilon is kept over all rounds, unless the experiment says otherwise."""
+        """Return the parameters with the noise planned for all rounds, unless the experiment sets it otherwise."""
         return self if self.noise is None else self.model_copy(update={"noise": self.noise.planned_for(rounds, delta)})
 
     def planned_under(self, selection: Any, population: int, rounds: int) -> Self:
-        """Correlated noise is planned for the rounds that a client may have."""
+        """Plan correlated noise for the rounds in which a client may take part."""
         if not isinstance(self.noise, CorrelatedNoise):
             return self
         try:
@@ -227,43 +233,43 @@ class NoisyParameters(AggregationParameters):
             raise ValueError(f"noise.{error}") from None
 
     def check_dimension(self, participants: int, dimension: int) -> None:
-        """The sum and its noise must fit the ring, and the shares of noise must be such as can be drawn."""
+        """Check that the sum and its noise fit the ring, and that the shares of noise can be drawn."""
         if self.noise is not None:
             self.noise.check(participants, dimension, self.bits)
 
     def check_before_data(self, participants: int) -> None:
-        """With steps and deviation both given, so is the noise of a share."""
+        """Check the share of the noise if both the steps and the deviation are set."""
         noise = self.shared_noise
         if noise is not None and noise.scale is not None and noise.noise_multiplier is not None:
             noise.check_share(participants, 1)
 
     def noise_policy(self) -> NoisePolicy | None:
-        """What is added; None: updates are summed as they are."""
+        """Return the noise policy; None: updates are summed without noise."""
         if isinstance(self.noise, CorrelatedNoise):
             return ServerAddedNoise(self.noise, self.bits)
         return None if self.noise is None else AddedNoise(self.noise, self.bits)
 
 
 def noise_of(parameters: BaseModel) -> Noise | CorrelatedNoise | None:
-    """The section; None also for parameters that have none: those of a user-defined protocol may not."""
+    """Return the section `noise`; None if it is not set, or if user-defined parameters have no such section."""
     return parameters.noise if isinstance(parameters, NoisyParameters) else None
 
 
 def compression_of(parameters: BaseModel) -> CompressionKey:
-    """How updates are compressed; None: not at all, as by parameters that have no such section."""
+    """Return the section `compression`; None if it is not set, or if the parameters have no such section."""
     return parameters.compression if isinstance(parameters, NoisyParameters) else None
 
 
 def noise_policy_of(parameters: AggregationParameters) -> NoisePolicy | None:
-    """The policy; None as in `noise_of`."""
+    """Return the noise policy; None as in `noise_of`."""
     return parameters.noise_policy() if isinstance(parameters, NoisyParameters) else None
 
 
 class NoisyRole(Role):
-    """The client side of a protocol whose updates may carry noise.
+    """Client side of a protocol with updates that may carry noise.
 
     Attributes:
-        noise: what the experiment has the client add, where it does.
+        noise: policy of the experiment's noise; missing if there is none.
     """
 
     parameters: NoisyParameters
@@ -276,23 +282,23 @@ class NoisyRole(Role):
             self.noise = policy
 
     def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
-        """What it does add: all that it should; a dishonest client may decide otherwise."""
+        """Return the noise that the client adds; a dishonest client may add less than it should."""
         return self.noise.vectors(self, participants, dimension, round_number)
 
 
 class NoisyProtocol(AggregationProtocol):
-    """The server side of a protocol whose updates may carry noise."""
+    """Server side of a protocol with updates that may carry noise."""
 
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters)
         self.shares_noise = not isinstance(noise_of(parameters), CorrelatedNoise)
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return none; the server's noise is in its sums whoever drops out."""
+        """Return no guarantees for sums; noise of the server is complete however clients drop out."""
         return Guarantees.none(participants, None if self.shares_noise else 1.0)
 
     def prepare(self, participants: int, dimension: int) -> None:
-        """Make the tables that participants' noise is drawn from."""
+        """Compute the tables from which participants' noise is drawn."""
         if (policy := noise_policy_of(self.parameters)) is not None:
             policy.prepare(participants, dimension)
 

@@ -1,7 +1,7 @@
-"""Seal what one client has for another under keys that each seal once, so that the server can pass it on.
+"""Sealing of contents from one client to another, under keys that each seal once, so that the server can pass them on.
 
-Two clients have a pair key, for one round or for all. A key for one content is derived from it: the parts that name the
-content (who, for whom, in which round) differ wherever a second content could. So no nonce is sent.
+Two clients have a pair key, for one round or for all rounds. The key for one content is derived from it. The parts that
+name the content (sender, receiver, round) differ for any two contents, so no nonce is sent.
 """
 
 from testbed.crypto import encryption, prf
@@ -11,12 +11,12 @@ _NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
 
 
 def content_key(pair_key: bytes, domain: bytes, *parts: object) -> bytes:
-    """Return the 32 bytes of the key for one content.
+    """Return the 32-byte key for one content.
 
     Args:
         pair_key: 32 bytes that dealer and holder have agreed on.
         domain: of the protocol, for contents of this kind.
-        parts: that tell the content from every other one under this pair key and domain.
+        parts: values that distinguish the content from all others under this pair key and domain.
     """
     return prf.evaluate(pair_key, domain + signed_content(*parts))
 
@@ -33,5 +33,10 @@ def seal_once(key: bytes, content: bytes, associated: bytes) -> bytes:
 
 
 def open_once(key: bytes, sealed: bytes | memoryview, associated: bytes) -> bytes:
-    """Inverse of `seal_once`; raises `OpeningFailed`."""
+    """Open a content that `seal_once` has sealed; raises `OpeningFailed`.
+
+    Args:
+        key, associated: as in `seal_once`.
+        sealed: its result.
+    """
     return encryption.open_sealed(key, _NONCE, sealed, associated)

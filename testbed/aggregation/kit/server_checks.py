@@ -1,4 +1,4 @@
-"""The server's side of secure aggregation, whichever protocol: a round's state, and the checks of clients' answers."""
+"""Server side of secure aggregation in any protocol: the state of a round, and checks of the clients' answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from testbed.training import training_digest
 
 @dataclass
 class ServerRound:
-    """The part of a round's state that does not depend on the protocol.
+    """Part of a round's state that all protocols share.
 
     Attributes:
-        start: how the aggregation began.
+        start: state at the beginning of the aggregation.
     """
 
     start: AggregationRound
@@ -40,45 +40,67 @@ class ServerRound:
         return fitting
 
     def sums_by_point(self, replies: Replies, length: int, what: str) -> dict[int, Elements]:
-        """Return the `(length,)` sums of shares that clients answer, as `total`, by the clients' points.
+        """Return the `(length,)` sums of shares (`total` in the answers) by the clients' evaluation points.
 
-        Clients that answer anything else are recorded as misbehaving.
+        Clients with any other answer are recorded as misbehaving.
         """
         sums: dict[int, Elements] = {}
         for client, answer in replies.valid().items():
             elements = elements_from_bytes(answer.total)
             if elements is None or len(elements) != length:
-                self.misbehaved(client, f"{what}: {len(answer.total)} bytes, or no elements of the field")
+                self.misbehaved(client, f"{what}: {len(answer.total)} bytes are not {length} elements of the field")
                 continue
             sums[point_of(client)] = elements
         return sums
 
 
 def record_misbehaviour(round_: AggregationRound, client: int, detail: str) -> None:
-    """Record that a client has not followed the protocol."""
+    """Record that a client has not followed the protocol.
+
+    Args:
+        round_: the round.
+        client: its number.
+        detail: text of the record.
+    """
     round_.network.record_event(f"client:{client}", "misbehaviour", detail)
 
 
 def digest_of_training(model_binding: str, round_: AggregationRound) -> bytes:
-    """What clients sign of what they were asked to train; empty with ``model_binding: none``."""
+    """Return the digest of the training task that clients sign; empty with ``model_binding: none``.
+
+    Args:
+        model_binding: "none" or anything else.
+        round_: the round.
+
+    Raises:
+        RoundAborted: the server checks signatures but does not know the training task.
+    """
     if model_binding == "none":
         warn_of_weak_binding(round_)
         return b""
     if round_.training is not None:
         return training_digest(round_.training, anew=True)
     if round_.experiment_id is not None:
-        raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
+        raise RoundAborted("no-training", "the server that verifies signatures must know the training task")
     return b""
 
 
 def warn_of_weak_binding(round_: AggregationRound) -> None:
-    """Record that nobody notices whether clients were sent the same model."""
+    """Record that clients cannot notice whether they were sent the same model."""
     detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
     round_.network.record_event("server", "weak-binding", detail)
 
 
 def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:
-    """Raise `ProtocolError` unless `client` has signed `content` for `domain` in this experiment."""
+    """Raise `ProtocolError` unless `client` has signed `content` for `domain` in this experiment.
+
+    Args:
+        round_: the round.
+        client: its number.
+        domain: of the signature.
+        content: the signed content.
+        signature: 64 bytes.
+    """
     if round_.experiment_id is None:
         return
     meter("ed25519.verify")
@@ -86,19 +108,32 @@ def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes,
 
 
 def at_least(least: int, count: int, replies: Replies, what: str) -> None:
-    """Raise `RoundAborted` when `count` clients are fewer than `least`; refusals among the replies say why."""
+    """Raise `RoundAborted` if `count` is below `least`.
+
+    Args:
+        least: required number of clients.
+        count: number of clients.
+        replies: replies of the stage; the message lists refusals among them.
+        what: end of the message "... of ... needed", e.g. "signed the survivors".
+    """
     if count < least:
         raise RoundAborted("below-threshold", f"{count} of {least} needed {what}{refusals_in(replies)}")
 
 
 def refusals_in(replies: Replies) -> str:
-    """Return the names of the checks by which clients have refused, for the end of a sentence; empty: nobody has."""
+    """Return the refusal codes among the replies, as the end of a message; empty if there are none."""
     refusals = sorted({refusal.check for refusal in replies.missing.refusals})
     return f"; refusals: {', '.join(refusals)}" if refusals else ""
 
 
 def check_equal_weights(parameters: AggregationParameters, weight: float, survivors: int) -> None:
-    """Raise `RoundAborted` where all updates weigh the same and the weights of so many sum to anything else."""
+    """Raise `RoundAborted` if all updates should weigh 1, and the sum of weights is not the number of survivors.
+
+    Args:
+        parameters: of the protocol.
+        weight: sum of the weights.
+        survivors: number of updates in the sum.
+    """
     if parameters.weights == "equal" and weight != survivors:
         raise RoundAborted("implausible-sum", f"{survivors} equal weights sum to {weight}")
 
@@ -112,7 +147,7 @@ def quantised_mean(parameters: AggregationParameters, total: npt.NDArray[Any], s
         survivors: sorted client numbers.
 
     Raises:
-        RoundAborted: no such sum can have these elements.
+        RoundAborted: `total` cannot be such a sum.
     """
     assert parameters.quantisation is not None
     mean, weight = parameters.quantisation.decode(total, len(survivors))

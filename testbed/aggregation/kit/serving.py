@@ -1,14 +1,14 @@
-"""Clients that serve the others in a round, of which they need be no participant: committees, a second aggregator.
+"""Clients that serve the others in a round, also without taking part: committees, a second aggregator.
 
-Such a client knows of the round only what the server says. It checks that no honest server would say otherwise, and
-that it has not served in this round before: the difference of two sums is an update.
+Such a client knows of the round only the facts that the server tells it. It checks that an honest server could have
+said them, and that it has not served in this round before: the difference of two sums is an update.
 """
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from testbed.aggregation.batch_policy import BatchPolicy
-from testbed.aggregation.kit.message_parts import ToldOfParticipants
+from testbed.aggregation.kit.message_parts import RoundNotice
 from testbed.aggregation.kit.participant import Participant
 from testbed.errors import Refusal
 from testbed.parties.client import Client
@@ -18,14 +18,14 @@ class ServingClient(Participant):
     """A client that serves in one round.
 
     Attributes:
-        PROTOCOL: the first part of its refusals' names.
-        batches: which clients may be summed together.
-        UNBOUND: what it says where the clients' answers are not bound to what they were asked to train.
+        PROTOCOL: the first part of its refusal codes.
+        UNBOUND: message of the refusal if the clients' answers are not bound to the training task.
+        batches: rule for clients that may be summed together.
     """
 
     PROTOCOL: ClassVar[str]
     UNBOUND: ClassVar[str]
-    parameters: Any  # what `BindsModel` says, at least
+    parameters: Any  # has at least the interface `BindsModel`
 
     def __init__(self, client: Client, parameters: Any) -> None:
         super().__init__(client, parameters)
@@ -39,35 +39,35 @@ class ServingClient(Participant):
             raise Refusal(f"{self.PROTOCOL}.served-before", detail)
 
     def serve(self, round_number: int) -> None:
-        """Serve in this round, and in no earlier one again."""
+        """Begin to serve in this round, and in no earlier round again."""
         self.round = self.client.last_served = round_number
 
-    def check_told(self, message: ToldOfParticipants) -> None:
-        """Refuse what no honest server can have told the participants."""
+    def check_notice(self, message: RoundNotice) -> None:
+        """Refuse facts that no honest server can have told the participants."""
         participants, environment = message.participants, self.environment
         fewest, most = max(2, environment.minimum_participants), environment.maximum_participants
         if not fewest <= participants <= most:
-            detail = f"{participants} announced, never fewer than {fewest} or over {most}"
+            detail = f"{participants} participants announced; allowed {fewest} to {most}"
             raise Refusal(f"{self.PROTOCOL}.wrong-size", detail)
         if len(message.training) != (0 if self.parameters.model_binding == "none" else 32):
             raise Refusal(f"{self.PROTOCOL}.unbound", self.UNBOUND)
         if len(set(message.agreed)) != (participants if environment.participants_are_agreed else 0):
-            detail = "not a list of all participants, on which they have agreed"
+            detail = f"{len(set(message.agreed))} clients are on the agreed list, of {participants} participants"
             raise Refusal(f"{self.PROTOCOL}.other-participants", detail)
 
-    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
+    def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
         """Refuse survivors that no honest server names: a client twice, a client that is no participant, too few.
 
         Args:
             named: the clients in the sum.
-            asked: the question that says what the participants were told.
+            notice: the question, which repeats the facts that participants were told.
         """
-        survivors, fewest = set(named), self.parameters.fewest(asked.participants)
+        survivors, fewest = set(named), self.parameters.fewest(notice.participants)
         if len(survivors) != len(named):
-            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor twice")
-        if asked.agreed and not survivors <= set(asked.agreed):
-            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor that is not on the agreed list")
-        if not fewest <= len(survivors) <= asked.participants:
-            detail = f"{len(survivors)} of {asked.participants} survive, never fewer than {fewest}"
+            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor is listed twice")
+        if notice.agreed and not survivors <= set(notice.agreed):
+            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor is not on the agreed list")
+        if not fewest <= len(survivors) <= notice.participants:
+            detail = f"{len(survivors)} survivors of {notice.participants} participants; at least {fewest}"
             raise Refusal(f"{self.PROTOCOL}.too-few", detail)
         self.batches.check_survivors(list(named))

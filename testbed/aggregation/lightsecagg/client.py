@@ -41,17 +41,17 @@ _ORDER = "lightsecagg.out-of-order"
 
 
 class LightSecAggClient(Participant):
-    """One participant of one round; the methods follow the protocol's stages.
+    """A participant of one round; the methods follow the protocol's stages.
 
     Attributes:
-        announced: the question that began the aggregation: N, U and T.
-        code: how masks are coded.
-        sealing: the key pair under which pieces are sealed for it.
-        adverts: the keys that it was shown, its own among them.
-        digest: what it has in common with those that were shown the same.
-        mask_seed: of its mask.
+        announced: the question that began the aggregation, with N, U and T.
+        code: the coding of masks.
+        sealing: the key pair under which peers seal pieces for this client.
+        adverts: the keys that it was shown, including its own.
+        digest: equal for all clients that were shown the same keys and facts.
+        mask_seed: seed of its mask.
         pair_keys: by peer, the key under which the two seal pieces.
-        own_piece: the coded piece of its own mask that it keeps itself.
+        own_piece: the coded piece of its own mask that it keeps.
         received: by peer that has shared, its sealed piece.
     """
 
@@ -87,13 +87,16 @@ class LightSecAggClient(Participant):
         """Make a key pair and sign its public half; refuse thresholds that are not the experiment's."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
-            given = self.parameters
-            expected = given.threshold_for(message.participants), given.max_colluders_for(message.participants)
+            parameters = self.parameters
+            expected = (
+                parameters.threshold_for(message.participants),
+                parameters.max_colluders_for(message.participants),
+            )
             if (message.threshold, message.max_colluders) != expected:
-                detail = f"U = {message.threshold}, T = {message.max_colluders}: not what the experiment says"
+                detail = f"U = {message.threshold}, T = {message.max_colluders}; the experiment has U, T = {expected}"
                 raise Refusal("lightsecagg.other-threshold", detail)
             if not 2 <= message.threshold <= message.participants or message.max_colluders >= message.threshold:
-                detail = f"U = {message.threshold}, T = {message.max_colluders} of {message.participants}"
+                detail = f"U = {message.threshold}, T = {message.max_colluders} of {message.participants} participants"
                 raise Refusal("lightsecagg.impossible-threshold", detail)
             update = trained_update(self, message.round)  # a number used before would bring the same masks again
             self.round, self.announced = message.round, message
@@ -108,7 +111,7 @@ class LightSecAggClient(Participant):
 
     @handles(ShareMasks)
     def on_share_masks(self, message: ShareMasks) -> PiecesForPeers:
-        """Verify the peers' keys; draw a mask, code it, and seal a piece for each of them."""
+        """Verify the peers' keys; draw a mask, code it, and seal one piece for each peer."""
         with self.progress.answering(message, message.round):
             adverts = {advert.client: advert for advert in message.adverts}
             self.check_adverts(adverts, len(message.adverts))
@@ -118,9 +121,9 @@ class LightSecAggClient(Participant):
             return PiecesForPeers(self.coded_pieces(sorted(adverts)))
 
     def check_adverts(self, adverts: dict[int, LightSecAggAdvertOf], count: int) -> None:
-        """Refuse keys that are not those of this round's participants, asked to train the same."""
+        """Refuse keys other than those of this round's participants with the same training task."""
         if len(adverts) != count:
-            raise Refusal("lightsecagg.listed-twice", "a client's key is in the list twice")
+            raise Refusal("lightsecagg.listed-twice", "a client is listed twice")
         if not self.announced.threshold <= count <= self.announced.participants:
             detail = f"{count} clients with keys, of {self.announced.participants}, threshold {self.code.needed}"
             raise Refusal("lightsecagg.wrong-size", detail)
@@ -128,25 +131,25 @@ class LightSecAggClient(Participant):
         if own is None or own.sealing_key != self.sealing.public:
             raise Refusal("lightsecagg.own-key-changed", "the list does not hold this client's key")
         if len({advert.sealing_key for advert in adverts.values()}) != count:
-            raise Refusal("lightsecagg.key-used-twice", "duplicate public key in the list")
+            raise Refusal("lightsecagg.key-used-twice", "two clients have the same public key")
         agreed = self.client.agreed_participants
         if agreed is not None and not adverts.keys() <= agreed.keys():
-            raise Refusal("lightsecagg.foreign-participant", "key of a client that is not on the agreed list")
+            raise Refusal("lightsecagg.foreign-participant", "a client with a key is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
-        said = {client: (advert.sealing_key, advert.signature) for client, advert in adverts.items()}
+        signed = {client: (advert.sealing_key, advert.signature) for client, advert in adverts.items()}
         self.check_signatures(
             KEYS_DOMAIN,
             advert_content(self.round, 0, b"", self.training),
-            said,
-            lambda client: advert_content(self.round, client, said[client][0], self.training),
+            signed,
+            lambda client: advert_content(self.round, client, signed[client][0], self.training),
             self.not_signed,
             shown_to_all=True,
             but=self.number,
         )
 
     def coded_pieces(self, holders: list[int]) -> list[PieceFor]:
-        """The coded piece of each holder, sealed; its own is kept."""
+        """Return the coded piece of each holder, sealed; the client keeps its own piece."""
         code = self.code
         coded = code.coded(self.mask_seed, tuple(point_of(holder) for holder in holders))
         meter("mask.element", code.length + code.private * code.piece_length)
@@ -169,39 +172,40 @@ class LightSecAggClient(Participant):
 
     @handles(MaskLightSecAggInput)
     def on_mask_input(self, message: MaskLightSecAggInput, private: PiecesFromPeers) -> LightSecAggMasked:
-        """The update and the mask, added in the field."""
+        """Return the sum of the update and the mask in the field."""
         with self.progress.answering(message, message.round):
             received = {row.client: row.sealed for row in private.pieces}
             foreign = received.keys() - (self.adverts.keys() - {self.number})
             if foreign or len(received) != len(private.pieces):
-                raise Refusal("lightsecagg.foreign-pieces", "pieces twice, or of somebody whose key is not in the list")
+                detail = "a client's piece is listed twice, or the client has no key in the list"
+                raise Refusal("lightsecagg.foreign-pieces", detail)
             if len(received) + 1 < self.code.needed:
-                detail = f"{len(received) + 1} have shared, threshold {self.code.needed}"
+                detail = f"{len(received) + 1} clients have shared, threshold {self.code.needed}"
                 raise Refusal("lightsecagg.too-few", detail)
             self.received = received
             return LightSecAggMasked(IntegerVector(total([self.encoded(), self.mask()])))
 
     def mask(self) -> Elements:
-        """`(d+1,)` what hides the update."""
+        """Return the `(d+1,)` mask."""
         meter("mask.element", self.code.length)
         meter("field.add.element", self.code.length)
         return self.code.mask(self.mask_seed)
 
     def encoded(self) -> Elements:
-        """`(d+1,)` the update as elements of the field, its weight the last of them."""
+        """Return the update as `(d+1,)` elements of the field; the last element is its weight."""
         return np.asarray(self.quantised_update(trained_update(self, self.round)))
 
     # -- SumPieces: one-shot aggregate-model recovery -----------------------------------------------------------------
 
     @handles(SumPieces)
     def on_sum_pieces(self, message: SumPieces) -> SummedPieces:
-        """The sum of the survivors' pieces: once in a round, for U survivors or more."""
+        """Return the sum of the survivors' pieces: once per round, for at least U survivors."""
         with self.progress.answering(message, message.round):
             survivors = set(message.survivors)
             if len(survivors) != len(message.survivors) or not survivors <= self.received.keys() | {self.number}:
-                raise Refusal("lightsecagg.foreign-survivor", "a survivor twice, or one that has not shared")
+                raise Refusal("lightsecagg.foreign-survivor", "a survivor is listed twice, or has not shared")
             if len(survivors) < self.code.needed:
-                detail = f"{len(survivors)} survivors, never fewer than {self.code.needed}"
+                detail = f"{len(survivors)} survivors; at least {self.code.needed}"
                 raise Refusal("lightsecagg.too-few", detail)
             self.batches.check_survivors(message.survivors)
             pieces = [self.piece_of(survivor) for survivor in sorted(survivors)]
@@ -209,7 +213,7 @@ class LightSecAggClient(Participant):
             return SummedPieces(elements_to_bytes(total(pieces)))
 
     def piece_of(self, peer: int) -> Elements:
-        """A peer's coded piece; refuses one that was not sealed for those that were shown the same keys."""
+        """Return a peer's coded piece; refuses a piece that was sealed for clients that were shown other keys."""
         if peer == self.number:
             return self.own_piece
         meter("aead.open")
@@ -217,7 +221,7 @@ class LightSecAggClient(Participant):
         sealed = self.received[peer]
         try:
             if len(sealed) != ELEMENT_BYTES * self.code.piece_length + TAG_BYTES:
-                raise OpeningFailed("a coded piece of another length")
+                raise OpeningFailed(f"a coded piece of {len(sealed)} bytes has the wrong length")
             return open_piece(self.pair_keys[peer], peer, self.number, sealed, self.digest)
         except OpeningFailed as error:
             raise Refusal("lightsecagg.bad-piece", f"client {peer}: {error}") from None

@@ -1,4 +1,4 @@
-"""What the parties of `lightsecagg` send each other, stage by stage, what they sign, and how pieces are sealed."""
+"""Messages of `lightsecagg`, stage by stage, the contents that clients sign, and the sealing of pieces."""
 
 import hashlib
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class LightSecAggKeyAdvert(Message, frozen=True):
 
 
 class AdvertiseLightSecAggKeys(Message, frozen=True):
-    """Aggregation begins; so many participants, of whom U must remain and T may collude with the server."""
+    """Question that begins the aggregation: U participants must remain, T may collude with the server."""
 
     stage: ClassVar[str] = "lightsecagg/advertise-keys"
     Answer: ClassVar[type[Message] | None] = LightSecAggKeyAdvert
@@ -44,20 +44,20 @@ class LightSecAggAdvertOf(Message, frozen=True):
 
 
 class PieceFor(Message, frozen=True):
-    """One peer's sealed coded piece (to it, or from it): of the message that it came in a part, not a copy."""
+    """A peer's sealed coded piece, to it or from it; a view into the message, not a copy."""
 
     client: ClientId
     sealed: memoryview
 
 
 class PiecesForPeers(Message, frozen=True):
-    """The coded pieces of a client's mask, sealed for each peer."""
+    """The coded pieces of a client's mask, one sealed for each peer."""
 
     pieces: Annotated[list[PieceFor], Many]
 
 
 class ShareMasks(Message, frozen=True):
-    """Everybody's advertised keys."""
+    """Question for the sealed pieces, with the keys of all clients."""
 
     stage: ClassVar[str] = "lightsecagg/share-masks"
     Answer: ClassVar[type[Message] | None] = PiecesForPeers
@@ -67,19 +67,19 @@ class ShareMasks(Message, frozen=True):
 
 
 class LightSecAggMasked(Message, frozen=True):
-    """The masked, quantised update: elements of the field."""
+    """The masked, quantised update as elements of the field."""
 
     input: Vector
 
 
 class PiecesFromPeers(Message, frozen=True):
-    """The coded pieces that this client's peers have sealed for it; the senders are who has shared."""
+    """The coded pieces that peers have sealed for this client; the senders are the clients that have shared."""
 
     pieces: Annotated[list[PieceFor], Many]
 
 
 class MaskLightSecAggInput(Message, frozen=True):
-    """Mask your update; keep the pieces of those who have shared."""
+    """Question for the masked update; the client stores the pieces of its peers."""
 
     stage: ClassVar[str] = "lightsecagg/masked-input"
     Answer: ClassVar[type[Message] | None] = LightSecAggMasked
@@ -89,13 +89,13 @@ class MaskLightSecAggInput(Message, frozen=True):
 
 
 class SummedPieces(Message, frozen=True):
-    """The sum of the survivors' coded pieces that this client holds, four bytes an element, little-endian."""
+    """The sum of the survivors' coded pieces that this client holds, four bytes per element, little-endian."""
 
     total: bytes
 
 
 class SumPieces(Message, frozen=True):
-    """Whose masked input has arrived: sum their pieces."""
+    """Question for the sum of the pieces of the survivors, the clients that have sent their masked input."""
 
     stage: ClassVar[str] = "lightsecagg/sum-pieces"
     Answer: ClassVar[type[Message] | None] = SummedPieces
@@ -105,10 +105,14 @@ class SumPieces(Message, frozen=True):
 
 
 def advert_content(round_number: int, client: int, sealing_key: bytes, training: bytes) -> bytes:
-    """What the signature on an advertised key covers, beside the domain and the experiment.
+    """Return the content of the signature on an advertised key, beside the domain and the experiment.
 
-    `training` is the digest of what the client was asked to train, empty with ``model_binding: none``
-    (`testbed.aggregation.secagg.messages.advert_content`).
+    Args:
+        round_number: the round.
+        client: its number.
+        sealing_key: 32 bytes.
+        training: digest of the training task; empty with ``model_binding: none`` (see
+            `testbed.aggregation.secagg.messages.advert_content`).
     """
     return signed_content(round_number, client, sealing_key, training)
 
@@ -116,7 +120,13 @@ def advert_content(round_number: int, client: int, sealing_key: bytes, training:
 def adverts_digest(
     announced: AdvertiseLightSecAggKeys, training: bytes, adverts: Iterable[LightSecAggAdvertOf]
 ) -> bytes:
-    """32 bytes that only clients have in common that were told the same N, U and T and were shown the same keys."""
+    """Return 32 bytes that are equal only for clients that were told the same N, U and T and shown the same keys.
+
+    Args:
+        announced: the question with N, U and T.
+        training: digest of the training task.
+        adverts: the keys shown, in any order.
+    """
     listed = sorted((advert.client, advert.sealing_key) for advert in adverts)
     clients, keys = [client for client, _ in listed], b"".join(key for _, key in listed)
     content = signed_content(
@@ -126,20 +136,28 @@ def adverts_digest(
 
 
 def seal_piece(pair_key: bytes, dealer: int, holder: int, piece: Elements, digest: bytes) -> bytes:
-    """A coded piece as it goes through the server, 16 bytes longer than its elements.
+    """Seal a coded piece for a holder; the result is 16 bytes longer than the elements.
 
     Args:
         pair_key: 32 bytes that the two have agreed on.
         dealer, holder: client numbers.
         piece: `(piece_length,)`.
-        digest: it opens for a holder with the same one (`adverts_digest`).
+        digest: the piece opens only for a holder with the same digest (`adverts_digest`).
     """
     key = _piece_key(pair_key, dealer, holder)
     return seal_once(key, elements_to_bytes(piece), digest)
 
 
 def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes | memoryview, digest: bytes) -> Elements:
-    """Inverse of `seal_piece`; raises `OpeningFailed`, also for what are no elements of the field."""
+    """Open a piece that `seal_piece` has sealed.
+
+    Args:
+        pair_key, dealer, holder, digest: as in `seal_piece`.
+        sealed: its result.
+
+    Raises:
+        OpeningFailed: it does not open, or its content is not made of elements of the field.
+    """
     opened = open_once(_piece_key(pair_key, dealer, holder), sealed, digest)
     piece = elements_from_bytes(opened)
     if piece is None:

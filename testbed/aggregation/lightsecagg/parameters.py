@@ -1,4 +1,4 @@
-"""The experiment's section `aggregation` for `lightsecagg`."""
+"""Parameters of `lightsecagg`: the section `aggregation` of an experiment."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -25,12 +25,12 @@ class FieldQuantisation(Quantisation):
 
     @property
     def limit(self) -> str:
-        """The field, which no key of the experiment changes."""
+        """Limit of a sum, for a message; no key of the experiment changes it."""
         return "the field of lightsecagg has 32"
 
 
 class LightSecAggParameters(QuantisedParameters):
-    """Sums that hide every single update from a server that follows the protocol, with one question to survivors."""
+    """Sums that hide every single update from an honest-but-curious server, with one question to the survivors."""
 
     stages: ClassVar[tuple[str, ...]] = (
         "lightsecagg/advertise-keys",
@@ -50,34 +50,34 @@ class LightSecAggParameters(QuantisedParameters):
         ge=0,
         allow_inf_nan=False,
         description="Clients that learn nothing together with the server: a number T below U, or a fraction of the "
-        "participants; the nearer to U, the longer the coded pieces",
+        "participants; the closer to U, the longer the coded pieces",
     )
     levels_bits: LevelsBitsKey = 16
     clip: ClipKey = 1.0
     model_binding: Literal["signed", "none"] = Field(
         "signed",
-        description="Do clients sign what they were asked to train with their keys, so that only those go into one sum "
-        "that were sent the same model (signed), or not (none; to show that attack)?",
+        description="signed: clients sign the training task with their keys, so that a sum only has clients that were "
+        "sent the same model; none: they do not (to demonstrate the attack)",
     )
 
     @property
     def quantisation(self) -> Quantisation:
-        """How updates become elements of the field."""
+        """The mapping from updates to elements of the field."""
         return FieldQuantisation(self.clip, self.levels_bits)
 
     def threshold_for(self, participants: int) -> int:
-        """U for so many participants; a fraction is rounded up."""
+        """Return U for this many participants; a fraction is rounded up."""
         return rounded_up(self.threshold, participants)
 
     def max_colluders_for(self, participants: int) -> int:
-        """T for so many participants; a fraction is rounded down."""
+        """Return T for this many participants; a fraction is rounded down."""
         return rounded_down(self.max_colluders, participants)
 
     def fewest_survivors(self, participants: int) -> int:
         return self.threshold_for(participants)
 
     def check(self, participants: int) -> None:
-        """T < U <= N, and U at least 2."""
+        """Check T < U <= N and U >= 2; raises `ValueError`."""
         check_two_participants(self, participants)
         needed, private = self.threshold_for(participants), self.max_colluders_for(participants)
         if not 2 <= needed <= participants:
@@ -91,9 +91,9 @@ class LightSecAggParameters(QuantisedParameters):
             )
 
     def check_population(self, population: int) -> None:
-        """Each client is a point of the field, and 0 is none: there a coded piece would be a piece of the mask."""
+        """Check that each client is a non-zero point of the field (at 0 a coded piece would be a piece of the mask)."""
         if population >= PRIME:
             raise ValueError(
-                f"protocol: lightsecagg tells up to {PRIME - 1} clients apart, not {population}; set population to "
-                "fewer, or aggregation.protocol to secagg"
+                f"protocol: lightsecagg supports up to {PRIME - 1} clients, not {population}; lower population, or set "
+                "aggregation.protocol to secagg"
             )

@@ -1,17 +1,18 @@
-"""LightSecAgg: So, He, Yang, Li, Yu, Ali, Guler, Avestimehr, LightSecAgg: a Lightweight and Versatile Design for Secure
-Aggregation in Federated Learning, MLSys 2022 (arXiv 2109.14236), Algorithm 1, synchronous.
+"""LightSecAgg: a Lightweight and Versatile Design for Secure Aggregation in Federated Learning.
 
-Client i draws a mask z_i in a field, cuts it into U - T pieces, puts T uniform ones below them, and sends each peer j a
-coded piece [z_i]_j (`testbed.crypto.coded_masks`), sealed. It uploads x_i + z_i. Once the server knows whose upload has
-arrived, each of these survivors answers one question with the sum of the survivors' pieces that it holds; any U answers
-decode the sum of the masks, whoever has dropped out. Nothing is rebuilt for a client that drops out.
+Source: So, He, Yang, Li, Yu, Ali, Guler, Avestimehr, MLSys 2022 (arXiv 2109.14236), Algorithm 1, synchronous.
 
-What the paper leaves open: the private channels between clients. Here they are what `secagg` has: a key pair a round,
-whose public half is signed with the key that the PKI knows, together with what the client was asked to train
-(``model_binding: signed``); pieces open for those alone that were shown the same list of keys, the same N, U and T.
+Client i draws a mask z_i in a field, cuts it into U - T pieces, appends T uniform pieces, and sends each peer j a
+sealed coded piece [z_i]_j (`testbed.crypto.coded_masks`). It uploads x_i + z_i. The clients whose upload has arrived
+are the survivors. Each survivor answers one question with the sum of the survivors' pieces that it holds. Any U answers
+decode the sum of the masks, whichever clients have dropped out; no secret of a dropout is reconstructed.
 
-It protects against a server that follows the protocol, and T clients that tell it all they know. Nobody signs the
-survivors: see docs/explanation/lightsecagg.md for what a malicious server has, and a malicious client can end.
+The paper leaves the private channels between clients open. Here they are those of `secagg`: a key pair per round whose
+public half is signed with the key in the PKI, together with the training task (``model_binding: signed``). Pieces open
+only for clients that were shown the same list of keys and the same N, U and T.
+
+The protocol protects against an honest-but-curious server that colludes with T clients. The survivors are not signed:
+docs/explanation/lightsecagg.md describes the attacks of a malicious server and of malicious clients.
 """
 
 from collections.abc import Mapping
@@ -49,16 +50,16 @@ from testbed.vectors.integers import INTEGERS
 
 @dataclass
 class LightSecAggRound(ServerRound):
-    """One round.
+    """State of one round.
 
     Attributes:
         announced: N, U and T.
-        training: digest of what the clients were asked to train; empty with ``model_binding: none``.
+        training: digest of the training task; empty with ``model_binding: none``.
         adverts: by client, its public key.
-        sealed: by client, what it has sealed for each peer.
+        sealed: by client, its sealed piece for each peer.
         uploads: the answers with the masked inputs.
-        arrived: whose masked input is there.
-        survivors: whose inputs are summed.
+        arrived: sorted clients that have sent their masked input.
+        survivors: sorted clients in the sum.
     """
 
     announced: AdvertiseLightSecAggKeys
@@ -71,17 +72,17 @@ class LightSecAggRound(ServerRound):
 
     @property
     def code(self) -> MaskCode:
-        """How masks of inputs like those that have arrived are coded."""
+        """Coding of the masks of inputs like those that have arrived."""
         length = len(self.uploads[int(self.arrived[0])].input)
         return MaskCode(length, self.announced.threshold, self.announced.max_colluders)
 
     def at_least(self, clients: int, replies: Replies, what: str) -> None:
-        """Raise `RoundAborted` when these are fewer than U."""
+        """Raise `RoundAborted` if there are fewer clients than U."""
         at_least(self.announced.threshold, clients, replies, what)
 
 
 class LightSecAgg(AggregationProtocol):
-    """Server side. A malicious server overrides some decisions."""
+    """Server side. A malicious server overrides some of its methods."""
 
     parameters: LightSecAggParameters
     needs_registration = True
@@ -92,7 +93,7 @@ class LightSecAgg(AggregationProtocol):
         return [RoleSpec(LightSecAggClient, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return none against a malicious server, as nobody signs the survivors."""
+        """Return no guarantees against a malicious server, as the survivors are not signed."""
         fewest = self.parameters.threshold_for(participants)
         return Guarantees(
             participants,
@@ -103,26 +104,27 @@ class LightSecAgg(AggregationProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """Sum the survivors' updates; raises `RoundAborted` below U of them."""
+        """Sum the survivors' updates; raises `RoundAborted` if there are fewer than U."""
         state = self.begin(round_)
         await self.advertise_keys(state)
         return await self.summed(state)
 
     async def summed(self, state: LightSecAggRound) -> Aggregate:
-        """The sum over the survivors of those whose keys are there, or `RoundAborted` below U of them."""
+        """Return the mean over the survivors among the clients with keys; raises `RoundAborted` below U."""
         await self.share_masks(state)
         await self.collect_masked_inputs(state)
         return quantised_mean(self.parameters, await self.unmasked_sum(state), state.survivors)
 
     def begin(self, round_: AggregationRound) -> LightSecAggRound:
-        """N, U and T of this round; raises `RoundAborted` where clients would refuse them anyway."""
+        """Compute N, U and T of this round; raises `RoundAborted` if clients would refuse them."""
         participants = len(round_.participants)
         needed = self.parameters.threshold_for(participants)
         private = self.parameters.max_colluders_for(participants)
         if participants < max(2, needed):
             raise RoundAborted("below-threshold", f"{participants} of {max(2, needed)} needed participants")
         if private >= needed or needed < 2:
-            raise RoundAborted("threshold-too-low", f"U = {needed} must exceed T = {private} and 1")
+            raise RoundAborted("threshold-too-low", f"U = {needed} must be above T = {private} and above 1")
+
         state = LightSecAggRound(round_, AdvertiseLightSecAggKeys(round_.number, participants, needed, private))
         self.parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, needed, "trained")
         return state
@@ -130,7 +132,7 @@ class LightSecAgg(AggregationProtocol):
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     async def advertise_keys(self, state: LightSecAggRound) -> None:
-        """Who takes part, with their public keys."""
+        """Collect the public keys of the clients that take part."""
         state.training = digest_of_training(self.parameters.model_binding, state.start)
         replies = await state.start.network.ask(state.start.trained, state.announced)
         state.adverts = self.usable_adverts(state, replies.valid())
@@ -139,7 +141,7 @@ class LightSecAgg(AggregationProtocol):
     def usable_adverts(
         self, state: LightSecAggRound, adverts: dict[int, LightSecAggKeyAdvert]
     ) -> dict[int, LightSecAggKeyAdvert]:
-        """Without the adverts that peers would refuse: one client must not be able to end everybody's round so."""
+        """Leave out the adverts that peers would refuse, so that one client cannot end the round for all."""
 
         def content_of(client: int, advert: LightSecAggKeyAdvert) -> bytes:
             return advert_content(state.start.number, client, advert.sealing_key, state.training)
@@ -152,8 +154,11 @@ class LightSecAgg(AggregationProtocol):
     # -- masks --------------------------------------------------------------------------------------------------------
 
     async def share_masks(self, state: LightSecAggRound) -> None:
-        """Everybody's coded pieces, sealed for everybody else."""
-        listed = [LightSecAggAdvertOf(client, one.sealing_key, one.signature) for client, one in state.adverts.items()]
+        """Collect the coded pieces that each client has sealed for each other client."""
+        listed = [
+            LightSecAggAdvertOf(client, advert.sealing_key, advert.signature)
+            for client, advert in state.adverts.items()
+        ]
         meter("message", len(listed))
         replies = await state.start.network.ask(ids(list(state.adverts)), ShareMasks(state.start.number, listed))
         answers = {c: {row.client: row.sealed for row in answer.pieces} for c, answer in replies.valid().items()}
@@ -165,18 +170,18 @@ class LightSecAgg(AggregationProtocol):
             if complete and (len(lengths) == 1 if size is None else lengths <= {size}):
                 state.sealed[client] = bundle
             else:
-                state.misbehaved(client, "shared masks: not a piece for every peer")
+                state.misbehaved(client, "shared masks: does not have one piece for every peer")
         state.at_least(len(state.sealed), replies, "shared their masks")
 
     def _sealed_bytes(self, state: LightSecAggRound) -> int | None:
-        """How long a sealed piece is; None: the dimension is not known."""
+        """Return the length of a sealed piece; None if the dimension is not known."""
         if state.start.dimension is None:
             return None
         code = MaskCode(state.start.dimension + 1, state.announced.threshold, state.announced.max_colluders)
         return ELEMENT_BYTES * code.piece_length + TAG_BYTES
 
     def pieces_for_holders(self, state: LightSecAggRound) -> dict[int, PiecesFromPeers]:
-        """What each client holds of those who have shared."""
+        """Return the pieces that each client holds of the clients that have shared."""
         meter("message", len(state.sealed) ** 2)
         return {
             holder: PiecesFromPeers([PieceFor(c, bundle[holder]) for c, bundle in state.sealed.items() if c != holder])
@@ -186,7 +191,7 @@ class LightSecAgg(AggregationProtocol):
     # -- masked inputs ------------------------------------------------------------------------------------------------
 
     async def collect_masked_inputs(self, state: LightSecAggRound) -> None:
-        """The masked inputs that arrive, and whose are summed."""
+        """Collect the masked inputs, and choose the survivors."""
         private = self.pieces_for_holders(state)
         state.uploads = await state.start.network.ask(
             ids(list(private)), MaskLightSecAggInput(state.start.number), private=private
@@ -203,21 +208,21 @@ class LightSecAgg(AggregationProtocol):
     # -- the sum ------------------------------------------------------------------------------------------------------
 
     async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
-        """`(d+1,)` the sum of the survivors' inputs, from U sums of coded pieces."""
-        replies, held = await self.summed_pieces(state, state.arrived, state.survivors)
-        state.at_least(len(held), replies, "summed the pieces that they hold")
-        return await self.without_masks(state, state.survivors, held)
+        """Return the `(d+1,)` sum of the survivors' inputs, from U sums of coded pieces."""
+        replies, sums = await self.summed_pieces(state, state.arrived, state.survivors)
+        state.at_least(len(sums), replies, "summed the pieces that they hold")
+        return await self.without_masks(state, state.survivors, sums)
 
     async def summed_pieces(
         self, state: LightSecAggRound, holders: Ids, survivors: Ids
     ) -> tuple[Replies, dict[int, Elements]]:
-        """What holders say of the survivors' coded pieces, by their points."""
+        """Ask holders for the sums of the survivors' pieces; return the replies and the sums by point."""
         replies = await state.start.network.ask(holders, SumPieces(state.start.number, survivors.tolist()))
         return replies, state.sums_by_point(replies, state.code.piece_length, "summed pieces")
 
-    async def without_masks(self, state: LightSecAggRound, members: Ids, held: Mapping[int, Elements]) -> Elements:
-        """`(d+1,)` the sum of the members' inputs, given U holders' sums of their pieces."""
+    async def without_masks(self, state: LightSecAggRound, members: Ids, sums: Mapping[int, Elements]) -> Elements:
+        """Return the `(d+1,)` sum of the members' inputs, given U holders' sums of their pieces."""
         code = state.code
         meter("field.multiply", (code.needed - code.private) * code.needed * code.piece_length)
         meter("field.add.element", code.length)
-        return difference(reduced(await state.uploads.total(members)), code.decoded(held))
+        return difference(reduced(await state.uploads.total(members)), code.decoded(sums))

@@ -1,2 +1,1 @@
-"""One-shot aggregation (OPA, arXiv 2410.22303): clients upload once, masked from Ring-LWE; a committee unmasks the
-sum."""
+"""One-shot aggregation (OPA, arXiv 2410.22303): clients upload once under masks; a committee unmasks the sum."""

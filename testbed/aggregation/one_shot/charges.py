@@ -6,7 +6,7 @@ from testbed.emulation.compute.cost import meter
 
 
 def charge_shares(test: ShareTest) -> None:
-    """A client's: evaluate, commit to, and seal a row for each member, and combine the polynomials."""
+    """Charge a client for evaluating, committing to and sealing a row per member, and for combining the polynomials."""
     code, combinations = test.code, test.combinations
     meter("x25519.agree", test.holders)
     meter("mask.element", code.private * code.piece_length + combinations * (code.needed + code.piece_length))

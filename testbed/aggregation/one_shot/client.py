@@ -1,4 +1,4 @@
-"""A client's side of `one-shot`, which says one thing once; see `testbed.aggregation.one_shot.server`."""
+"""Client side of `one-shot`: a single message per round; see `testbed.aggregation.one_shot.server`."""
 
 from typing import ClassVar
 
@@ -38,7 +38,12 @@ ORDER = "one-shot.out-of-order"
 
 
 def code_of(parameters: OneShotParameters, committee: CommitteeList) -> MaskCode:
-    """How keys are shared to this committee; refuses one that is not safe, as one with too few members may be."""
+    """Return the code by which keys are shared to this committee; refuses an unsafe one, e.g. with too few members.
+
+    Args:
+        parameters: of the experiment.
+        committee: of the round.
+    """
     try:
         return parameters.code_for(len(committee.members))
     except ValueError as error:
@@ -46,7 +51,7 @@ def code_of(parameters: OneShotParameters, committee: CommitteeList) -> MaskCode
 
 
 class OneShotClient(Participant):
-    """One participant of one round."""
+    """A participant of one round."""
 
     STAGES: ClassVar[StageTable] = StageTable(start="new", rows={OneShotSubmit: row("new", "submitted", ORDER)})
     parameters: OneShotParameters
@@ -60,19 +65,19 @@ class OneShotClient(Participant):
             update = trained_update(self, message.round)  # a number used before would bring the same mask again
             self.round = message.round
             code = code_of(self.parameters, message.committee)
-            told = self.told(message.participants, update)
-            known = self.environment.experiment_id, told, message.committee
-            context = context_digest(*known, code, self.parameters.bits)
+            notice = self.notice(message.participants, update)
+            facts = self.environment.experiment_id, notice, message.committee
+            context = context_digest(*facts, code, self.parameters.bits)
             key, test = self.mask_key(), ShareTest(code, len(message.committee.members))
             return self.submission(self.masked(key), key, message.committee.clients, test, context)
 
     def mask_key(self) -> npt.NDArray[np.int64]:
-        """`(4096,)` the key of the mask."""
+        """Return the `(4096,)` key of the mask."""
         meter("ring_lwe.error", DEGREE)
         return key_of(self.secret("one-shot key"))
 
     def masked(self, key: npt.NDArray[np.int64]) -> IntegerVector:
-        """`(3 C,)` the update under its mask."""
+        """Return the `(3 C,)` update under its mask."""
         packing, elements = self.parameters.packing, self.encoded()
         count = packing.coefficients(len(elements))
         meter("mask.element", len(PRIMES) * count)
@@ -83,7 +88,7 @@ class OneShotClient(Participant):
         return IntegerVector(packing.masked(elements, key, self.secret("one-shot errors"), seed).reshape(-1))
 
     def encoded(self) -> npt.NDArray[np.unsignedinteger]:
-        """`(d+1,)` the update's elements, its weight the last of them."""
+        """Return the update's `(d+1,)` elements; the last element is its weight."""
         return np.asarray(self.quantised_update(trained_update(self, self.round)))
 
     def submission(
@@ -94,12 +99,14 @@ class OneShotClient(Participant):
         test: ShareTest,
         context: bytes,
     ) -> OneShotSubmission:
-        """The masked update, with a sealed share of the key for each member, and what shows that they belong together.
+        """Return the masked update, a sealed share of the key per member, and a proof that the shares are consistent.
 
         Args:
+            masked: the masked update.
+            key: of the mask.
             members: in the committee's order.
             test: of their shares.
-            context: what shares are bound to.
+            context: digest to which the shares are bound.
         """
         pair_keys = self.pair_keys(members)
         nonce = self.secret("one-shot nonce")[:NONCE_BYTES]
@@ -115,15 +122,15 @@ class OneShotClient(Participant):
         return OneShotSubmission(masked, sealed, b"".join(commitments), responses)
 
     def pair_keys(self, members: tuple[int, ...]) -> list[bytes]:
-        """The key that this client has in common with each member."""
+        """Return the key in common with each member."""
         self.environment.look_up(members)
         return [self.shared_key(member, SEALING_PURPOSE) for member in members]
 
     def polynomials(self, key: npt.NDArray[np.int64], test: ShareTest) -> Elements:
-        """`(U, row_length)` the coefficients of the polynomials that share the key."""
+        """Return the `(U, row_length)` coefficients of the polynomials that share the key."""
         secrets = self.secret("one-shot shares"), self.secret("one-shot blinds")
         return test.polynomials((key % PRIME).astype(np.uint32), *secrets)
 
     def rows(self, polynomials: Elements, members: tuple[int, ...], test: ShareTest) -> Elements:
-        """`(members, row_length)` the shares of the key with their blinds, as elements of the field."""
+        """Return the `(members, row_length)` shares of the key with their blinds, as elements of the field."""
         return test.code.evaluated(polynomials, tuple(point_of(member) for member in members))

@@ -1,14 +1,14 @@
-"""Settle the members' rejections of shares: leave out clients or members, and record them.
+"""Settlement of the members' rejections of shares: clients or members are left out and recorded.
 
-A share that a member rejects was dealt so by the client, or the member rejects it in vain. The server cannot tell
-which: to open the share it would need the key that the two use in every round. It leaves out the one or the other, as
-it may leave out whom it likes. An honest member rejects no share of an honest client, so that all honest ones of both
-can stay together. More than T members that reject a client's shares are not all dishonest: then the client is to blame.
-Nobody else is recorded alone: the record of a client names its members, and that of a member its clients.
+A rejected share was dealt wrongly by the client, or is rejected wrongly by the member. The server cannot tell which: to
+open the share it would need the key that the two use in every round. It leaves out the client or the member; the
+protocol allows it to leave out any. An honest member rejects no share of an honest client, so all honest clients and
+members can stay together. If more than T members reject a client's shares, one of them is honest, and the client is to
+blame. In all other cases a record names both sides: that of a client its members, that of a member its clients.
 
 Lies cost honest parties. With M members and n clients, D dishonest members that reject the same clients' shares have up
-to n D / M clients left out; once U members are left, one is enough for any number. X dishonest clients have fewer than
-M X / n honest members left out, and never more than M - U.
+to n D / M clients left out; once only U members are left, one dishonest member is enough for any number of clients. X
+dishonest clients have fewer than M X / n honest members left out, and never more than M - U.
 """
 
 from collections import Counter
@@ -29,17 +29,17 @@ from testbed.crypto.prime_field import elements_from_bytes, elements_to_bytes
 from testbed.crypto.share_test import ShareTest, root_of
 
 Rejected = Mapping[int, Mapping[int, str]]
-"""By member, the clients whose shares it rejects, and the check that each share fails."""
+"""By member, the clients that it rejects, each with the check that the share fails."""
 
 
 @dataclass(frozen=True)
 class Settlement:
-    """The clients and members that stay in the round.
+    """Clients and members that stay in the round.
 
     Attributes:
-        clients: sorted; no member that stays rejects a share of theirs.
+        clients: sorted; no remaining member rejects a share of theirs.
         members: sorted.
-        blamed: who is left out, and what is recorded of it.
+        blamed: clients and members that are left out, each with the text of its record.
     """
 
     clients: list[int]
@@ -48,26 +48,31 @@ class Settlement:
 
 
 def flaw_of(submission: OneShotSubmission, test: ShareTest) -> str:
-    """Describe the flaw in the form of a client's shares; empty: there is none."""
+    """Describe the flaw in the form of a client's shares; empty if there is none.
+
+    Args:
+        submission: the client's message.
+        test: of the shares.
+    """
     if len(submission.shares) != test.holders or {len(sealed) for sealed in submission.shares} != {sealed_bytes(test)}:
-        return "not a share for every member of the committee"
+        return "does not have one share for every member of the committee"
     if len(submission.commitments) != COMMITMENT_BYTES * test.holders:
-        return "not a commitment to every member's share"
+        return "does not have one commitment for every member's share"
     responses = elements_from_bytes(submission.responses)
     if responses is None or len(responses) != test.response_length:
-        return "no responses to the test of its shares"
+        return "does not have valid responses to the test of its shares"
     return ""
 
 
 def shares_for_members(
     submissions: Mapping[int, OneShotSubmission], clients: Ids, members: tuple[int, ...], test: ShareTest
 ) -> dict[int, SharesFromSurvivors]:
-    """Collect, by member, the shares that these clients have sealed for it, and the values of its test.
+    """Collect, by member, the shares that these clients have sealed for it, with the values for its test.
 
     Args:
         submissions: by client; their form is right (`flaw_of`).
-        clients: of them.
-        members: in the committee's order, in which shares are.
+        clients: sorted clients of the wanted shares.
+        members: in the committee's order, which is the order of the shares.
         test: of the shares.
     """
     commitments = {client: _split(submissions[client].commitments) for client in clients.tolist()}
@@ -100,13 +105,13 @@ def _split(commitments: bytes) -> list[bytes]:
 def settle(rejected: Rejected, clients: list[int], code: MaskCode) -> Settlement:
     """Leave out clients or members until no member rejects a client's share.
 
-    The one that goes first has the largest share of conflicts: a client with those that stay of the members, a member
-    with those that stay of the clients. Between equals, the client goes; so does it where U members are left.
+    The first to be left out has the largest share of conflicts: a client among the remaining members, a member among
+    the remaining clients. With equal shares, or if only U members are left, the client is left out.
 
     Args:
-        rejected: of every member that has answered.
+        rejected: by member that has answered.
         clients: sorted.
-        code: how keys are shared: U, T.
+        code: by which keys are shared: U, T.
     """
     left, members = set(clients), set(rejected)
     blamed: list[tuple[int, str]] = []
@@ -118,27 +123,27 @@ def settle(rejected: Rejected, clients: list[int], code: MaskCode) -> Settlement
         client, of_client = _most(Counter(client for _, client in conflicts))
         if of_member * len(members) > of_client * len(left) and len(members) > code.needed:
             members.discard(member)
-            blamed.append((member, _said_of_member(sorted(left & rejected[member].keys()), len(left))))
+            blamed.append((member, _record_of_member(sorted(left & rejected[member].keys()), len(left))))
         else:
             left.discard(client)
-            blamed.append((client, _said_of(client, rejected, code.private)))
+            blamed.append((client, _record_of_client(client, rejected, code.private)))
 
 
 def _most(counts: Counter[int]) -> tuple[int, int]:
-    """The one with the most, of equals the lowest, and how many those are."""
-    return min(counts.items(), key=lambda one: (-one[1], one[0]))
+    """Return the key with the largest count (the lowest key among equals) and the count."""
+    return min(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _said_of_member(clients: list[int], left: int) -> str:
-    """The record of a member that is left out: with the clients that may have framed it."""
+def _record_of_member(clients: list[int], left: int) -> str:
+    """Return the record of a member that is left out, with the clients that may have framed it."""
     named = f"all {left} clients" if len(clients) == left else f"clients {', '.join(map(str, clients))}"
-    return f"opened shares: rejects those of {named}, or these have dealt them so"
+    return f"opened shares: rejects the shares of {named}, or these have dealt wrong shares"
 
 
-def _said_of(client: int, rejected: Rejected, private: int) -> str:
-    """The record of a client that is left out: its check alone only where it is to blame for certain."""
+def _record_of_client(client: int, rejected: Rejected, private: int) -> str:
+    """Return the record of a client that is left out; without members only if it is certainly to blame."""
     by = sorted(member for member, checks in rejected.items() if client in checks)
-    check, _ = min(Counter(rejected[member][client] for member in by).items(), key=lambda one: (-one[1], one[0]))
+    check, _ = min(Counter(rejected[member][client] for member in by).items(), key=lambda item: (-item[1], item[0]))
     if len(by) > private:
         return check
-    return f"{check}: for members {', '.join(map(str, by))} alone, who may have rejected it in vain"
+    return f"{check}: only for members {', '.join(map(str, by))}, which may have rejected it wrongly"

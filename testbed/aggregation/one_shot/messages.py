@@ -1,8 +1,8 @@
-"""What the parties of `one-shot` send each other, stage by stage, what is signed, and how shares are sealed.
+"""Messages of `one-shot`, stage by stage, the contents that members sign, and the sealing of shares.
 
-A client and a member of the committee have a key in common without having spoken: both have registered an X25519 key
-with the PKI. What is sealed under it opens for nobody else, and nobody else can have sealed it; the server, which
-passes it on, can neither read it nor put its own in its place.
+A client and a committee member have a common key without exchanging messages: both have registered an X25519 key with
+the PKI. Only these two can seal or open contents under it. The server passes sealed contents on, and can neither read
+nor replace them.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.kit.message_parts import Many, SignatureOf, ToldOfParticipants, told_digest
+from testbed.aggregation.kit.message_parts import Many, RoundNotice, SignatureOf, notice_digest
 from testbed.aggregation.kit.sealing import content_key
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
@@ -34,10 +34,10 @@ Digest32 = Annotated[bytes, msgspec.Meta(min_length=ROOT_BYTES, max_length=ROOT_
 
 
 class OneShotSubmission(Message, frozen=True):
-    """All that a client says: its masked update, and for each member of the committee a sealed share of the mask's key.
+    """A client's only message: its masked update, and for each committee member a sealed share of the mask's key.
 
-    The update is `(3 C,)`: C coefficients modulo each of the three primes, four bytes each. That the shares belong
-    together is shown by commitments to them, 32 bytes for each member, and by the responses of `ShareTest`.
+    The update is `(3 C,)`: C coefficients modulo each of the three primes, four bytes each. Commitments to the shares,
+    32 bytes per member, and the responses of `ShareTest` prove that the shares are consistent.
     """
 
     input: Vector
@@ -47,7 +47,7 @@ class OneShotSubmission(Message, frozen=True):
 
 
 class OneShotSubmit(Message, frozen=True):
-    """Mask your update, and share the key of the mask to this committee."""
+    """Question for the masked update, with the key of its mask shared to this committee."""
 
     stage: ClassVar[str] = "one-shot/masked-input"
     Answer: ClassVar[type[Message] | None] = OneShotSubmission
@@ -58,10 +58,10 @@ class OneShotSubmit(Message, frozen=True):
 
 
 class ShareFrom(Message, frozen=True):
-    """One client's sealed share, passed on, and what it is tested with.
+    """A client's sealed share, passed on, with the inputs of its test.
 
-    `root` is that of the client's commitments, `commitment` the one to this share, and `values` those of the client's
-    responses at the member's point.
+    `root` is the root of the client's commitments, `commitment` the commitment to this share, and `values` are the
+    values of the client's responses at the member's point.
     """
 
     client: ClientId
@@ -72,29 +72,30 @@ class ShareFrom(Message, frozen=True):
 
 
 class SharesFromSurvivors(Message, frozen=True):
-    """Shares for one member, by the clients whose input has arrived."""
+    """The shares for one member from the clients that have sent their input."""
 
     shares: Annotated[list[ShareFrom], Many]
 
 
 class Rejection(Message, frozen=True):
-    """A client whose share a member will not sum, and the check that the share fails."""
+    """A client with a share that a member will not sum, and the check that the share fails."""
 
     client: ClientId
     check: Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class OpenedShares(Message, frozen=True):
-    """A member has opened and tested all shares: those that it will not sum."""
+    """A member's result of opening and testing all shares: those that it will not sum."""
 
     rejected: Annotated[list[Rejection], Many]
 
 
 class OpenShares(Message, frozen=True):
-    """To the committee: whose updates could be summed, and what these clients were told.
+    """Question to the committee: open the shares of these clients, which were told these facts.
 
-    `training` is the digest of what they were asked to train, empty with ``model_binding: none``; `agreed` the list of
-    participants that they have verified, empty where they verify none.
+    `survivors` are the clients that could be in the sum. `training` is the digest of their training task, empty
+    with ``model_binding: none``; `agreed` is the list of participants that they have verified, empty if they verify
+    none.
     """
 
     stage: ClassVar[str] = "one-shot/open-shares"
@@ -111,13 +112,13 @@ class OpenShares(Message, frozen=True):
 
 
 class SignedSurvivors(Message, frozen=True):
-    """A member's signature on the one set whose shares it will sum."""
+    """A member's signature on the one set of clients for its sum of shares."""
 
     signature: Signature64
 
 
 class SignSurvivors(Message, frozen=True):
-    """To the committee: whose updates are to be summed, all of whose shares have passed."""
+    """Question to the committee: sign the clients of the sum; all their shares have passed."""
 
     stage: ClassVar[str] = "one-shot/sign-survivors"
     Answer: ClassVar[type[Message] | None] = SignedSurvivors
@@ -128,13 +129,13 @@ class SignSurvivors(Message, frozen=True):
 
 
 class SummedShares(Message, frozen=True):
-    """The sum of the survivors' shares that a member holds, four bytes an element, little-endian."""
+    """The sum of the survivors' shares that a member holds, four bytes per element, little-endian."""
 
     total: bytes
 
 
 class SumShares(Message, frozen=True):
-    """So many members have signed the survivors: answer with the sum of their shares."""
+    """Question to the committee: sum the shares of the survivors that U members have signed."""
 
     stage: ClassVar[str] = "one-shot/sum-shares"
     Answer: ClassVar[type[Message] | None] = SummedShares
@@ -145,38 +146,49 @@ class SumShares(Message, frozen=True):
 
 
 def context_digest(
-    experiment_id: bytes, told: ToldOfParticipants, committee: CommitteeList, code: MaskCode, bits: int
+    experiment_id: bytes, notice: RoundNotice, committee: CommitteeList, code: MaskCode, bits: int
 ) -> bytes:
-    """32 bytes that only clients have in common that were told the same; their shares open for members with the same.
+    """Return 32 bytes that are equal only for parties that were told the same; shares open only with the same digest.
 
     Args:
         experiment_id: 16 bytes.
-        told: what the participants were told.
+        notice: the facts that the participants were told.
         committee: its members, in order.
-        code: how keys are shared to them.
+        code: by which keys are shared to them.
         bits: of a sum's coordinate.
     """
     members = committee.first_round, list(committee.clients)
-    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, *members, code.needed, code.private, bits)
+    return notice_digest(_CONTEXT_DOMAIN, experiment_id, notice, *members, code.needed, code.private, bits)
 
 
 def survivors_content(round_number: int, survivors: list[int], context: bytes) -> bytes:
-    """What members sign, beside the domain and the experiment; `survivors` are sorted."""
+    """Return the content that members sign, beside the domain and the experiment.
+
+    Args:
+        round_number: the round.
+        survivors: sorted client numbers.
+        context: of the round (`context_digest`).
+    """
     return signed_content(round_number, survivors, context)
 
 
 def public_seed(experiment_id: bytes, round_number: int) -> bytes:
-    """32 bytes from which everybody draws the round's public polynomials."""
+    """Return 32 bytes from which all parties draw the round's public polynomials.
+
+    Args:
+        experiment_id: 16 bytes.
+        round_number: the round.
+    """
     return hashlib.sha256(_PUBLIC_DOMAIN + experiment_id + round_number.to_bytes(8, "big")).digest()
 
 
 def sealed_bytes(test: ShareTest) -> int:
-    """How long a sealed share is, with its blinds."""
+    """Return the length of a sealed share with its blinds."""
     return NONCE_BYTES + ELEMENT_BYTES * test.row_length + TAG_BYTES
 
 
 def commitment_to(pair_key: bytes, nonce: bytes, dealer: int, holder: int, row: Elements, context: bytes) -> bytes:
-    """32 bytes that bind the dealer to a row, and say nothing of it to others: HMAC under a key that both know.
+    """Return 32 bytes that bind the dealer to a row and hide it from others: HMAC under a key of dealer and holder.
 
     Args:
         pair_key, nonce, dealer, holder, context: as in `seal_share`.
@@ -187,22 +199,27 @@ def commitment_to(pair_key: bytes, nonce: bytes, dealer: int, holder: int, row: 
 
 
 def challenge_context(client: int, context: bytes) -> bytes:
-    """The context that binds the challenge to a client's shares, beside their root."""
+    """Return the context that binds the challenge to a client's shares, beside their root.
+
+    Args:
+        client: its number.
+        context: of the round (`context_digest`).
+    """
     return context + client.to_bytes(8, "big")
 
 
 def seal_share(
     pair_key: bytes, nonce: bytes, dealer: int, holder: int, row: Elements, context: bytes, root: bytes
 ) -> bytes:
-    """A share as it goes through the server.
+    """Seal a share for a member.
 
     Args:
-        pair_key: 32 bytes that the two have agreed on, once and for all rounds.
-        nonce: 12 bytes, another one in each round.
+        pair_key: 32 bytes that the two have agreed on, once for all rounds.
+        nonce: 12 bytes, different in each round.
         dealer, holder: client numbers.
         row: `(row_length,)` the share, and its blinds.
-        context: it opens with the same one (`context_digest`).
-        root: of the dealer's commitments; it opens with the same one.
+        context: the share opens only with the same context (`context_digest`).
+        root: of the dealer's commitments; the share opens only with the same root.
     """
     key = _share_key(pair_key, dealer, holder)
     return nonce + encryption.seal(key, nonce, elements_to_bytes(row), context + root)
@@ -211,7 +228,16 @@ def seal_share(
 def open_share(
     pair_key: bytes, dealer: int, holder: int, share: ShareFrom, context: bytes, test: ShareTest
 ) -> Elements:
-    """Inverse of `seal_share`; raises `OpeningFailed`, also for what are no elements of the field, or too many."""
+    """Open a share that `seal_share` has sealed.
+
+    Args:
+        pair_key, dealer, holder, context: as in `seal_share`.
+        share: the sealed share with its root.
+        test: of the shares.
+
+    Raises:
+        OpeningFailed: it does not open, has the wrong length, or is not made of elements of the field.
+    """
     if len(share.sealed) != sealed_bytes(test):
         raise OpeningFailed("a share of another length")
     key, nonce = _share_key(pair_key, dealer, holder), share.sealed[:NONCE_BYTES]

@@ -1,4 +1,4 @@
-"""The experiment's section `aggregation` for `one-shot`."""
+"""Parameters of `one-shot`: the section `aggregation` of an experiment."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -31,12 +31,12 @@ class PackedQuantisation(Quantisation):
 
     @property
     def limit(self) -> str:
-        """The bits of a packed element."""
+        """Limit of a sum, for a message."""
         return f"a sum's coordinate has {self.bits}"
 
 
 class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedParameters):
-    """Sums that hide every single update, from clients that say one thing once, and a committee that unmasks."""
+    """Sums that hide every single update; clients send one message, and a committee unmasks the sum."""
 
     stages: ClassVar[tuple[str, ...]] = (
         "one-shot/masked-input", "one-shot/open-shares", "one-shot/sign-survivors", "one-shot/sum-shares",
@@ -45,14 +45,14 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
     occasional_stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["one-shot"] = "one-shot"
     committee: CommitteeSection = Field(
-        default_factory=lambda: CommitteeSection(), description="Who unmasks: clients to whom keys are shared"
+        default_factory=lambda: CommitteeSection(), description="Committee to which keys are shared, and which unmasks"
     )
     max_colluders: int | float = Field(
         0.3333,
         gt=0,
         allow_inf_nan=False,
         description="Committee members that learn nothing together with the server: a number T, or a fraction of the "
-        "committee; the nearer to its threshold, the longer the shares",
+        "committee; the closer to its threshold, the longer the shares",
     )
     min_survivors: int | float = Field(
         0.5,
@@ -68,38 +68,43 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
     clip: ClipKey = 1.0
     model_binding: Literal["signed", "none"] = Field(
         "signed",
-        description="Are shares bound to what the client was asked to train, so that only those go into one sum that "
-        "were sent the same model (signed), or not (none; to show that attack)?",
+        description="signed: shares are bound to the client's training task, so that a sum only has clients that were "
+        "sent the same model; none: they are not (to demonstrate the attack)",
     )
 
     @property
     def quantisation(self) -> Quantisation:
-        """How updates become what is packed."""
+        """The mapping from updates to elements before packing."""
         return PackedQuantisation(self.clip, self.levels_bits, self.bits)
 
     @property
     def packing(self) -> Packing:
-        """How that lies in the coefficients of the ring."""
+        """The packing of elements into the coefficients of the ring."""
         return Packing(self.bits)
 
     def code_for(self, members: int) -> MaskCode:
-        """How keys are shared to a committee of so many; raises `ValueError` (one line) where that is not safe.
+        """Return the code by which keys are shared to a committee of this size.
 
-        Two sets of survivors could both be signed by U members, were T or more of them to sign both, from T = 2 U - M
-        on.
+        With T >= 2 U - M, two sets of survivors could both be signed by U members if T members signed both.
+
+        Args:
+            members: M.
+
+        Raises:
+            ValueError: the numbers are not safe (one line).
         """
         needed, private = self.committee.threshold_for(members), rounded_down(self.max_colluders, members)
         most = min(needed - 1, 2 * needed - members - 1)
         if not 1 <= private <= most or needed > members:
             allowed = f"allowed 1 to {most}" if most >= 1 else "no number is safe"
             raise ValueError(
-                f"max_colluders: T = {private} of {members} members, {needed} of whom must answer; {allowed} (below "
-                f"{needed}, and so few that no two sets can both be signed); see committee.threshold"
+                f"max_colluders: T = {private} of {members} members, with threshold {needed}; {allowed} (T must be "
+                f"below {needed}, and low enough that no two sets can both be signed); see committee.threshold"
             )
         return MaskCode(DEGREE, needed, private)
 
     def check(self, participants: int) -> None:
-        """The committee's numbers, the least sum, and room for the errors of so many."""
+        """Check the committee's numbers, the smallest sum, and the room for errors; raises `ValueError`."""
         self.committee.check_threshold()
         self.code_for(self.committee.members_planned)
         check_two_participants(self, participants)
@@ -109,7 +114,7 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
             wider = [width for width in range(self.bits, MOST_WIDTH + 1) if Packing(width).most_clients >= participants]
             advice = f"set {wider[0]}" if wider else "lower selection.participants"
             raise ValueError(
-                f"bits: {self.bits} leave room for the errors of {most} clients, not of {participants}; {advice}"
+                f"bits: {self.bits} bits have room for the errors of {most} clients, not of {participants}; {advice}"
             )
 
     def stages_of_round(self) -> tuple[str, ...]:

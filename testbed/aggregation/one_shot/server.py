@@ -1,28 +1,32 @@
-"""One-shot private aggregation: Karthikeyan and Polychroniadou, OPA: One-shot Private Aggregation with Single Client
-Interaction and its Applications to Federated Learning, CRYPTO 2025 (arXiv 2410.22303, eprint 2024/1192), in the variant
-from LWE with leakage that Hint-LWE covers.
+"""One-shot private aggregation (OPA) with single client interaction.
+
+Source: Karthikeyan and Polychroniadou, OPA: One-shot Private Aggregation with Single Client Interaction and its
+Applications to Federated Learning, CRYPTO 2025 (arXiv 2410.22303, eprint 2024/1192), in the variant from LWE with
+leakage that Hint-LWE covers.
 
 A client draws a key s, uploads its update under the mask of s (`testbed.crypto.ring_lwe`), and shares s to a committee
-by packed secret sharing, in one message: that is all it says. The server names the survivors to the committee, each
-member answers with the sum of the survivors' shares that it holds, U answers give the sum of the keys, and that unmasks
-the sum of the updates. A client that drops out costs nothing; nor do members, as long as U answer twice.
+by packed secret sharing, all in one message. The server names the survivors to the committee. Each member answers with
+the sum of the survivors' shares that it holds. U answers give the sum of the keys, which unmasks the sum of the
+updates. Dropouts of clients cost nothing, nor do dropouts of members, as long as U members answer twice.
 
-Where this deviates:
+Deviations:
 
-- The masks are from Ring-LWE, as those of Willow (Bell-Clark, Gascon, Li, Raykova, Schoppmann, CRYPTO 2025) are,
-  several elements packed in a coefficient as there; the paper's matrix takes a product in d times 2,048 steps instead.
-- Members sign the survivors to each other before they answer, as the paper has it against a malicious server: it may
-  otherwise have two sums. Any two sets of U signers have T + 1 members in common, of whom one is honest. So 2 U - N >
-  T.
-- The paper's client proves that its shares belong together by SCRAPE's test of commitments in a group. Ours commits by
-  hashes, and shows random combinations of its polynomials (`testbed.crypto.share_test`). Each member tests its own
-  share and says which clients' shares fail, before anything is signed; the server leaves these clients out, or the
-  members (`complaints`). That is one question more to the committee than without the test.
-- The committee is drawn before the round (`testbed.committee`), and its members' long-term keys are the PKI's: sharing
-  to it takes no word of theirs. What a client was told is bound to the shares it seals (`messages.context_digest`).
+- The masks are from Ring-LWE with several elements packed in a coefficient, as in Willow (Bell-Clark, Gascon, Li,
+  Raykova, Schoppmann, CRYPTO 2025). The paper's matrix takes a product in d times 2,048 steps instead.
+- Members sign the survivors to each other before they answer, as the paper suggests against a malicious server;
+  otherwise the server could obtain two sums. Any two sets of U signers have T + 1 members in common, one of them
+  honest. So 2 U - N > T.
+- In the paper a client proves that its shares are consistent by SCRAPE's test of commitments in a group. Here it
+  commits by hashes, and reveals random combinations of its polynomials (`testbed.crypto.share_test`). Each member tests
+  its own share and reports the clients with shares that fail, before anything is signed; the server leaves out these
+  clients, or the members (`complaints`). That is one question more to the committee than without the test.
+- The committee is drawn before the round (`testbed.committee`), and its members' long-term keys are the PKI's, so
+  sharing to it needs no message of the members. The facts that a client was told are bound to the shares that it seals
+  (`messages.context_digest`).
 
-It protects against a malicious server with T members of the committee, as long as two clients in a sum are honest; and,
-with an honest server, against clients that share no key. See docs/explanation/one-shot.md.
+The protocol protects against a malicious server that colludes with T members of the committee, as long as two clients
+in a sum are honest; and, with an honest server, against clients that deal wrong shares. See
+docs/explanation/one-shot.md.
 """
 
 from collections.abc import Mapping
@@ -76,18 +80,18 @@ from testbed.vectors.integers import INTEGERS
 
 @dataclass
 class OneShotRound(ServerRound):
-    """One round.
+    """State of one round.
 
     Attributes:
         experiment_id: 16 bytes.
-        committee: who serves.
-        code: how keys are shared to them.
-        training: digest of what the clients were asked to train; empty with ``model_binding: none``.
-        agreed: the participants, where the clients have verified who they are; else empty.
+        committee: the serving committee.
+        code: by which keys are shared to its members.
+        training: digest of the training task; empty with ``model_binding: none``.
+        agreed: the participants, if the clients have verified the list; else empty.
         uploads: the answers with the masked inputs.
-        shares: by client whose upload is as it should be, a sealed share for each member, and what they are tested by.
-        survivors: whose inputs are summed.
-        members: the committee, sorted; once the shares are opened, the members whose opened shares are summed.
+        shares: by client with a valid upload, its submission: a sealed share per member, and the inputs of their test.
+        survivors: sorted clients in the sum.
+        members: the committee, sorted; once the shares are opened, the members that sum opened shares.
     """
 
     experiment_id: bytes
@@ -105,12 +109,12 @@ class OneShotRound(ServerRound):
 
     @property
     def test(self) -> ShareTest:
-        """How it is tested that shares belong together."""
+        """Test that a client's shares are consistent."""
         return ShareTest(self.code, len(self.committee.members))
 
 
 class OneShot(AggregationProtocol):
-    """Server side. A malicious server overrides some decisions."""
+    """Server side. A malicious server overrides some of its methods."""
 
     parameters: OneShotParameters
     needs_registration = True
@@ -125,7 +129,7 @@ class OneShot(AggregationProtocol):
         return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Count dishonest clients as if all of them were on the committee."""
+        """Return the guarantees, with all dishonest clients counted as committee members."""
         fewest = self.parameters.fewest(participants)
         private = self.parameters.code_for(self.parameters.committee.members_planned).private
         return Guarantees(
@@ -145,26 +149,26 @@ class OneShot(AggregationProtocol):
         return quantised_mean(self.parameters, await self.unmasked(state, key), state.survivors)
 
     async def begin(self, round_: AggregationRound) -> OneShotRound:
-        """The committee of this round; raises `RoundAborted` where clients would refuse the round anyway."""
-        participants, given = len(round_.participants), self.parameters
+        """Get the committee of this round; raises `RoundAborted` if clients would refuse the round."""
+        participants, parameters = len(round_.participants), self.parameters
         if round_.experiment_id is None:
             raise RoundAborted("no-committee", "the committee is drawn with the experiment's id")
-        if participants < 2 or participants > given.packing.most_clients:
-            raise RoundAborted("wrong-size", f"{participants} participants; 2 to {given.packing.most_clients}")
-        fewest = given.fewest(participants)
-        given.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
-        known = round_.number, round_.network, round_.directory, round_.experiment_id
-        committee = await chosen(given.committee, *known, round_.memory)
+        if participants < 2 or participants > parameters.packing.most_clients:
+            raise RoundAborted("wrong-size", f"{participants} participants; 2 to {parameters.packing.most_clients}")
+        fewest = parameters.fewest(participants)
+        parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
+        facts = round_.number, round_.network, round_.directory, round_.experiment_id
+        committee = await chosen(parameters.committee, *facts, round_.memory)
         try:
-            code = given.code_for(len(committee.members))
+            code = parameters.code_for(len(committee.members))
         except ValueError as error:
             raise RoundAborted("unsafe-committee", str(error)) from None
         return OneShotRound(round_, round_.experiment_id, committee, code)
 
-    # -- what clients say ---------------------------------------------------------------------------------------------
+    # -- submissions of the clients -----------------------------------------------------------------------------------
 
     async def collect_submissions(self, state: OneShotRound) -> None:
-        """The masked inputs that arrive with all their shares, and whose are summed."""
+        """Collect the masked inputs with all their shares, and choose the survivors."""
         start, participants = state.start, len(state.start.participants)
         state.training = digest_of_training(self.parameters.model_binding, start)
         state.agreed = start.participants.tolist() if start.participants_agreed else []
@@ -186,92 +190,112 @@ class OneShot(AggregationProtocol):
         state.survivors = batches.require_complete_batches(ids(list(state.shares)), fewest, "sent their input")
 
     def input_length(self, dimension: int) -> int:
-        """Elements of a masked update of so many parameters."""
+        """Return the number of elements of a masked update with this many parameters."""
         return len(PRIMES) * self.parameters.packing.coefficients(dimension + 1)
 
-    # -- what the committee says --------------------------------------------------------------------------------------
+    # -- answers of the committee -------------------------------------------------------------------------------------
 
     async def test_shares(self, state: OneShotRound) -> None:
-        """Leave out the clients whose shares the committee rejects, or the members that reject others' in vain."""
+        """Leave out the clients that the committee rejects, or the members that reject wrongly."""
         private = shares_for_members(state.shares, state.survivors, state.committee.clients, state.test)
         meter("message", len(state.members) * len(state.survivors))
         charge_values(state.test, len(state.survivors))
         replies = await state.start.network.ask(state.members, self.opening(state, state.survivors), private=private)
         rejected = {
-            member: {one.client: one.check for one in answer.rejected} for member, answer in replies.valid().items()
+            member: {rejection.client: rejection.check for rejection in answer.rejected}
+            for member, answer in replies.valid().items()
         }
         at_least(state.code.needed, len(rejected), replies, "members opened the shares")
         settled = settle(rejected, state.survivors.tolist(), state.code)
         for party, detail in settled.blamed:
             state.misbehaved(party, detail)
         fewest = self.parameters.fewest(len(state.start.participants))
-        kept, passed = ids(settled.clients), "dealt shares that belong together"
-        at_least(fewest, len(kept), state.uploads, passed)
+        staying, passed = ids(settled.clients), "dealt consistent shares"
+        at_least(fewest, len(staying), state.uploads, passed)
         batches = self.parameters.batch_policy(state.start.batches)
-        state.survivors, state.members = batches.require_complete_batches(kept, fewest, passed), ids(settled.members)
+        state.survivors, state.members = batches.require_complete_batches(staying, fewest, passed), ids(settled.members)
 
     async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
-        """`(4096,)` the sum of the survivors' keys, from what the committee answers."""
+        """Return the `(4096,)` sum of the survivors' keys, from the committee's answers."""
         replies, signatures = await self.signatures(state, state.members, state.survivors)
         at_least(state.code.needed, len(signatures), replies, "members signed the survivors")
-        replies, held = await self.summed_shares(state, ids(list(signatures)), signatures)
-        at_least(state.code.needed, len(held), replies, "members summed their shares")
-        return self.decoded_key(state, held, len(state.survivors))
+        replies, sums = await self.summed_shares(state, ids(list(signatures)), signatures)
+        at_least(state.code.needed, len(sums), replies, "members summed their shares")
+        return self.decoded_key(state, sums, len(state.survivors))
 
     def opening(self, state: OneShotRound, survivors: Ids) -> OpenShares:
-        """What members are told of these survivors."""
+        """Return the question to the members about these survivors."""
         return OpenShares(
             state.start.number, len(state.start.participants), state.training, state.agreed, state.committee,
             survivors.tolist(),
         )  # fmt: skip
 
     async def signatures(self, state: OneShotRound, members: Ids, survivors: Ids) -> tuple[Replies, dict[int, bytes]]:
-        """The members that will sum the shares of these survivors, and their signatures."""
+        """Ask members to sign the survivors; return the replies and the signatures by member."""
         start = state.start
         replies = await start.network.ask(members, SignSurvivors(start.number, survivors.tolist()))
-        told = self.opening(state, survivors)
-        context = context_digest(state.experiment_id, told, state.committee, state.code, self.parameters.bits)
+        notice = self.opening(state, survivors)
+        context = context_digest(state.experiment_id, notice, state.committee, state.code, self.parameters.bits)
         content = survivors_content(start.number, survivors.tolist(), context)
         return replies, valid_signatures(start, replies, SURVIVORS_DOMAIN, content, "signature on the survivors")
 
     async def summed_shares(
         self, state: OneShotRound, members: Ids, signatures: Mapping[int, bytes]
     ) -> tuple[Replies, dict[int, Elements]]:
-        """What members that are shown the first U of these signatures say, by their points."""
+        """Ask members for their sums, with the first U signatures; return the replies and the sums by point."""
         rows = [SignatureOf(member, signatures[member]) for member in sorted(signatures)[: state.code.needed]]
         replies = await state.start.network.ask(members, SumShares(state.start.number, rows))
         return replies, state.sums_by_point(replies, state.code.piece_length, "summed shares")
 
-    def decoded_key(self, state: OneShotRound, held: Mapping[int, Elements], clients: int) -> npt.NDArray[np.int64]:
-        """`(4096,)` the sum of so many keys, from U or more sums of shares; raises `RoundAborted` if it is none."""
+    def decoded_key(self, state: OneShotRound, sums: Mapping[int, Elements], clients: int) -> npt.NDArray[np.int64]:
+        """Decode the `(4096,)` sum of keys from at least U sums of shares.
+
+        Args:
+            state: of the round.
+            sums: by the members' points.
+            clients: number of keys in the sum.
+
+        Raises:
+            RoundAborted: too many sums are wrong, or they decode to no sum of keys.
+        """
         code = state.code
-        meter("field.multiply", (len(held) + code.needed - code.private) * code.needed * code.piece_length)
+        meter("field.multiply", (len(sums) + code.needed - code.private) * code.needed * code.piece_length)
         try:
-            wrong = code.wrong(held)
-            meter("field.add.element", code.search_steps(len(held)) if wrong else 0)
+            wrong = code.wrong(sums)
+            meter("field.add.element", code.search_steps(len(sums)) if wrong else 0)
         except InvalidShares as error:
-            meter("field.add.element", code.search_steps(len(held)))
-            raise RoundAborted("wrong-shares", f"the sums of {len(held)} members: {error}") from None
-        key = code.decoded({point: said for point, said in held.items() if point not in wrong}).astype(np.int64)
+            meter("field.add.element", code.search_steps(len(sums)))
+            raise RoundAborted("wrong-shares", f"the sums of {len(sums)} members: {error}") from None
+        key = code.decoded({point: total for point, total in sums.items() if point not in wrong}).astype(np.int64)
         key -= np.where(key > PRIME // 2, PRIME, 0)
         if int(np.abs(key).max()) > clients * LARGEST:
-            raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")
-        for point in wrong:  # only now: more wrong sums than are found can fit each other, and honest ones not fit them
-            state.misbehaved(point - 1, "summed shares: not what fits the others' sums")
+            raise RoundAborted("wrong-shares", f"the decoded sum is too large for a sum of {clients} keys")
+        for point in wrong:  # only now: before the check of size, too many wrong sums could make honest ones look wrong
+            state.misbehaved(point - 1, "summed shares: does not fit the sums of the other members")
         return key
 
     # -- the sum ------------------------------------------------------------------------------------------------------
 
     async def unmasked(self, state: OneShotRound, key: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """`(d+1,)` the sum of the survivors' elements."""
+        """Return the `(d+1,)` sum of the survivors' elements."""
         return self.without_mask(state, await state.uploads.total(state.survivors), key, len(state.survivors))
 
     def without_mask(
         self, state: OneShotRound, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], clients: int
     ) -> npt.NDArray[np.uint64]:
-        """`(d+1,)` what lies under the mask of this key, in `(3 C,)` sums of so many clients' masked inputs.
+        """Remove the mask of this key from a sum of masked inputs.
 
-        Raises `RoundAborted` where it is the mask of another key.
+        Args:
+            state: of the round.
+            total: `(3 C,)` sum of masked inputs.
+            key: `(4096,)` sum of their keys.
+            clients: number of inputs in the sum.
+
+        Returns:
+            `(d+1,)` sum of the elements.
+
+        Raises:
+            RoundAborted: the mask belongs to another key.
         """
         packing, rows = self.parameters.packing, total.reshape(len(PRIMES), -1)
         dimension = state.start.dimension

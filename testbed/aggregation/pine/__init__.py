@@ -1,1 +1,1 @@
-"""PINE (arXiv 2311.10237): two aggregators sum updates whose Euclidean norm is proven to be bounded."""
+"""PINE (arXiv 2311.10237): two aggregators sum updates with a proven bound on their Euclidean norm."""

@@ -1,4 +1,4 @@
-"""What the work on a report costs (`testbed.emulation.compute.cost`)."""
+"""Compute costs of the work on reports (`testbed.emulation.compute.cost`)."""
 
 from testbed.crypto import linear_proofs
 from testbed.crypto.field64 import ELEMENT_BYTES
@@ -7,7 +7,7 @@ from testbed.emulation.compute.cost import meter
 
 
 def charge_shard(vdaf: PineVdaf) -> None:
-    """A client's: expand the helper's shares, hash both shares twice, the products, and the proofs."""
+    """Charge a client for expanding the helper's shares, hashing both shares twice, the products, and the proofs."""
     size = vdaf.measurement_length
     rand = sum(map(linear_proofs.prove_rand_length, vdaf.proven))
     meter("xof.byte", ELEMENT_BYTES * (size + vdaf.proofs_length + rand) + vdaf.entries_bytes)
@@ -23,7 +23,12 @@ def charge_shard(vdaf: PineVdaf) -> None:
 
 
 def charge_prepare(vdaf: PineVdaf, aggregator: int) -> None:
-    """An aggregator's: the helper's expands its shares, either hashes one twice, the products, and the queries."""
+    """Charge an aggregator for expanding shares (helper only), hashing a share twice, the products, and the queries.
+
+    Args:
+        vdaf: of the report.
+        aggregator: 0: leader; 1: helper.
+    """
     size = vdaf.measurement_length
     expanded = size + vdaf.proofs_length if aggregator else 0
     meter("xof.byte", ELEMENT_BYTES * expanded + vdaf.entries_bytes)
@@ -36,7 +41,7 @@ def charge_prepare(vdaf: PineVdaf, aggregator: int) -> None:
 
 
 def charge_combine(vdaf: PineVdaf) -> None:
-    """Whether a report is valid, from what both say."""
+    """Charge an aggregator for deciding whether a report is valid, from both prepared shares."""
     for circuit in vdaf.proven:
         meter("field64.multiply", circuit.gadget.arity)
         meter("field64.add", linear_proofs.verifier_length(circuit))

@@ -1,4 +1,4 @@
-"""A client's side of `pine`, which says one thing once; see `testbed.aggregation.pine.server`."""
+"""Client side of `pine`: a single message per round; see `testbed.aggregation.pine.server`."""
 
 from typing import ClassVar
 
@@ -19,23 +19,23 @@ ORDER = "pine.out-of-order"
 
 
 class PineClient(Participant):
-    """One participant of one round."""
+    """A participant of one round."""
 
     STAGES: ClassVar[StageTable] = StageTable(start="new", rows={PineSubmit: row("new", "submitted", ORDER)})
     parameters: PineParameters
 
     @handles(PineSubmit)
     def on_submit(self, message: PineSubmit) -> PineSubmission:
-        """Share the update to the server and the helper, with the proof that it is no longer than it may be."""
+        """Share the update to the server and the helper, with the proof that its norm is within the bound."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
             if message.helper != self.parameters.helper:
-                raise Refusal("pine.other-helper", f"client {message.helper}: not the helper of this experiment")
+                raise Refusal("pine.other-helper", f"client {message.helper} is not the helper of this experiment")
             update = trained_update(self, message.round)
             self.round, dimension = message.round, len(update.delta)
             vdaf = self.parameters.vdaf(dimension)
-            told = self.told(message.participants, update)
-            context = context_digest(self.environment.experiment_id, told, message.helper, dimension, vdaf)
+            notice = self.notice(message.participants, update)
+            context = context_digest(self.environment.experiment_id, notice, message.helper, dimension, vdaf)
             nonce = self.secret("pine nonce")[:NONCE_BYTES]
             report = self.report(vdaf, self.vector(np.asarray(update.delta, np.float32)), nonce)
             charge_shard(vdaf)
@@ -43,15 +43,15 @@ class PineClient(Participant):
             return PineSubmission(nonce, report.public, report.leader, sealed)
 
     def vector(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """`(D,)` what is shared of the update."""
+        """Return the `(D,)` integers of the update that are shared."""
         return self.parameters.encode(delta)
 
     def report(self, vdaf: PineVdaf, vector: npt.NDArray[np.int64], nonce: bytes) -> Report:
-        """The report of this vector."""
+        """Return the report of this vector."""
         return vdaf.shard(vector, nonce, [self.secret(f"pine seed {i}") for i in range(vdaf.report_seeds)])
 
     def sealed(self, helper: int, nonce: bytes, report: Report, context: bytes) -> bytes:
-        """The helper's share, for it alone."""
+        """Return the helper's share, sealed for the helper."""
         self.environment.look_up([helper])
         pair_key = self.shared_key(helper, SEALING_PURPOSE)
         meter("x25519.agree")

@@ -1,16 +1,16 @@
-"""What the parties of `pine` send each other, stage by stage, and how a client seals the helper's share.
+"""Messages of `pine`, stage by stage, and the sealing of the helper's share.
 
 Stages and parties are those of DAP (draft-ietf-ppm-dap): clients upload to the leader, which passes the helper's shares
-on. There they are sealed to the helper's key by anybody; here under the key that client and helper agree on, by the
-X25519 keys that both have registered with the PKI: so nobody but the client has sealed them, and a leader cannot fill
-up a sum with reports of its own.
+on. In DAP any party can seal a share to the helper's key. Here a share is sealed under the key of client and helper,
+from the X25519 keys that both have registered with the PKI. So only the client can have sealed it, and a leader cannot
+fill a sum with reports of its own.
 """
 
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.kit.message_parts import Many, ToldOfParticipants, told_digest
+from testbed.aggregation.kit.message_parts import Many, RoundNotice, notice_digest
 from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber
@@ -23,13 +23,13 @@ ReportNonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=N
 
 
 class VerifyKey(Message, frozen=True):
-    """The key of both aggregators, of which clients learn nothing."""
+    """The verification key of both aggregators; clients learn nothing of it."""
 
     key: Key32
 
 
 class DrawVerifyKey(Message, frozen=True):
-    """To the helper: draw the key of this round, before there is a report."""
+    """Question to the helper: draw the verification key of this round, before there is a report."""
 
     stage: ClassVar[str] = "pine/verify-key"
     Answer: ClassVar[type[Message] | None] = VerifyKey
@@ -39,7 +39,7 @@ class DrawVerifyKey(Message, frozen=True):
 
 
 class PineSubmission(Message, frozen=True):
-    """A report: both aggregators' share of it, the leader's, and the helper's, sealed."""
+    """A report: the public share, the leader's share, and the helper's sealed share."""
 
     nonce: ReportNonce
     public: bytes
@@ -48,7 +48,7 @@ class PineSubmission(Message, frozen=True):
 
 
 class PineSubmit(Message, frozen=True):
-    """Share your update to the server and this helper."""
+    """Question for the update, shared to the server and this helper."""
 
     stage: ClassVar[str] = "pine/report"
     Answer: ClassVar[type[Message] | None] = PineSubmission
@@ -59,7 +59,7 @@ class PineSubmit(Message, frozen=True):
 
 
 class ReportFrom(Message, frozen=True):
-    """One client's report as it is passed on, and what the leader says of it (`Prepared.share`)."""
+    """A client's report, passed on, with the leader's prepared share (`Prepared.share`)."""
 
     client: ClientId
     nonce: ReportNonce
@@ -69,7 +69,7 @@ class ReportFrom(Message, frozen=True):
 
 
 class PreparedReport(Message, frozen=True):
-    """The seeds that both aggregators must have found of a valid report; of another, the check that it fails."""
+    """Result of one report: the seeds that both aggregators must have derived if it is valid, or the failed check."""
 
     client: ClientId
     seeds: bytes = b""
@@ -77,16 +77,16 @@ class PreparedReport(Message, frozen=True):
 
 
 class PreparedReports(Message, frozen=True):
-    """What the helper makes of the reports, in their order."""
+    """The helper's results for the reports, in their order."""
 
     reports: Annotated[list[PreparedReport], Many]
 
 
 class PrepareReports(Message, frozen=True):
-    """To the helper: all reports of the round, and what the clients were told.
+    """Question to the helper: prepare all reports of the round, of clients that were told these facts.
 
-    `training` is the digest of what they were asked to train, empty with ``model_binding: none``; `agreed` the list of
-    participants that they have verified, empty where they verify none.
+    `training` is the digest of their training task, empty with ``model_binding: none``; `agreed` is the list of
+    participants that they have verified, empty if they verify none.
     """
 
     stage: ClassVar[str] = "pine/prepare"
@@ -102,13 +102,13 @@ class PrepareReports(Message, frozen=True):
 
 
 class AggregateShare(Message, frozen=True):
-    """The sum of the helper's shares, eight bytes an element, little-endian."""
+    """The sum of the helper's shares, eight bytes per element, little-endian."""
 
     share: bytes
 
 
 class SumReports(Message, frozen=True):
-    """To the helper: sum your shares of these valid reports."""
+    """Question to the helper: sum your shares of these valid reports."""
 
     stage: ClassVar[str] = "pine/aggregate-share"
     Answer: ClassVar[type[Message] | None] = AggregateShare
@@ -118,30 +118,28 @@ class SumReports(Message, frozen=True):
     clients: Annotated[list[ClientId], Many]
 
 
-def context_digest(
-    experiment_id: bytes, told: ToldOfParticipants, helper: int, dimension: int, vdaf: PineVdaf
-) -> bytes:
-    """32 bytes that a client has in common with the helper only if both were told the same.
+def context_digest(experiment_id: bytes, notice: RoundNotice, helper: int, dimension: int, vdaf: PineVdaf) -> bytes:
+    """Return 32 bytes that are equal for a client and the helper only if both were told the same.
 
     Args:
         experiment_id: 16 bytes.
-        told: what the participants were told.
-        helper: who it is.
+        notice: the facts that the participants were told.
+        helper: its client number.
         dimension: of an update.
-        vdaf: what a report is of.
+        vdaf: the function of the reports.
     """
     of_report = vdaf.norm_bound, vdaf.chunk, vdaf.norm_chunk
-    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, helper, dimension, *of_report)
+    return notice_digest(_CONTEXT_DOMAIN, experiment_id, notice, helper, dimension, *of_report)
 
 
 def seal_share(pair_key: bytes, client: int, helper: int, report: tuple[bytes, bytes, bytes], context: bytes) -> bytes:
-    """The helper's share as it goes through the server.
+    """Seal the helper's share.
 
     Args:
-        pair_key: 32 bytes that the two have agreed on, once and for all rounds.
+        pair_key: 32 bytes that the two have agreed on, once for all rounds.
         client, helper: their numbers.
-        report: its nonce, its public share and the helper's.
-        context: it opens with the same one (`context_digest`).
+        report: nonce, public share and helper's share.
+        context: the share opens only with the same context (`context_digest`).
     """
     nonce, public, share = report
     key = _share_key(pair_key, client, helper, nonce)
@@ -151,11 +149,17 @@ def seal_share(pair_key: bytes, client: int, helper: int, report: tuple[bytes, b
 def open_share(
     pair_key: bytes, client: int, helper: int, nonce: bytes, public: bytes, sealed: bytes, context: bytes
 ) -> bytes:
-    """Inverse of `seal_share`; raises `OpeningFailed`."""
+    """Open a share that `seal_share` has sealed; raises `OpeningFailed`.
+
+    Args:
+        pair_key, client, helper, context: as in `seal_share`.
+        nonce, public: of the report.
+        sealed: its result.
+    """
     key = _share_key(pair_key, client, helper, nonce)
     return open_once(key, sealed, context + public)
 
 
 def _share_key(pair_key: bytes, client: int, helper: int, nonce: bytes) -> bytes:
-    """Of one report: the nonce is 16 random bytes of its own, so the key is used once."""
+    """Return the key of one report: its nonce is 16 random bytes, so the key is used once."""
     return content_key(pair_key, _SHARE_DOMAIN, client, helper, nonce)

@@ -1,4 +1,4 @@
-"""The experiment's section `aggregation` for `pine`."""
+"""Parameters of `pine`: the section `aggregation` of an experiment."""
 
 import math
 from functools import lru_cache
@@ -15,16 +15,16 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError
 
 _MOST_POINTS = 128
-"""Of a wire of the norm's proof. More make a shorter proof, and a longer transform of each wire."""
+"""Most points of a wire of the norm's proof. More make a shorter proof, and a longer transform of each wire."""
 
 
 class PineParameters(MinSurvivorsParameters):
-    """Sums that hide every single update from two aggregators of which one is honest, of updates with bounded norm."""
+    """Sums of updates with bounded norm that hide every single update if one of two aggregators is honest."""
 
     stages: ClassVar[tuple[str, ...]] = ("pine/verify-key", "pine/report", "pine/prepare", "pine/aggregate-share")
     protocol: Literal["pine"] = "pine"
     weights: Literal["samples", "equal"] = Field(
-        "equal", description="equal: a weight would multiply what one client can change; `samples` is refused"
+        "equal", description="equal; `samples` is refused, as a weight would multiply the influence of one client"
     )
     helper: int = Field(
         0,
@@ -50,14 +50,14 @@ class PineParameters(MinSurvivorsParameters):
     )
     model_binding: Literal["signed", "none"] = Field(
         "signed",
-        description="Are reports bound to what the client was asked to train, so that only those go into one sum that "
-        "were sent the same model (signed), or not (none; to show that attack)?",
+        description="signed: reports are bound to the client's training task, so that a sum only has clients that were "
+        "sent the same model; none: they are not (to demonstrate the attack)",
     )
 
     @model_validator(mode="after")
     def _counts_are_equal(self) -> Self:
         if self.weights != "equal":
-            raise ValueError("weights: the bound is on what each client adds to the sum; set weights: equal")
+            raise ValueError("weights: the norm bound is on each client's part of the sum; set weights: equal")
         if not 1 <= self.integer_bound <= largest_norm_bound():
             raise ValueError(
                 f"norm_bound: {self.norm_bound:g} with {self.fraction_bits} bits behind the point is "
@@ -67,17 +67,17 @@ class PineParameters(MinSurvivorsParameters):
 
     @property
     def integer_bound(self) -> int:
-        """B, the norm of a vector of integers at most."""
+        """B, the largest norm of a vector of integers."""
         return math.floor(self.norm_bound * (1 << self.fraction_bits))
 
     def vdaf(self, dimension: int) -> PineVdaf:
-        """The function for updates of so many parameters."""
+        """Return the function for updates with this many parameters."""
         return _function(dimension, self.integer_bound)
 
     def encode(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """`(d,)` integers: the update, scaled down to the bound where it is longer, rounded to the nearest.
+        """Return `(d,)` integers: the update, scaled down to the bound if it is longer, rounded to the nearest.
 
-        What rounding may add to the norm is left room for.
+        The bound leaves room for the norm that rounding may add.
         """
         exact = delta.astype(np.float64)
         meter("quantise.element", len(exact))
@@ -89,24 +89,24 @@ class PineParameters(MinSurvivorsParameters):
         return np.rint(exact).astype(np.int64)
 
     def check(self, participants: int) -> None:
-        """The least sum."""
+        """Check the smallest sum, and that the sum fits the field; raises `ValueError`."""
         check_two_participants(self, participants)
         self.check_min_survivors(participants)
         if 2 * participants * self.integer_bound >= PRIME:
-            raise ValueError(f"fraction_bits: the sum of {participants} such updates exceeds the field; set fewer")
+            raise ValueError(f"fraction_bits: the sum of {participants} updates exceeds the field; lower fraction_bits")
 
     def check_population(self, population: int) -> None:
-        """The helper is one of the clients."""
+        """Check that the helper is one of the clients; raises `ValueError`."""
         if self.helper >= population:
-            raise ValueError(f"helper: client {self.helper} of a population of {population}, counted from 0")
+            raise ValueError(f"helper: client {self.helper}; the population has clients 0 to {population - 1}")
 
     def check_dimension(self, participants: int, dimension: int) -> None:
-        """What rounding adds to the norm must leave most of the bound."""
+        """Check that rounding takes at most an eighth of the norm bound; raises `ExperimentError`."""
         rounding = math.sqrt(dimension) / 2
         if rounding > self.integer_bound / 8:
             needed = math.ceil(math.log2(8 * rounding / self.norm_bound))
             raise ExperimentError(
-                f"aggregation.fraction_bits: {self.fraction_bits}, rounding {dimension} coordinates takes more than an "
+                f"aggregation.fraction_bits: {self.fraction_bits}; rounding {dimension} coordinates takes more than an "
                 f"eighth of norm_bound {self.norm_bound:g}; set {needed} or more, or another norm_bound"
             )
 

@@ -1,7 +1,7 @@
-"""The side of `pine` that is the second aggregator: prepare the reports, and sum the valid ones, once.
+"""Second aggregator of `pine`: prepare the reports, and sum the valid ones, once.
 
-It need be no participant of the round, so all that it knows of the clients is what the server says, and that their
-shares open: only for what those clients were told, too (`context_digest`).
+The helper need not be a participant of the round. Of the clients it knows only the facts that the server tells it. The
+shares open only if the clients were told the same facts (`context_digest`).
 """
 
 from typing import ClassVar
@@ -32,7 +32,7 @@ from testbed.errors import Refusal
 from testbed.parties.client import Client, StageTable, handles
 
 HELPER = 1
-"""Its number among the aggregators."""
+"""Number of the helper among the aggregators."""
 
 
 class PineHelper(ServingClient):
@@ -40,14 +40,14 @@ class PineHelper(ServingClient):
 
     Attributes:
         key: of both aggregators.
-        asked: the question that brought the reports.
-        vdaf: what they are of.
-        accepted: by client, its share of a valid report, sealed no more.
+        question: the question that brought the reports.
+        vdaf: the function of the reports.
+        accepted: by client, its opened share of a valid report.
         total: `(D,)` the sum of its shares of all valid reports.
     """
 
     PROTOCOL: ClassVar[str] = "pine"
-    UNBOUND: ClassVar[str] = "the reports are not bound to what the clients were asked to train"
+    UNBOUND: ClassVar[str] = "the reports are not bound to the clients' training task"
     STAGES: ClassVar[StageTable] = StageTable(
         start="new",
         rows={
@@ -58,7 +58,7 @@ class PineHelper(ServingClient):
     )
     parameters: PineParameters
     key: bytes
-    asked: PrepareReports
+    question: PrepareReports
     vdaf: PineVdaf
     total: Elements
 
@@ -70,10 +70,10 @@ class PineHelper(ServingClient):
 
     @handles(DrawVerifyKey)
     def on_draw_verify_key(self, message: DrawVerifyKey) -> VerifyKey:
-        """Draw the key, which a leader that has seen reports could choose to learn of them; serve once in a round."""
+        """Draw the key, once per round and before any report: a leader could choose a revealing key."""
         with self.progress.answering(message, message.round):
             if self.number != self.parameters.helper:
-                raise Refusal("pine.not-the-helper", "asked to be the helper, which is another client")
+                raise Refusal("pine.not-the-helper", f"client {self.number} is not the helper of this experiment")
             self.check_not_served(message.round)
             self.serve(message.round)
             self.key = self.secret("pine verify key")
@@ -83,13 +83,13 @@ class PineHelper(ServingClient):
 
     @handles(PrepareReports)
     def on_prepare_reports(self, message: PrepareReports) -> PreparedReports:
-        """Which reports are valid, by both aggregators' shares."""
+        """Decide which reports are valid, from both aggregators' shares."""
         with self.progress.answering(message, message.round):
-            self.check_told(message)
+            self.check_notice(message)
             self.check_reports(message)
-            self.asked, self.vdaf = message, self.parameters.vdaf(message.dimension)
-            known = self.environment.experiment_id, message, self.number
-            context = context_digest(*known, message.dimension, self.vdaf)
+            self.question, self.vdaf = message, self.parameters.vdaf(message.dimension)
+            facts = self.environment.experiment_id, message, self.number
+            context = context_digest(*facts, message.dimension, self.vdaf)
             self.environment.look_up([report.client for report in message.reports])
             nonces: set[bytes] = set()
             answers = []
@@ -102,16 +102,17 @@ class PineHelper(ServingClient):
         """Refuse reports that no honest server passes on."""
         clients = {report.client for report in message.reports}
         if len(clients) != len(message.reports) or len(clients) > message.participants:
-            raise Refusal("pine.foreign-report", "two reports of a client, or more than there are participants")
+            detail = "a client has two reports, or there are more reports than participants"
+            raise Refusal("pine.foreign-report", detail)
         if max(clients, default=0) >= self.environment.population:
-            raise Refusal("pine.foreign-report", "a report of somebody who is no client")
+            raise Refusal("pine.foreign-report", f"report of {max(clients)}, which is not a client of the population")
         if message.agreed and not clients <= set(message.agreed):
-            raise Refusal("pine.foreign-report", "a report of a client that is not on the agreed list")
+            raise Refusal("pine.foreign-report", "a client with a report is not on the agreed list")
         if not message.dimension:
-            raise Refusal("pine.wrong-size", "updates of no parameters")
+            raise Refusal("pine.wrong-size", "the updates have 0 parameters")
 
     def answer_to(self, report: ReportFrom, nonces: set[bytes], context: bytes) -> PreparedReport:
-        """What is said of one report, which counts if it is valid."""
+        """Return the result of one report, and add its share to the sum if it is valid."""
         if report.nonce in nonces:
             return PreparedReport(report.client, rejected="pine.replayed-report")
         try:
@@ -134,7 +135,7 @@ class PineHelper(ServingClient):
         return PreparedReport(report.client, seeds)
 
     def opened(self, report: ReportFrom, context: bytes) -> bytes:
-        """The share that a client has sealed for this helper, in this context; raises `OpeningFailed`."""
+        """Return the share that a client has sealed for this helper in this context; raises `OpeningFailed`."""
         pair_key = self.shared_key(report.client, SEALING_PURPOSE)
         meter("x25519.agree")
         meter("aead.open")
@@ -147,19 +148,19 @@ class PineHelper(ServingClient):
 
     @handles(SumReports)
     def on_sum_reports(self, message: SumReports) -> AggregateShare:
-        """The sum of its shares of these reports; of one set in a round, as two sums' difference is an update."""
+        """Return the sum of its shares of one set of reports per round, as the difference of two sums is an update."""
         with self.progress.answering(message, message.round):
             named = set(message.clients)
             if len(named) != len(message.clients) or not named <= self.accepted.keys():
-                raise Refusal("pine.foreign-report", "a client twice, or one without a valid report")
-            fewest = self.parameters.fewest(self.asked.participants)
+                raise Refusal("pine.foreign-report", "a client is listed twice, or has no valid report")
+            fewest = self.parameters.fewest(self.question.participants)
             if len(named) < fewest:
                 raise Refusal("pine.too-few", f"{len(named)} reports, never fewer than {fewest}")
             self.batches.check_survivors(message.clients)
             return AggregateShare(field64.to_bytes(self.summed(named)))
 
     def summed(self, named: set[int]) -> Elements:
-        """`(D,)` the sum of its shares of these: of all, without the others."""
+        """Return the `(D,)` sum of its shares of these clients: the total without the others."""
         total = self.total
         for client in sorted(self.accepted.keys() - named):
             meter("xof.byte", ELEMENT_BYTES * self.vdaf.measurement_length)

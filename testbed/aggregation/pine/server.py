@@ -1,22 +1,23 @@
-"""PINE: Rothblum, Omri, Chen and Talwar, Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector,
-USENIX Security 2024 (arXiv 2311.10237), as draft-chen-cfrg-vdaf-pine-01 has it, run by two aggregators as DAP
-(draft-ietf-ppm-dap) runs Prio3.
+"""PINE: Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector.
 
-A client shares its update to the server, which is the leader, and to a helper, and proves to both that its Euclidean
-norm is at most `norm_bound`; that is all it says. The leader passes the helper's shares on, with what it makes of each
-report itself; the helper says which reports are valid, and then the sum of its shares of these. Together with the
-leader's that is the sum. An invalid report is left out, and nobody else's is lost with it.
+Source: Rothblum, Omri, Chen and Talwar, USENIX Security 2024 (arXiv 2311.10237), as in draft-chen-cfrg-vdaf-pine-01,
+run by two aggregators as DAP (draft-ietf-ppm-dap) runs Prio3.
 
-Where this deviates:
+A client shares its update to the server, which is the leader, and to a helper. It proves to both that the Euclidean
+norm is at most `norm_bound`, all in one message. The leader passes on the helper's shares, with its own prepared share
+of each report. The helper answers which reports are valid, and then the sum of its shares of the valid reports. With
+the leader's sum this gives the sum of the updates. An invalid report is left out without loss for the others.
 
-- The helper's shares are sealed under keys of client and helper, not to the helper by anybody (`messages`).
-- The aggregators' verification key is the helper's, drawn before clients report; DAP has it configured.
-- The helper sums one set of the valid reports a round, and answers the one who leads; there is no collector.
-- Coordinates are rounded to the nearest step as in the draft, of an update that is scaled down before so far that
-  rounding cannot take it over the bound.
+Deviations:
 
-It protects updates as long as one of leader and helper is honest, whatever the other does, and with as many honest
-clients in a sum as `min_survivors` leaves. That only valid updates are summed, and all of them, takes both. See
+- The helper's shares are sealed under keys of client and helper; in DAP any party can seal to the helper (`messages`).
+- The helper draws the aggregators' verification key before clients report; in DAP it is configured.
+- The helper sums one set of the valid reports per round, and answers the leader; there is no collector.
+- Coordinates are rounded to the nearest step as in the draft. Before that, the update is scaled down so far that
+  rounding cannot lift it over the bound.
+
+Updates are protected if the leader or the helper is honest, however the other behaves, with as many honest clients in a
+sum as `min_survivors` leaves. That exactly the valid updates are summed needs both to be honest. See
 docs/explanation/input-validation.md.
 """
 
@@ -50,24 +51,24 @@ from testbed.parties.client import RoleSpec
 from testbed.privacy.noise_plan import Guarantees
 
 LEADER = 0
-"""The server's number among the aggregators."""
+"""Number of the server among the aggregators."""
 
 
 @dataclass
 class PineRound(ServerRound):
-    """One round.
+    """State of one round.
 
     Attributes:
-        helper: who it is.
+        helper: its client number.
         key: of both aggregators.
-        training: digest of what the clients were asked to train; empty with ``model_binding: none``.
-        agreed: the participants, where the clients have verified who they are; else empty.
+        training: digest of the training task; empty with ``model_binding: none``.
+        agreed: the participants, if the clients have verified the list; else empty.
         dimension: parameters of an update.
-        vdaf: what reports are of.
+        vdaf: the function of the reports.
         uploads: the answers with the reports.
-        reports: by client whose report is as it should be.
-        prepared: the leader's part of each of these.
-        accepted: clients with a valid report.
+        reports: by client, the well-formed report.
+        prepared: by client, the leader's part of the preparation.
+        accepted: sorted clients with a valid report.
     """
 
     helper: int
@@ -83,7 +84,7 @@ class PineRound(ServerRound):
 
 
 class Pine(AggregationProtocol):
-    """The leader. A malicious server overrides some decisions."""
+    """Server side: the leader. A malicious server overrides some of its methods."""
 
     parameters: PineParameters
     stages = PineParameters.stages
@@ -94,7 +95,7 @@ class Pine(AggregationProtocol):
         return [RoleSpec(PineClient, self.parameters), RoleSpec(PineHelper, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Count a dishonest client as the helper: with it, no update is safe."""
+        """Return the guarantees, with a dishonest client counted as the helper: then no update is safe."""
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
@@ -115,7 +116,7 @@ class Pine(AggregationProtocol):
         return self.unsharded(state, survivors, share)
 
     async def begin(self, round_: AggregationRound) -> PineRound:
-        """The verification key, before there are reports; raises `RoundAborted` where clients would refuse anyway."""
+        """Get the verification key, before any report; raises `RoundAborted` if clients would refuse the round."""
         participants, helper = len(round_.participants), self.parameters.helper
         if round_.experiment_id is None:
             raise RoundAborted("no-experiment", "reports are bound to the experiment's id")
@@ -130,12 +131,12 @@ class Pine(AggregationProtocol):
         return PineRound(round_, helper, answer.key)
 
     async def collect_reports(self, state: PineRound) -> None:
-        """The reports that arrive, of updates of one length."""
+        """Collect the well-formed reports of updates of one length."""
         start, participants = state.start, len(state.start.participants)
         state.training = digest_of_training(self.parameters.model_binding, start)
         state.agreed = start.participants.tolist() if start.participants_agreed else []
         if start.dimension is None:
-            raise RoundAborted("no-dimension", "reports are of updates of a length that the server knows")
+            raise RoundAborted("no-dimension", "the server must know the length of the updates")
         state.dimension, state.vdaf = start.dimension, self.parameters.vdaf(start.dimension)
         state.uploads = await start.network.ask(start.trained, PineSubmit(start.number, participants, state.helper))
         for client, answer in state.uploads.valid().items():
@@ -146,7 +147,7 @@ class Pine(AggregationProtocol):
         at_least(self.parameters.fewest(participants), len(state.reports), state.uploads, "sent their report")
 
     def prepare_reports(self, state: PineRound) -> None:
-        """What the leader makes of each report."""
+        """Prepare the leader's share of each report."""
         for client, report in list(state.reports.items()):
             charge_prepare(state.vdaf, LEADER)
             try:
@@ -158,7 +159,7 @@ class Pine(AggregationProtocol):
             state.prepared[client] = prepared
 
     def question(self, state: PineRound) -> PrepareReports:
-        """All that the helper is told of the reports."""
+        """Return the question to the helper about the reports."""
         passed_on = [
             ReportFrom(client, report.nonce, report.public, report.helper, state.prepared[client].share)
             for client, report in sorted(state.reports.items())
@@ -168,37 +169,37 @@ class Pine(AggregationProtocol):
         )
 
     async def validate(self, state: PineRound) -> None:
-        """Which reports are valid, by what the helper says and finds."""
+        """Ask the helper, and accept the reports that both aggregators find valid."""
         question = self.question(state)
         meter("message", len(question.reports))
         replies = await state.start.network.ask(ids([state.helper]), question)
         answer = replies.valid().get(state.helper)
         if answer is None:
             raise RoundAborted("no-helper", f"client {state.helper} does not prepare the reports{refusals_in(replies)}")
-        said = {report.client: report for report in answer.reports}
-        if len(said) != len(answer.reports) or said.keys() != state.reports.keys():
-            state.misbehaved(state.helper, "prepared reports: not each of those that it was sent")
-            raise RoundAborted("wrong-helper", "the helper does not say of each report whether it is valid")
+        answers = {report.client: report for report in answer.reports}
+        if len(answers) != len(answer.reports) or answers.keys() != state.reports.keys():
+            state.misbehaved(state.helper, "prepared reports: does not have one result for each report")
+            raise RoundAborted("wrong-helper", "the helper does not answer for each report whether it is valid")
         accepted = []
-        for client, report in sorted(said.items()):
+        for client, report in sorted(answers.items()):
             if report.rejected:
                 state.misbehaved(client, f"{report.rejected}: says the helper, client {state.helper}")
             elif report.seeds != state.prepared[client].seeds:
-                detail = f"the helper, client {state.helper}, finds other joint randomness than the server"
+                detail = f"the helper, client {state.helper}, derives other joint randomness than the server"
                 state.misbehaved(client, f"pine.inconsistent-report: {detail}")
             else:
                 accepted.append(client)
         state.accepted = ids(accepted)
 
     def survivors(self, state: PineRound) -> Ids:
-        """Whose valid reports are summed; raises `RoundAborted` for too few."""
+        """Return the clients with valid reports in the sum; raises `RoundAborted` if they are too few."""
         fewest = self.parameters.fewest(len(state.start.participants))
         at_least(fewest, len(state.accepted), state.uploads, "sent a valid report")
         batches = self.parameters.batch_policy(state.start.batches)
         return batches.require_complete_batches(state.accepted, fewest, "sent a valid report")
 
     async def helpers_share(self, state: PineRound, survivors: Ids) -> Elements:
-        """`(D,)` the helper's share of the sum; raises `RoundAborted` where it sends none."""
+        """Return the helper's `(D,)` share of the sum; raises `RoundAborted` if it sends none."""
         question = SumReports(state.start.number, survivors.tolist())
         replies = await state.start.network.ask(ids([state.helper]), question)
         answer = replies.valid().get(state.helper)
@@ -206,12 +207,13 @@ class Pine(AggregationProtocol):
             raise RoundAborted("no-helper", f"client {state.helper} does not sum the reports{refusals_in(replies)}")
         share = field64.from_bytes(answer.share)
         if share is None or len(share) != state.vdaf.dimension:
-            state.misbehaved(state.helper, f"aggregate share: {len(answer.share)} bytes, or no elements of the field")
-            raise RoundAborted("wrong-helper", "the helper's share of the sum is none")
+            detail = f"aggregate share: {len(answer.share)} bytes are not {state.vdaf.dimension} elements of the field"
+            state.misbehaved(state.helper, detail)
+            raise RoundAborted("wrong-helper", "the helper's share of the sum is malformed")
         return share
 
     def unsharded(self, state: PineRound, survivors: Ids, share: Elements) -> Aggregate:
-        """The mean, from both shares of the sum; raises `RoundAborted` for a sum that is longer than it can be."""
+        """Return the mean, from both shares of the sum; raises `RoundAborted` for an impossibly long sum."""
         total = share
         for client in survivors.tolist():
             total = field64.add(total, state.prepared[client].output)
@@ -219,6 +221,7 @@ class Pine(AggregationProtocol):
         exact = field64.to_signed(total).astype(np.float64)
         if float(np.square(exact).sum()) > (len(survivors) * self.parameters.integer_bound) ** 2 * (1 + 2**-40):
             state.misbehaved(state.helper, "aggregate share: gives a sum that is longer than valid reports' can be")
-            raise RoundAborted("implausible-sum", "the aggregators' shares do not belong together")
+            raise RoundAborted("implausible-sum", "the aggregators' shares are inconsistent")
+
         mean = exact / (2**self.parameters.fraction_bits * len(survivors))
         return Aggregate(mean, float(len(survivors)), survivors)

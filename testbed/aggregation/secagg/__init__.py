@@ -1,1 +1,1 @@
-"""Secure aggregation: Bonawitz et al., CCS 2017 (IACR ePrint 2017/281), Figure 4."""
+"""Secure aggregation (Bonawitz et al., CCS 2017, IACR ePrint 2017/281, Figure 4)."""

@@ -1,8 +1,8 @@
 """Client side of `secagg`; see `testbed.aggregation.secagg.server`.
 
-What the server says is believed where a client cannot check it: who has dropped out, as long as t clients say that
-they were told the same (``consistency: none``: without that). Everything else is checked, and a check that fails ends
-the client's part in the round. Which question may come when is a table: `share_holding.STAGES`.
+A client believes facts that it cannot check: the dropouts, as long as t clients sign that they were told the same (with
+``consistency: none``, without signatures). It checks everything else, and a failed check ends its part in the round.
+The table `share_holding.STAGES` says in which order it answers questions.
 """
 
 from collections.abc import Sequence
@@ -54,14 +54,14 @@ from testbed.training import trained_update
 
 
 class SecAggClient(ShareHolder):
-    """One participant of one round; the methods follow the protocol's stages.
+    """A participant of one round; the methods follow the protocol's stages.
 
     Attributes:
-        batches: who may be summed with whom.
-        training: digest of what it was asked to train.
-        mask: the key pair of the masks that it has in common with peers.
-        survivors: those that it was told of, of its peers and itself.
-        survivors_signed: what it has signed of all survivors.
+        batches: rule for clients that may be summed together.
+        training: digest of the training task.
+        mask: the key pair of the masks in common with peers.
+        survivors: the survivors that it was told, among its peers and itself.
+        survivors_signed: the signed content with all survivors.
         revealed: by peer, the kind of the share that it has revealed.
     """
 
@@ -79,21 +79,23 @@ class SecAggClient(ShareHolder):
 
     @handles(AdvertiseKeys)
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
-        """AdvertiseKeys: make two key pairs and sign their public halves."""
+        """Make two key pairs and sign their public halves (stage AdvertiseKeys)."""
         with self.progress.answering(message, message.round):
             return self.advertise(message.round, self.peer_graph(message))
 
     def peer_graph(self, message: Any) -> PeerGraph:
-        """The graph that the server announces; refuses one that is not the experiment's."""
+        """Return the announced graph; refuses a graph that does not match the experiment."""
         self.check_size(message.participants)
         if message.threshold != self.parameters.threshold_for(message.participants):
-            raise Refusal("secagg.other-threshold", f"t = {message.threshold} is not what the experiment says")
+            expected = self.parameters.threshold_for(message.participants)
+            raise Refusal("secagg.other-threshold", f"t = {message.threshold}; the experiment has t = {expected}")
         if message.threshold < self.parameters.least_threshold(message.participants):
-            raise Refusal("secagg.threshold-too-low", f"t = {message.threshold} of {message.participants}")
+            detail = f"t = {message.threshold} of {message.participants} participants"
+            raise Refusal("secagg.threshold-too-low", detail)
         return CompleteGraph(message.participants, message.threshold)
 
     def advertise(self, round_number: int, graph: PeerGraph) -> KeyAdvert:
-        """Make the keys."""
+        """Make and sign the keys of this round."""
         update = trained_update(self, round_number)  # a number used before would bring the same masks again
         self.round, self.graph = round_number, graph
         self.training = self.digest_of_training(update)
@@ -105,7 +107,7 @@ class SecAggClient(ShareHolder):
         return KeyAdvert(self.sealing.public, self.mask.public, self.sign(KEYS_DOMAIN, content))
 
     def advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
-        """What a client signs with its keys."""
+        """Return the content that a client signs with its keys."""
         return self.parameters.signed_with_keys(
             self.graph.advert_content(self.round, client, sealing_key, mask_key, self.training)
         )
@@ -114,12 +116,12 @@ class SecAggClient(ShareHolder):
 
     @handles(ShareKeys)
     def on_share_keys(self, message: ShareKeys) -> SealedForPeers:
-        """ShareKeys: verify the peers' keys; share the mask key and the self-mask seed among them."""
+        """Verify the peers' keys; share the mask key and the self-mask seed among the peers (stage ShareKeys)."""
         with self.progress.answering(message, message.round):
             return self.share(message.adverts)
 
     def share(self, shown: Sequence[AdvertOf]) -> SealedForPeers:
-        """Share the secrets among those whose keys are shown."""
+        """Share the secrets among the clients with these keys."""
         adverts = {advert.client: advert for advert in shown}
         self.check_adverts(adverts, len(shown))
         self.adverts = adverts
@@ -128,32 +130,32 @@ class SecAggClient(ShareHolder):
         return SealedForPeers(self.share_among(sorted(adverts)))
 
     def common_digest(self) -> bytes:
-        """What this client has in common with those that were shown the same."""
+        """Return a digest that is equal for all clients that were shown the same keys and facts."""
         return self.graph.common_digest(self.round, self.training, self.adverts.values())
 
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
-        """Refuse keys that are not those of this round's participants, asked to train the same."""
+        """Refuse keys other than those of this round's participants with the same training task."""
         if len(adverts) != count:
-            raise Refusal("secagg.listed-twice", "a client's keys are in the list twice")
+            raise Refusal("secagg.listed-twice", "a client is listed twice")
         if not self.graph.threshold <= count <= self.graph.holders:
             raise Refusal("secagg.wrong-size", f"{count} clients with keys, threshold {self.graph.threshold}")
         own = adverts.get(self.number)
         if own is None or (own.sealing_key, own.mask_key) != (self.sealing.public, self.mask.public):
-            raise Refusal("secagg.own-keys-changed", "the list does not hold this client's keys")
+            raise Refusal("secagg.own-keys-changed", "the list does not have this client's keys")
         keys = [key for advert in adverts.values() for key in (advert.sealing_key, advert.mask_key)]
         if len(set(keys)) != len(keys):
-            raise Refusal("secagg.key-used-twice", "duplicate public key in the list")
+            raise Refusal("secagg.key-used-twice", "the list has a public key twice")
         agreed = self.client.agreed_participants
         if agreed is not None and not adverts.keys() <= agreed.keys():
-            raise Refusal("secagg.foreign-participant", "keys of a client that is not on the agreed list")
+            raise Refusal("secagg.foreign-participant", "a client with keys is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
-        said = {c: (advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()}
+        signed = {c: (advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()}
         self.check_signatures(
             KEYS_DOMAIN,
             self.advert_content(0, b"", b""),
-            said,
-            lambda client: self.advert_content(client, *said[client][:2]),
+            signed,
+            lambda client: self.advert_content(client, *signed[client][:2]),
             self.not_signed,
             shown_to_all=self.graph.same_holders,
             but=self.number,
@@ -163,18 +165,20 @@ class SecAggClient(ShareHolder):
 
     @handles(MaskInput)
     def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
-        """MaskedInputCollection: encode the update and mask it against everybody who has shared."""
+        """Encode the update and mask it against every peer that has shared (stage MaskedInputCollection)."""
         with self.progress.answering(message, message.round):
             return Masked(self.masked_input(private.shares))
 
     def masked_input(self, rows: Sequence[SharesFor]) -> Vector:
-        """The masked input; empty where not all of the client's batch have shared, as then it will be in no sum."""
+        """Return the masked input; empty if a member of the client's batch has not shared: it will be in no sum."""
         received = {row.client: row.sealed for row in rows}
         foreign = received.keys() - (self.adverts.keys() - {self.number})
         if foreign or len(received) != len(rows):
-            raise Refusal("secagg.foreign-shares", "shares twice, or of somebody whose keys are not in the list")
+            detail = "a client's shares are listed twice, or the client has no keys in the list"
+            raise Refusal("secagg.foreign-shares", detail)
         if len(received) + 1 < self.graph.threshold:
-            raise Refusal("secagg.too-few", f"{len(received) + 1} have shared, threshold {self.graph.threshold}")
+            detail = f"{len(received) + 1} clients have shared, threshold {self.graph.threshold}"
+            raise Refusal("secagg.too-few", detail)
         self.received, bits = received, self.parameters.bits
         batch = self.batches.batch_peers(self.number)
         if self.keeps_back(batch):
@@ -183,11 +187,11 @@ class SecAggClient(ShareHolder):
         return self._masked(sorted(received))
 
     def keeps_back(self, batch: frozenset[int]) -> bool:
-        """Whether the input is kept back: it would not be masked with all of its batch."""
+        """Return whether the client sends no input, as it could not mask it with its whole batch."""
         return not batch <= self.received.keys()
 
     def check_batch_peers(self, batch: frozenset[int]) -> None:
-        """Those of its batch were shown the same keys: the shares that they have sealed for it open."""
+        """Refuse unless the members of its batch were shown the same keys, so that their shares open."""
         for peer in sorted(batch):
             meter("aead.open")
             try:
@@ -198,22 +202,22 @@ class SecAggClient(ShareHolder):
                 ) from None
 
     def _masked(self, peers: list[int]) -> Vector:
-        """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
-        elements, given = self.encoded(), self.parameters
+        """Return the update as ring elements under masks of its peers and its own: `(d+1,)`, or `(D+1,)` with noise."""
+        elements, parameters = self.encoded(), self.parameters
         keys = [self.adverts[peer].mask_key for peer in peers]
-        seeds: list[Seed] = [agreed_seed(self.mask.public, key, given.mask_purpose) for key in keys]
+        seeds: list[Seed] = [agreed_seed(self.mask.public, key, parameters.mask_purpose) for key in keys]
         seeds.append(self.self_mask)
         signs = [*(1 if peer > self.number else -1 for peer in peers), 1]
-        masks = Masks(seeds, signs, given.prg, [self.mask])
+        masks = Masks(seeds, signs, parameters.prg, [self.mask])
         meter("x25519.agree", len(peers))
-        meter(given.mask_operation, len(elements) * len(seeds))
+        meter(parameters.mask_operation, len(elements) * len(seeds))
         if self.environment.symbolic_masks:
             for key in keys:
                 check_public(key)
         return self.under_masks(elements, masks)
 
     def encoded(self) -> npt.NDArray[Any] | Elements:
-        """The update as ring elements, with this client's noise where participants add some."""
+        """Return the update as ring elements, with this client's noise if participants add noise."""
         update = trained_update(self, self.round)
         return self.noise.encoded(self, update, self.graph.participants, self.round)
 
@@ -221,45 +225,45 @@ class SecAggClient(ShareHolder):
 
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
-        """ConsistencyCheck: sign the one set of survivors that this client will unmask."""
+        """Sign the one set of survivors that this client will unmask (stage ConsistencyCheck)."""
         with self.progress.answering(message, message.round):
             self.survivors = self.believable(message.survivors)
             self.batches.check_survivors(message.survivors)
             return self.sign_survivors(message.survivors)
 
     def sign_survivors(self, named: list[int]) -> SurvivorsSignature:
-        """The signature on all survivors."""
+        """Return the signature on all survivors."""
         self.survivors_signed = survivors_content(self.round, sorted(named), self.digest)
         return SurvivorsSignature(self.sign(SURVIVORS_DOMAIN, self.survivors_signed))
 
     def believable(self, named: list[int]) -> set[int]:
-        """The survivors among those whose shares this client holds, as far as one client alone can judge them."""
+        """Return the survivors of which this client holds shares; refuses sets that are visibly wrong."""
         survivors = set(named)
         shared = self.received.keys() | {self.number}
         if len(survivors) != len(named) or not survivors <= shared:
-            raise Refusal("secagg.foreign-survivor", "a survivor twice, or one that has not shared")
+            raise Refusal("secagg.foreign-survivor", "a survivor is listed twice, or has not shared")
         if self.number not in survivors and not self.may_be_left_out():
-            raise Refusal("secagg.declared-dead", "declared as dropped out, but is there")
+            raise Refusal("secagg.declared-dead", f"client {self.number} has not dropped out, but is not a survivor")
         fewest = self.batches.min_sum_size(self.graph.threshold)
         if len(survivors) < fewest:
-            raise Refusal("secagg.too-few", f"{len(survivors)} survivors, never fewer than {fewest}")
+            raise Refusal("secagg.too-few", f"{len(survivors)} survivors; at least {fewest}")
         return survivors
 
     def may_be_left_out(self) -> bool:
-        """Whether another member of the batch may have dropped out, for which this client is left out as well."""
+        """Return whether this client may be left out because another member of its batch may have dropped out."""
         return bool(self.batches.batch_peers(self.number))
 
     # -- Unmasking ------------------------------------------------------------------------------------------------
 
     @handles(Unmask)
     def on_unmask(self, message: Unmask) -> RevealedShares:
-        """Unmasking: reveal one share for each peer, once t clients have signed the same survivors."""
+        """Reveal one share per peer, once t clients have signed the same survivors (stage Unmasking)."""
         with self.progress.answering(message, message.round):
             return self.unmask(message.signatures)
 
     @handles(UnmaskAndRemove)
     def on_unmask_and_remove(self, message: UnmaskAndRemove) -> SharesAndNoise:
-        """Reveal the same, and one share of the noise of each survivor that is more than the drop-outs call for."""
+        """Reveal the same shares, and one share of each survivor's noise that exceeds the plan for these dropouts."""
         with self.progress.answering(message, message.round):
             self._check_signatures(message.signatures)
             opened = self.open_shares()
@@ -269,16 +273,16 @@ class SecAggClient(ShareHolder):
 
     @handles(UnmaskSurvivors)
     def on_unmask_survivors(self, message: UnmaskSurvivors) -> RevealedShares:
-        """Reveal the same on the server's word alone, where the experiment says so (``consistency: none``)."""
+        """Reveal the same shares without signatures, if the experiment allows it (``consistency: none``)."""
         with self.progress.answering(message, message.round):
             if self.parameters.consistency != "none":
-                raise Refusal("secagg.unsigned-survivors", "nobody has signed the survivors")
+                raise Refusal("secagg.unsigned-survivors", "no client has signed the survivors")
             self.survivors = self.believable(message.survivors)
             self.batches.check_survivors(message.survivors)
             return self._shares(self.open_shares())
 
     def unmask(self, rows: Sequence[SignatureOf]) -> RevealedShares:
-        """The shares that the survivors call for, who must be signed."""
+        """Return the shares that the survivors require; refuses survivors that are not signed."""
         self._check_signatures(rows)
         return self._shares(self.open_shares())
 
@@ -292,11 +296,11 @@ class SecAggClient(ShareHolder):
         self.check_same_signed(SURVIVORS_DOMAIN, self.survivors_signed, rows, other_set, shown_to_all=to_all)
 
     def signers(self) -> set[int]:
-        """Whose signatures count: the survivors', and where batches say so those of all that have shared."""
+        """Return the clients whose signatures count: survivors, or all clients that have shared if batches allow it."""
         return {*self.received, self.number} if self.batches.outsiders_sign else self.survivors
 
     def _shares(self, opened: dict[int, bytes]) -> RevealedShares:
-        """One share for each peer: of its mask key if it dropped out, of its self-mask seed if it survived."""
+        """Return one share per peer: of the mask key of a dropout, of the self-mask seed of a survivor."""
         mask_keys, self_masks = [], []
         for peer, shares in opened.items():
             if peer not in self.survivors:
@@ -307,18 +311,18 @@ class SecAggClient(ShareHolder):
         return RevealedShares(mask_keys, self_masks)
 
     def has_masked_with_me(self, peer: int) -> bool:
-        """Whether a survivor whose shares this client holds has masked with it, too; here nobody needs to ask.
+        """Return whether a survivor has masked with this client, which holds its shares; here without a check.
 
-        Where everybody is everybody's peer, the clients that signed leave too few others to mask with among themselves.
+        In a complete graph, the clients that signed leave too few others that could mask only among themselves.
         """
         return True
 
     @handles(ProveShare)
     def on_prove_share(self, message: ProveShare) -> ShareKey:
-        """Show the key of the share that this client has revealed: it opens nothing else (`share_recovery`)."""
+        """Reveal the key of the share that this client has revealed; it opens nothing else (`share_recovery`)."""
         self.progress.check(message, message.round)
         dealer = message.dealer
         if self.revealed.get(dealer) != message.kind or dealer == self.number:
-            detail = f"the share of client {dealer} that is asked for was not revealed"
+            detail = f"the requested share of client {dealer} was not revealed"
             raise Refusal("secagg.not-revealed", detail)
         return ShareKey(share_key(self.sealing_keys[dealer], dealer, self.number, message.kind))

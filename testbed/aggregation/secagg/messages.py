@@ -1,13 +1,13 @@
-"""What the parties of `secagg` send each other, stage by stage, what they sign, and how shares are sealed.
+"""Messages of `secagg`, stage by stage, the contents that clients sign, and the sealing of shares.
 
-A dealer's shares travel to their holder so that the holder can prove what it was dealt. Each kind of share is sealed
-under a key of its own, derived from the key of the two clients. A holder that has revealed a share can reveal its key,
-too: the server, which has passed the sealed shares on, then sees that this is the share that the dealer has sealed.
-That says nothing of the other kinds, and nothing that was not revealed before. Nobody honest can be framed by it.
-AES-GCM does not commit to its key where the sealer chooses the ciphertext; for a given one, with its tag of 128 bits, a
+A dealer's shares travel to their holder so that the holder can prove which share it was dealt. Each kind of share is
+sealed under its own key, derived from the key of the two clients. A holder that has revealed a share can reveal its
+key, too: the server, which has passed on the sealed shares, then sees that the dealer has sealed this share. The key
+reveals nothing about other kinds of shares, and nothing new about this one. An honest client cannot be framed: AES-GCM
+does not commit to its key if the sealer chooses the ciphertext, but for a given ciphertext with its tag of 128 bits, a
 second key takes about 2**128 trials.
 
-What it costs: 16 bytes more for each pair of clients, 32 with enforced noise, whose shares are a kind of their own.
+Costs: 16 bytes more per pair of clients, or 32 with enforced noise: its shares are a kind of their own.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ _DOMAIN = b"testbed/secagg/dealt-share/v1"
 
 
 class ShareKey(Message, frozen=True):
-    """What opens the one share that this client has revealed."""
+    """The key that opens the one share that this client has revealed."""
 
     key: Key32
 
 
 class ProveShare(Message, frozen=True):
-    """The shares of this dealer's secret contradict each other: show that yours is what it has sealed for you."""
+    """Question to a holder after contradictory shares: prove that the dealer has sealed your share for you."""
 
     stage: ClassVar[str] = "secagg/prove-share"
     Answer: ClassVar[type[Message] | None] = ShareKey
@@ -46,22 +46,41 @@ class ProveShare(Message, frozen=True):
 
 
 def associated_data(round_number: int, dealer: int, holder: int, digest: bytes) -> bytes:
-    """What sealed shares are bound to: they open for a holder that was shown the same keys as the dealer (`digest`)."""
+    """Return the associated data of sealed shares: they open only for a holder that was shown the same keys.
+
+    Args:
+        round_number: the round.
+        dealer, holder: client numbers.
+        digest: of the keys shown to the dealer.
+    """
     return signed_content(round_number, dealer, holder, digest)
 
 
 def share_key(pair_key: bytes, dealer: int, holder: int, kind: int) -> bytes:
-    """32 bytes: the key under which the dealer seals its share of one kind for the holder."""
+    """Return the 32-byte key under which the dealer seals its share of one kind for the holder.
+
+    Args:
+        pair_key: 32 bytes that the two have agreed on.
+        dealer, holder: client numbers.
+        kind: `MASK_KEY`, `SELF_MASK` or `NOISE`.
+    """
     return content_key(pair_key, _DOMAIN, dealer, holder, kind)
 
 
 def sealed_bytes(secrets: int) -> int:
-    """How long the sealed shares of so many secrets are: mask key, self-mask seed, and those of the noise in one."""
+    """Return the length of the sealed shares of this many secrets: mask key, self-mask seed, and all noise together."""
     return secrets * SHARE_BYTES + min(secrets, 3) * TAG_BYTES
 
 
 def seal_shares(pair_key: bytes, dealer: int, holder: int, shares: bytes, associated: bytes) -> bytes:
-    """The dealer's shares for a holder, 33 bytes for each secret, sealed kind by kind."""
+    """Seal the dealer's shares for a holder, kind by kind.
+
+    Args:
+        pair_key: 32 bytes that the two have agreed on.
+        dealer, holder: client numbers.
+        shares: 33 bytes per secret.
+        associated: of `associated_data`.
+    """
     sealed = b"".join([
         seal_once(share_key(pair_key, dealer, holder, kind), part, associated)
         for kind, part in enumerate(_parts(shares, SHARE_BYTES))
@@ -71,7 +90,12 @@ def seal_shares(pair_key: bytes, dealer: int, holder: int, shares: bytes, associ
 
 
 def open_shares(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associated: bytes) -> bytes:
-    """Inverse of `seal_shares`; raises `OpeningFailed`."""
+    """Open shares that `seal_shares` has sealed; raises `OpeningFailed`.
+
+    Args:
+        pair_key, dealer, holder, associated: as in `seal_shares`.
+        sealed: its result.
+    """
 
     def opens() -> bytes:
         return b"".join([
@@ -83,14 +107,24 @@ def open_shares(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associ
 
 
 def _sealed_as(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associated: bytes) -> bytes:
-    """32 bytes that stand for all that `open_shares` has."""
+    """Return 32 bytes that identify all inputs of `open_shares`."""
     return hashlib.sha256(
         b"%s%d %d %d " % (pair_key, dealer, holder, len(sealed)) + sealed + associated
     ).digest()  # fmt: skip
 
 
 def open_share(key: bytes, sealed: bytes, kind: int, associated: bytes) -> bytes:
-    """The share of one kind, given the key that its holder has shown; raises `OpeningFailed`."""
+    """Open the share of one kind with the key that its holder has revealed.
+
+    Args:
+        key: of `share_key`.
+        sealed: result of `seal_shares`.
+        kind: `MASK_KEY` or `SELF_MASK`.
+        associated: of `associated_data`.
+
+    Raises:
+        OpeningFailed: the key does not open the share.
+    """
     parts = _parts(sealed, SHARE_BYTES + TAG_BYTES)
     if kind >= len(parts):
         raise OpeningFailed("no share of this kind was sealed")
@@ -109,16 +143,22 @@ SealedShares = Annotated[
     bytes,
     msgspec.Meta(min_length=sealed_bytes(2), max_length=sealed_bytes(2 + MOST_TOLERATED)),
 ]
-"""A share of 33 bytes of each secret: of two, and one for each removable component of the noise."""
+"""One share of 33 bytes per secret: of the two secrets, and of each removable component of the noise."""
 
 
 def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes) -> bytes:
-    """What the signature on advertised keys covers, beside the domain and the experiment.
+    """Return the content of the signature on advertised keys, beside the domain and the experiment.
 
-    `training` is the digest of what the client was asked to train (`training_digest`), empty with
-    ``model_binding: none``. Each client verifies its peers' signatures with its own: it masks with those alone that
-    were sent the same model. A server that sends all but one a model whose update it knows would else have the update
-    of that one from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380). It costs no byte on the wire.
+    A client verifies its peers' signatures with the digest of its own training task, so it masks only with clients that
+    were sent the same model. Otherwise a server could send all clients but one a model whose update it knows, and get
+    the update of that client from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380). The digest takes
+    no byte on the wire.
+
+    Args:
+        round_number: the round.
+        client: its number.
+        sealing_key, mask_key: 32 bytes each.
+        training: digest of the training task (`training_digest`), empty with ``model_binding: none``.
     """
     return signed_content(round_number, client, sealing_key, mask_key, training)
 
@@ -126,11 +166,17 @@ def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key:
 def adverts_digest(
     round_number: int, participants: int, threshold: int, training: bytes, adverts: Iterable["AdvertOf"]
 ) -> bytes:
-    """32 bytes that only clients have in common that were told the same s and t, trained the same and were shown the
-    same keys (U1).
+    """Return 32 bytes that are equal only for clients with the same s, t and training task that saw the same keys (U1).
 
-    Shares are sealed for them alone, and a signature on survivors counts for them alone. Without it a server that
-    involves more than s clients could show each other ones, and the s of all thresholds would say nothing.
+    Shares are sealed for these clients only, and signatures on survivors count only for them. Without the digest, a
+    server that involves more than s clients could show each client other keys, and thresholds would not hold.
+
+    Args:
+        round_number: the round.
+        participants: s.
+        threshold: t.
+        training: digest of the training task.
+        adverts: the keys shown, in any order.
     """
     listed = sorted((advert.client, advert.sealing_key + advert.mask_key) for advert in adverts)
     clients, keys = [client for client, _ in listed], b"".join(keys for _, keys in listed)
@@ -139,7 +185,13 @@ def adverts_digest(
 
 
 def survivors_content(round_number: int, survivors: list[int], digest: bytes) -> bytes:
-    """What a client signs that will unmask these survivors, among those that have its `digest` of the list of keys."""
+    """Return the content that clients sign before they unmask these survivors.
+
+    Args:
+        round_number: the round.
+        survivors: sorted client numbers.
+        digest: of the list of keys (`adverts_digest`).
+    """
     return signed_content(round_number, survivors, digest)
 
 
@@ -152,7 +204,7 @@ class KeyAdvert(Message, frozen=True):
 
 
 class AdvertiseKeys(Message, frozen=True):
-    """Aggregation begins; so many participants, so many must remain."""
+    """Question that begins the aggregation, with the number of participants and the threshold."""
 
     stage: ClassVar[str] = "secagg/advertise-keys"
     Answer: ClassVar[type[Message] | None] = KeyAdvert
@@ -172,7 +224,7 @@ class AdvertOf(Message, frozen=True):
 
 
 class SharesFor(Message, frozen=True):
-    """One peer's sealed shares (to it, or from it)."""
+    """A peer's sealed shares, to it or from it."""
 
     client: ClientId
     sealed: SealedShares
@@ -185,7 +237,7 @@ class SealedForPeers(Message, frozen=True):
 
 
 class ShareKeys(Message, frozen=True):
-    """Everybody's advertised keys."""
+    """Question for sealed shares, with the advertised keys of all clients."""
 
     stage: ClassVar[str] = "secagg/share-keys"
     Answer: ClassVar[type[Message] | None] = SealedForPeers
@@ -201,13 +253,13 @@ class Masked(Message, frozen=True):
 
 
 class SealedFromPeers(Message, frozen=True):
-    """The shares that this client's peers sealed for it; the senders are who has shared."""
+    """The shares that peers have sealed for this client; the senders are the clients that have shared."""
 
     shares: Annotated[list[SharesFor], Many]
 
 
 class MaskInput(Message, frozen=True):
-    """Mask your update against those who have shared."""
+    """Question for the update, masked against the clients that have shared."""
 
     stage: ClassVar[str] = "secagg/masked-input"
     Answer: ClassVar[type[Message] | None] = Masked
@@ -217,13 +269,13 @@ class MaskInput(Message, frozen=True):
 
 
 class SurvivorsSignature(Message, frozen=True):
-    """A client's signature on the set of survivors it was told."""
+    """A client's signature on the set of survivors that it was told."""
 
     signature: Signature64
 
 
 class CheckSurvivors(Message, frozen=True):
-    """Whose masked input has arrived."""
+    """Question for a signature on the survivors: the clients that have sent their masked input."""
 
     stage: ClassVar[str] = "secagg/consistency"
     Answer: ClassVar[type[Message] | None] = SurvivorsSignature
@@ -233,14 +285,14 @@ class CheckSurvivors(Message, frozen=True):
 
 
 class RevealedShares(Message, frozen=True):
-    """Shares of the mask keys of those who dropped out, and of the self-mask seeds of the survivors."""
+    """Shares of the mask keys of dropouts, and of the self-mask seeds of survivors."""
 
     mask_keys: Annotated[list[ShareOf], Many]
     self_masks: Annotated[list[ShareOf], Many]
 
 
 class Unmask(Message, frozen=True):
-    """The signatures on the set of survivors; reveal the shares that it calls for."""
+    """Question for the shares that the set of survivors requires, with the signatures on the set."""
 
     stage: ClassVar[str] = "secagg/unmask"
     Answer: ClassVar[type[Message] | None] = RevealedShares
@@ -250,7 +302,7 @@ class Unmask(Message, frozen=True):
 
 
 class UnmaskSurvivors(Message, frozen=True):
-    """Without signatures (``consistency: none``): who has survived; reveal the shares that this calls for."""
+    """Question for the shares that the survivors require, without signatures (``consistency: none``)."""
 
     stage: ClassVar[str] = "secagg/unmask-survivors"
     Answer: ClassVar[type[Message] | None] = RevealedShares

@@ -1,15 +1,15 @@
-"""How updates become ring elements and sums become means, without noise (`WithoutNoise`) or with: noise that stays, or
-noise beyond the planned one that the server removes.
+"""Noise policies of `secagg`: no noise (`WithoutNoise`), noise that stays, and excess noise that the server removes.
 
-Noise that stays as planned when participants drop out (`privacy.noise.RemovableNoise`): each participant shares the
-secrets of its removable components among its peers, sealed with its other shares (stage share-keys). Once t clients
-have signed the survivors, everybody reveals, with its share of a survivor's self-mask seed, one of that survivor's
-secret number D + 1, where D is how many participants are missing among the survivors that it has signed itself. The
-server names no number, so it cannot have more removed than these drop-outs leave over; a second set of survivors, with
-another D, t clients would not sign. A survivor that has left meanwhile is no special case.
+Removal keeps the noise as planned when participants drop out (`privacy.noise.RemovableNoise`). Each participant shares
+the secrets of its removable components among its peers, sealed with its other shares (stage share-keys). Once t clients
+have signed the survivors, each client reveals, along with its share of a survivor's self-mask seed, its share of that
+survivor's secret number D + 1. D is the number of dropouts by the survivors that it has signed itself. The server names
+no number, so it cannot have more removed than these dropouts leave over; t clients would not sign a second set of
+survivors with another D. A survivor that has left meanwhile is no special case.
 
-The published protocol lets survivors send their seeds and asks for shares of the seeds of those who have left, in one
-more stage. Here shares serve for both, as for the self-masks: no stage more, and a wrong share is found and left out.
+In the published protocol survivors send their seeds, and one more stage asks for shares of the seeds of clients that
+have left. Here shares serve for both, as for the self-masks: no stage is added, and a wrong share is detected and left
+out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -41,61 +41,65 @@ PROTOCOL_SECRETS = 2  # of the protocol itself, shared before those of the noise
 
 
 class SharesAndNoise(RevealedShares, frozen=True):
-    """`RevealedShares`, and shares of the secrets of the survivors' first component that is to go (none: all stay)."""
+    """`RevealedShares`, with shares of each survivor's first noise component to remove (empty: none is removed)."""
 
     noise: Annotated[list[ShareOf], Many]
 
 
 class UnmaskAndRemove(Unmask, frozen=True):
-    """The signatures on the set of survivors; reveal the shares that it calls for, and those of the noise to go."""
+    """Question for the shares that the survivors require, and for shares of the noise to remove."""
 
     Answer: ClassVar[type[Message] | None] = SharesAndNoise
 
 
 class SecAggNoise(NoisePolicy):
-    """What secure aggregation asks of a policy; by default all noise stays."""
+    """Noise policy of secure aggregation; by default all noise stays."""
 
     def secrets(self, participants: int) -> int:
-        """How many secrets of its noise each of so many participants shares among its peers."""
+        """Return the number of noise secrets that each of this many participants shares among its peers."""
         return 0
 
     def secrets_of(self, role: NoisyRole, participants: int, round_number: int) -> list[bytes]:
-        """These secrets, 32 bytes each."""
+        """Return these secrets, 32 bytes each."""
         return []
 
     def shares_to_reveal(
         self, participants: int, survivors: Collection[int], dealt: Mapping[int, bytes]
     ) -> list[ShareOf]:
-        """Shares of the survivors' noise: of each that has dealt some, the one that is called for.
+        """Return the required share of each survivor's noise.
 
         Args:
             participants: s.
-            survivors: whom t clients have signed, this one among them.
-            dealt: all shares of a peer, by peer.
+            survivors: the signed survivors, this client among them.
+            dealt: by peer, all its shares.
+
+        Raises:
+            Refusal: no noise is removed in this experiment.
         """
         raise Refusal("secagg.nothing-to-remove", "in this experiment all noise stays")
 
     def remove_excess(self, state: "SecAggRound", total: npt.NDArray[Any]) -> None:
-        """Take from `total` (in place, without masks) what the survivors have added beyond the planned noise.
+        """Subtract the survivors' noise beyond the planned noise from `total` (in place, without masks).
 
-        Raises `RoundAborted` for too few shares.
+        Raises:
+            RoundAborted: too few shares.
         """
 
     def unmask_kind(self, participants: int) -> type[Unmask]:
-        """The question for the shares."""
+        """Return the class of the question for the shares."""
         return UnmaskAndRemove if self.secrets(participants) else Unmask
 
     def sealed_bytes(self, participants: int) -> int:
-        """How long the shares are that a client seals for a peer."""
+        """Return the length of the shares that a client seals for a peer."""
         return sealed_bytes(PROTOCOL_SECRETS + self.secrets(participants))
 
 
 class WithoutNoise(SecAggNoise):
-    """Updates are quantised, and nothing is added.
+    """Policy that quantises updates and adds no noise.
 
     Args:
         quantisation: of updates.
-        weighted: whether an update counts as often as its client has samples; else once.
+        weighted: whether an update counts once per sample of its client; if not, once.
     """
 
     def __init__(self, quantisation: Quantisation, weighted: bool) -> None:
@@ -108,7 +112,7 @@ class WithoutNoise(SecAggNoise):
     def encoded(
         self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int
     ) -> npt.NDArray[Any] | Elements:
-        """Return elements that are made when they are needed, where masks are, too."""
+        """Return the quantised update; computed when it is needed if masks are symbolic."""
         weight = update.samples if self._weighted else 1
         coins = role.environment.randomness.simulation_key(role.client.number, round_number, "stochastic rounding")
         quantised = self._quantisation.quantised(update.delta, weight, coins)
@@ -121,11 +125,11 @@ class WithoutNoise(SecAggNoise):
 
 
 class SampledCoordinates(WithoutNoise):
-    """Updates are quantised in the round's coordinates alone (`testbed.aggregation.kit.compression`), the same of all.
+    """Policy that quantises the coordinates of `testbed.aggregation.kit.compression.RandomK` only.
 
     Args:
         quantisation, weighted: as in `WithoutNoise`.
-        sampling: of which coordinates.
+        sampling: choice of the coordinates.
     """
 
     def __init__(self, quantisation: Quantisation, weighted: bool, sampling: RandomK) -> None:
@@ -149,15 +153,15 @@ class SampledCoordinates(WithoutNoise):
 
 
 class KeptNoise(AddedNoise, SecAggNoise):
-    """Each participant adds its share, and all of it stays."""
+    """Policy with noise of the participants, all of which stays."""
 
 
 class NoiseAfterwards(ServerAddedNoise, SecAggNoise):
-    """Nobody adds any to what is masked; the server does, to the sum."""
+    """Policy with noise that the server adds to the sum."""
 
 
 class RemovedNoise(KeptNoise):
-    """Each participant adds more than its share; the server removes what the drop-outs leave over (XNoise).
+    """Policy in which each participant adds excess noise, of which the server removes the part not needed (XNoise).
 
     An object serves one round of one client, or the server.
     """
@@ -175,7 +179,7 @@ class RemovedNoise(KeptNoise):
         return self._plan(participants).kept(survivors)
 
     def vectors(self, role: NoisyRole, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
-        """Return the share and all removable components."""
+        """Return the participant's share and all removable components."""
         plan = self._plan(participants)
         return super().vectors(role, participants, dimension, round_number) + [
             self.noise.component(plan, dimension, number, seed_of(secret))
@@ -183,22 +187,20 @@ class RemovedNoise(KeptNoise):
         ]
 
     def prepare(self, participants: int, dimension: int) -> None:
-        """Make the tables of all components."""
+        """Compute the tables of all components."""
         super().prepare(participants, dimension)
         plan = self._plan(participants)
         for number in range(1, plan.tolerated + 1):
             self.noise.component(plan, dimension, number, bytes(32)).prepare()
 
     def secrets(self, participants: int) -> int:
-        """Return one for each removable component."""
+        """Return the number of removable components."""
         return self._plan(participants).tolerated
 
     def secrets_of(self, role: NoisyRole, participants: int, round_number: int) -> list[bytes]:
-        """See `SecAggNoise.secrets_of`.
-
-        The first is drawn once in a round: without a seed a second draw would be another secret, and what is removed
-        would be noise that nobody has added.
-        """
+        """Return the secrets of the removable components, 32 bytes each."""
+        # Drawn once per round: without a seed, a second draw would give another secret, and the server would remove
+        # noise that was never added.
         if self._first_secret is None:
             randomness = role.environment.randomness
             self._first_secret = randomness.secret(role.client.number, round_number, "noise removable")
@@ -222,18 +224,16 @@ class RemovedNoise(KeptNoise):
         if first is None or dimension is None:
             return
         shares = {c: answer.noise for c, answer in state.revealed.items() if isinstance(answer, SharesAndNoise)}
-        found = recover(state.graph.threshold, np.sort(state.survivors).tolist(), shares)
-        for client, holder in found.wrong:
-            detail = (
-                f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
-            )
+        recovered = recover(state.graph.threshold, np.sort(state.survivors).tolist(), shares)
+        for client, holder in recovered.wrong:
+            detail = f"unmask: wrong share of the noise of client {client}, dealt by it or changed by client {holder}"
             state.misbehaved(holder, detail)
-        for client, why in found.undecided.items():  # more noise than planned protects no less
+        for client, why in recovered.undecided.items():  # more noise than planned protects no less
             detail = f"unmask: the shares of its noise contradict each other ({why}): it stays in the sum"
             state.misbehaved(client, detail)
         excess = [
             self.noise.component(plan, dimension, number, seed_of(later))
-            for secret in found.secrets.values()
+            for secret in recovered.secrets.values()
             for number, later in enumerate(chain(secret, plan.tolerated - first + 1), first)
         ]
 

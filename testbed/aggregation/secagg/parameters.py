@@ -1,4 +1,4 @@
-"""The experiment's section `aggregation` for `secagg`."""
+"""Parameters of `secagg`: the section `aggregation` of an experiment."""
 
 from typing import ClassVar, Literal, Self
 
@@ -60,20 +60,20 @@ class SecAggParameters(NoisyParameters):
     )
     consistency: Literal["signed", "none"] = Field(
         "signed",
-        description="Do t clients sign the survivors before any client unmasks (signed), or does each believe the list "
-        "that it alone is shown (none; only for servers that follow the protocol, and above two thirds)?",
+        description="signed: t clients sign the survivors before any client unmasks; none: each client believes the "
+        "list that it is shown (only for an honest-but-curious server, and with a threshold above two thirds)",
     )
     model_binding: Literal["signed", "none"] = Field(
         "signed",
-        description="Do clients sign what they were asked to train with their keys, so that only those go into one sum "
-        "that were sent the same model (signed), or may a malicious server send each another one and see single "
-        "updates (none; to show that attack)?",
+        description="signed: clients sign the training task with their keys, so that a sum only has clients that were "
+        "sent the same model; none: a malicious server can send each client another model and learn single updates "
+        "(to demonstrate the attack)",
     )
     smallest_sum: int | None = Field(
         None,
         ge=2,
-        description="With batches kept whole: fewest clients in a sum; those whose batch is left out then count among "
-        "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
+        description="With batches kept whole: fewest clients in a sum. Clients of batches that are left out then count "
+        "towards t, and a malicious server can learn sums over single batches. None: t, all of them in the sum",
     )
 
     prg: PrgKey = "aes-256-ctr"
@@ -81,22 +81,22 @@ class SecAggParameters(NoisyParameters):
 
     @property
     def quantisation(self) -> Quantisation:
-        """How updates become ring elements."""
+        """The mapping from updates to ring elements."""
         return Quantisation(self.clip, self.levels_bits, self.bits)
 
     @property
     def mask_operation(self) -> str:
-        """What one element of a mask costs, in the table of costs."""
+        """Entry of the table of costs for one element of a mask."""
         return mask_operation(self.prg)
 
     @property
     def mask_purpose(self) -> bytes:
-        """What two clients agree on a mask's seed for: who expands it otherwise has another seed."""
+        """Purpose for which two clients agree on a mask's seed; another generator gives another seed."""
         other = b"" if self.prg == "aes-256-ctr" else b"/" + self.prg.encode()
         return b"testbed/secagg/mask/v1" + other
 
     def signed_with_keys(self, content: bytes) -> bytes:
-        """What a client signs with its keys: peers that expand masks otherwise refuse them."""
+        """Return the content that a client signs with its keys, so that peers with another generator refuse them."""
         return content if self.prg == "aes-256-ctr" else content + self.prg.encode()
 
     @model_validator(mode="after")
@@ -106,15 +106,15 @@ class SecAggParameters(NoisyParameters):
             if self.noise is not None and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key}: has no effect with noise; leave it out and set {instead}")
         if self._enforcement is not None and self.consistency != "signed":
-            raise ValueError("noise.enforcement: needs consistency: signed; else the server decides what is removed")
+            raise ValueError("noise.enforcement: needs consistency: signed, or the server could remove any noise")
         return self
 
     def noise_policy(self) -> SecAggNoise:
-        """What participants add to their updates."""
+        """Return the policy for the noise of participants or server."""
         if self.noise is None:
-            given = self.quantisation, self.weights == "samples"
+            arguments = self.quantisation, self.weights == "samples"
             made = None if self.compression is None else self.compression.made()
-            return SampledCoordinates(*given, made) if isinstance(made, RandomK) else WithoutNoise(*given)
+            return SampledCoordinates(*arguments, made) if isinstance(made, RandomK) else WithoutNoise(*arguments)
         if isinstance(self.noise, CorrelatedNoise):
             return NoiseAfterwards(self.noise, self.bits)
         kind = KeptNoise if self.noise.enforcement is None else RemovedNoise
@@ -125,27 +125,27 @@ class SecAggParameters(NoisyParameters):
         return None if self.shared_noise is None else self.shared_noise.enforcement
 
     def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Who may be summed with whom."""
+        """Return the rule for clients that may be summed together."""
         atomic = self.atomic_batches(batches)
         return BatchPolicy() if atomic is None else AtomicBatches(atomic, self.smallest_sum)
 
     def stages_of_round(self) -> tuple[str, ...]:
-        """Without a consistency check, survivors are unmasked on the server's word."""
+        """Return the stages; without a consistency check, survivors are unmasked without signatures."""
         return self.stages if self.consistency == "signed" else (*self.stages[:3], "secagg/unmask-survivors")
 
     def threshold_for(self, participants: int) -> int:
-        """t for so many participants; a fraction is rounded up."""
+        """Return t for this many participants; a fraction is rounded up."""
         return rounded_up(self.threshold, participants)
 
     def least_threshold(self, participants: int) -> int:
-        """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
+        """Return the smallest allowed t: above s/2, or above 2s/3 if the survivors are not signed."""
         return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1
 
     def fewest_survivors(self, participants: int) -> int:
         return self.threshold_for(participants)
 
     def check(self, participants: int) -> None:
-        """t must be at least `least_threshold` and at most s."""
+        """Check that t is between `least_threshold` and s, and that the other keys fit it; raises `ValueError`."""
         t, least = self.threshold_for(participants), self.least_threshold(participants)
         check_two_participants(self, participants)
         if not least <= t <= participants:
@@ -155,9 +155,7 @@ class SecAggParameters(NoisyParameters):
                 f" (or a fraction above {above})"
             )
         if self.smallest_sum is not None and self.batches == "ignored":
-            raise ValueError(
-                "smallest_sum: says something of batches that are kept whole; leave it out with batches: ignored"
-            )
+            raise ValueError("smallest_sum: has no effect with batches: ignored; leave it out")
         if self.smallest_sum is not None and self.smallest_sum > participants:
             raise ValueError(
                 f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"
@@ -165,8 +163,8 @@ class SecAggParameters(NoisyParameters):
         enforcement = self._enforcement
         if enforcement is not None and t == participants:
             raise ValueError(
-                f"noise.enforcement: no round with fewer than t = {t} of {participants} goes on; lower threshold, or "
-                "leave out enforcement"
+                f"noise.enforcement: with t = {t} of {participants} participants no dropout is tolerated; lower "
+                "threshold, or leave out enforcement"
             )
         if enforcement is not None and enforcement.tolerated_dropouts > participants - t:
             raise ValueError(
@@ -175,18 +173,18 @@ class SecAggParameters(NoisyParameters):
             )
 
     def check_asynchronous(self, concurrency: int, participants: int) -> None:
-        """Clients keep their places while they wait, and were sent different models."""
+        """Check that clients keep their places while they wait, and that updates are not bound to one model."""
         if concurrency < participants:
             raise ValueError(
-                f"asynchronous.concurrency: {concurrency}, and a buffer is of selection.participants: {participants}; "
-                "under secure aggregation at least as many, as clients keep their places"
+                f"asynchronous.concurrency: {concurrency}; must be at least selection.participants ({participants}), "
+                "as under secure aggregation clients keep their places until the buffer is full"
             )
         if self.model_binding == "signed":
             raise excludes(
                 "asynchronous",
                 "aggregation.model_binding: signed",
                 "clients of one buffer were sent different models",
-                "set it to none, and see docs/how-to/asynchronous.md for what that gives up",
+                "set it to none; docs/how-to/asynchronous.md lists the attacks that this allows",
             )
 
     def for_asynchronous_rounds(self) -> Self:
@@ -202,11 +200,11 @@ class SecAggParameters(NoisyParameters):
         if "model_binding" in self.model_fields_set:
             return []
         return [
-            "asynchronous rounds go without aggregation.model_binding (none), as clients of one buffer were sent "
-            "different models; docs/how-to/asynchronous.md says what that gives up"
+            "aggregation.model_binding is none in asynchronous rounds, as clients of one buffer were sent different "
+            "models; docs/how-to/asynchronous.md lists the attacks that this allows"
         ]
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
+        """Check that the weighted sum fits the ring; with noise, `check_dimension` checks it."""
         if self.noise is None:
             self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

@@ -1,8 +1,8 @@
-"""One round of secure aggregation: who shares secrets and agrees on masks with whom, and what the server knows so far.
+"""One round of secure aggregation: the graph of its masks and shares, and the state of the server.
 
-`secagg` has the complete graph of Bonawitz et al.; `secagg-plus` a sparse one (`aggregation.secagg_plus.graph`). What
-follows from the graph is asked of it, and so is what is sent to whom, as on a sparse graph each client is sent what
-concerns its neighbours.
+`secagg` has the complete graph of Bonawitz et al.; `secagg-plus` has a sparse one (`aggregation.secagg_plus.graph`).
+The graph object also decides which messages go to which clients, since on a sparse graph each client is sent only the
+data of its neighbours.
 """
 
 from abc import ABC, abstractmethod
@@ -31,18 +31,18 @@ from testbed.network import Replies
 from testbed.network.contract import ids, no_ids
 
 Question = tuple[Ids, Message, Mapping[int, Message] | None]
-"""Who is asked, what all of them are sent, and what each is sent alone (None: nothing)."""
+"""Clients that are asked, the message to all of them, and the private message to each (None: there is none)."""
 
 
 class PeerGraph(ABC):
-    """The graph of one round.
+    """Graph of the masks and shares of one round.
 
     Attributes:
-        participants: s, of the round.
-        holders: how many clients hold shares of a client's secrets, itself among them, at most.
+        participants: s.
+        holders: most clients that hold shares of a client's secrets, including itself.
         threshold: t, the holders that must remain.
-        min_survivors: how many clients must stay in the round until their inputs are there.
-        same_holders: whether everybody shares its secrets among the same clients.
+        min_survivors: fewest clients that must stay in the round until their inputs have arrived.
+        same_holders: whether all clients share their secrets among the same clients.
     """
 
     participants: int
@@ -53,64 +53,69 @@ class PeerGraph(ABC):
 
     @abstractmethod
     def peers(self, client: int, among: Iterable[int]) -> list[int]:
-        """Those of `among` with whom a client shares its secrets and agrees on masks; never itself."""
+        """Return the clients of `among` with which a client shares secrets and agrees on masks; never itself."""
 
-    # -- what clients sign, and have in common ------------------------------------------------------------------------
+    # -- signed contents and common digests ---------------------------------------------------------------------------
 
     @abstractmethod
     def advert_content(
         self, round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes
     ) -> bytes:
-        """What a client signs with its keys; `training` is the digest of what it was asked to train."""
+        """Return the content that a client signs with its keys; `training` is the digest of its training task."""
 
     @abstractmethod
     def common_digest(self, round_number: int, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
-        """What clients have in common that may hold each other's shares: shares are sealed for them alone."""
+        """Return a digest that is equal only for clients that may hold each other's shares; shares are bound to it."""
 
-    # -- what the server sends to whom --------------------------------------------------------------------------------
+    # -- questions of the server --------------------------------------------------------------------------------------
 
     @abstractmethod
     def announcement(self, round_number: int) -> Message:
-        """The question that begins the aggregation."""
+        """Return the question that begins the aggregation."""
 
     @abstractmethod
     def key_lists(self, round_number: int, adverts: Mapping[int, KeyAdvert]) -> Question:
-        """Everybody's keys, or each client's neighbours'."""
+        """Return the question with the keys: of all clients, or of each client's neighbours."""
 
     @abstractmethod
     def input_question(self, round_number: int) -> Message:
-        """The question for the masked inputs."""
+        """Return the question for the masked inputs."""
 
     @abstractmethod
     def unmask_question(self, state: "SecAggRound", kind: type[Unmask]) -> Question:
-        """The signatures that count, for those who may reveal shares; raises `RoundAborted` when they are too few.
+        """Return the question with the signatures that count, to the clients that may reveal shares.
 
-        `kind` is that of the question, where all are sent the same.
+        Args:
+            state: of the round.
+            kind: class of the question, if all clients are sent the same.
+
+        Raises:
+            RoundAborted: too few clients may reveal shares.
         """
 
-    # -- what a sparse graph has to look after; everybody is everybody's peer in a complete one ------------------------
+    # -- checks for sparse graphs; in a complete graph all clients are peers ------------------------------------------
 
     def isolated(self, clients: Iterable[int]) -> list[int]:
-        """Those of `clients` who have too few of them as peers: they cannot go on."""
+        """Return the clients of `clients` that have too few of them as peers to go on."""
         return []
 
     def is_masked_with_all(self, client: int, answer: Masked, shared: Iterable[int]) -> bool:
-        """Whether a client's answer says that its input is masked with all its peers that have shared."""
+        """Return whether a client's answer says that its input is masked with all its peers that have shared."""
         return True
 
     def check_recoverable(self, shared: Ids, survivors: Ids) -> None:  # noqa: B027  # see above
-        """Raise `RoundAborted` when the survivors hold too few shares of somebody whose masks are in the sum."""
+        """Raise `RoundAborted` if the survivors hold too few shares of a client with masks in the sum."""
 
     def held_by(self, client: int, shares: RevealedShares) -> RevealedShares:
-        """Those of the revealed shares that this client can hold."""
+        """Return the revealed shares that this client can hold."""
         return shares
 
 
 class CompleteGraph(PeerGraph):
-    """Everybody is everybody's peer.
+    """Complete graph: each client is a peer of all others.
 
     Args:
-        participants: s, of the round.
+        participants: s.
         threshold: t of s.
     """
 
@@ -121,7 +126,7 @@ class CompleteGraph(PeerGraph):
         self.threshold = self.min_survivors = threshold
 
     def peers(self, client: int, among: Iterable[int]) -> list[int]:
-        """All but itself."""
+        """Return all clients of `among` except itself."""
         return [peer for peer in among if peer != client]
 
     def advert_content(
@@ -130,14 +135,14 @@ class CompleteGraph(PeerGraph):
         return advert_content(round_number, client, sealing_key, mask_key, training)
 
     def common_digest(self, round_number: int, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
-        """Of s, t, what was trained and all keys."""
+        """Return the digest of s, t, the training task and all keys."""
         return adverts_digest(round_number, self.participants, self.threshold, training, adverts)
 
     def announcement(self, round_number: int) -> Message:
         return AdvertiseKeys(round_number, self.participants, self.threshold)
 
     def key_lists(self, round_number: int, adverts: Mapping[int, KeyAdvert]) -> Question:
-        """Everybody is sent all of them."""
+        """Return the question that sends all keys to all clients."""
         meter("message", len(adverts))
         return ids(list(adverts)), ShareKeys(round_number, listed(adverts)), None
 
@@ -145,33 +150,33 @@ class CompleteGraph(PeerGraph):
         return MaskInput(round_number)
 
     def unmask_question(self, state: "SecAggRound", kind: type[Unmask]) -> Question:
-        """Everybody that has signed is sent all signatures that count."""
+        """Return the question that sends all signatures that count to all clients that have signed."""
         rows = [SignatureOf(client, signature) for client, signature in state.counting(state.signed).items()]
         return ids(list(state.signed)), kind(state.start.number, rows), None
 
 
 def listed(adverts: Mapping[int, KeyAdvert]) -> list[AdvertOf]:
-    """The adverts as they are passed on."""
+    """Return the adverts in the form in which they are passed on."""
     return [AdvertOf(c, advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()]
 
 
 @dataclass
 class SecAggRound(ServerRound):
-    """One round.
+    """State of one round.
 
     Attributes:
-        graph: who are peers.
-        batches: who may be summed with whom.
-        training: digest of what the clients were asked to train; empty with ``model_binding: none``.
-        adverts: the paper's U1, with their public keys.
-        digest: what the clients have in common (`PeerGraph.common_digest`).
-        sealed: U2; by client, what it has sealed for each peer.
+        graph: of masks and shares.
+        batches: rule for clients that may be summed together.
+        training: digest of the training task; empty with ``model_binding: none``.
+        adverts: by client, its public keys; the paper's U1.
+        digest: in common to all clients (`PeerGraph.common_digest`).
+        sealed: by client, its sealed shares for each peer; U2.
         answers: to the question for the masked inputs.
-        arrived: whose masked input is there.
-        survivors: U3; whose inputs are summed.
-        helpers: who is not in the sum, but holds shares, and is asked for them.
-        signed: U4; the signatures on the survivors (with ``consistency: none``: nobody's).
-        revealed: U5; the shares that each has revealed.
+        arrived: sorted clients that have sent their masked input.
+        survivors: sorted clients in the sum; U3.
+        helpers: clients that are not in the sum, but hold shares and are asked for them.
+        signed: by client, its signature on the survivors; U4 (empty with ``consistency: none``).
+        revealed: by client, the shares that it has revealed; U5.
     """
 
     graph: PeerGraph
@@ -189,20 +194,20 @@ class SecAggRound(ServerRound):
 
     @property
     def shared(self) -> Ids:
-        """Who has shared its secrets (U2)."""
+        """Clients that have shared their secrets (U2)."""
         return ids(list(self.sealed))
 
     @property
     def inputs(self) -> dict[int, Masked]:
-        """The answers with the inputs that have arrived."""
+        """Answers with the inputs that have arrived, by client."""
         return {client: self.answers[client] for client in self.arrived.tolist()}
 
     def counting(self, signed: Mapping[int, bytes]) -> dict[int, bytes]:
-        """The signatures that count: those of clients in the sum, unless the batches let others sign, too."""
+        """Return the signatures that count: those of survivors, or all if the batches allow it."""
         outside = set() if self.batches.outsiders_sign else set(self.helpers.tolist())
         return {client: signature for client, signature in signed.items() if client not in outside}
 
     def require_complete_batches(self, clients: Ids, what: str) -> Ids:
-        """Those of `clients` that may be summed, as far as batches say; `RoundAborted` when they are too few."""
+        """Return the clients that batches allow in a sum; raises `RoundAborted` if they are too few."""
         least = self.batches.min_sum_size(self.graph.threshold)
         return self.batches.require_complete_batches(clients, least, what)

@@ -1,22 +1,23 @@
-"""Secure aggregation: Bonawitz, Ivanov, Kreuter, et al., Practical Secure Aggregation for Privacy-Preserving Machine
-Learning, CCS 2017 (IACR ePrint 2017/281), Figure 4, the variant against malicious adversaries.
+"""Practical Secure Aggregation for Privacy-Preserving Machine Learning.
+
+Source: Bonawitz, Ivanov, Kreuter, et al., CCS 2017 (IACR ePrint 2017/281), Figure 4, the variant against malicious
+adversaries.
 
 Client i sends y_i = x_i - sum_{j<i} PRG(s_ij) + sum_{j>i} PRG(s_ij) + PRG(b_i) modulo 2**bits. In the sum over all
-clients the pairwise masks cancel. Both its mask key and the seed b_i are secret-shared t-of-s among its peers, so
-that the server can remove what does not cancel: for a client that dropped out, with its mask key; for a survivor,
-with its b_i. Nobody releases both for one peer, and clients unmask only a set of survivors that t of them have signed.
+clients the pairwise masks cancel. The client's mask key and its seed b_i are secret-shared t-of-s among its peers, so
+that the server can remove the masks that do not cancel: those of a dropout with its mask key, the self-mask of a
+survivor with its b_i. No client reveals both kinds of shares of one peer, and clients unmask only a set of survivors
+that t of them have signed. Without signatures (``consistency: none``, the paper's variant against an honest-but-curious
+server) every client believes the set of survivors that it is told.
 
-Without that signed set (``consistency: none``, the paper's variant against a server that follows the protocol) every
-client believes what it alone is told of the survivors.
+Clients sign the training task with their keys, and mask only with clients that have the same task (``model_binding:
+signed``). Otherwise a server could send all clients but one a model whose update it knows, and the sum would not hide
+that client's update: Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.crafted_models`). One model for all
+clients may still be a bad one.
 
-Clients sign with their keys what they were asked to train, and mask with those alone that were asked the same
-(``model_binding: signed``). Else a server sends all but one a model whose update it knows, and no sum hides that one:
-Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.crafted_models`). One model for all may still be a bad
-one.
-
-Four decisions stand beside the protocol: how an update is quantised, and which noise is added (`noise`); who may be
-summed with whom (`testbed.aggregation.batch_policy`); who are peers (`round.PeerGraph`); and how secrets come back from
-shares, also from shares that contradict each other (`share_recovery`).
+Four decisions are separate from the protocol: quantisation and noise (`noise`), the clients that may be summed together
+(`testbed.aggregation.batch_policy`), the graph (`round.PeerGraph`), and the recovery of secrets from shares, including
+contradictory ones (`share_recovery`).
 """
 
 from typing import Any
@@ -60,7 +61,7 @@ from testbed.privacy.noise_plan import Guarantees
 
 
 class SecAgg(NoisyProtocol):
-    """Server side; `aggregate` follows the paper's rounds 0 to 4. A malicious server overrides some decisions."""
+    """Server side; `aggregate` follows the paper's rounds 0 to 4. A malicious server overrides some of its methods."""
 
     parameters: SecAggParameters
     needs_registration = True
@@ -76,21 +77,20 @@ class SecAgg(NoisyProtocol):
         return [RoleSpec(SecAggClient, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`.
+        """Return the guarantees.
 
-        Colluders, 2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5);
-        and so many that two honest clients are left in the smallest sum.
-        None at all, not even 0, where nobody signs the survivors or what was trained, or `smallest_sum` lets a
-        malicious server sum single batches: then it has sums over few clients without any accomplice, and each counts
-        as seen by itself.
+        Colluders: 2t - s - 1, since with one more, t shares of either kind can be had for one client (CCS 2017, Theorem
+        6.5); and few enough that two honest clients are left in the smallest sum. The value is -1 if the survivors or
+        the training task are not signed, or if `smallest_sum` lets a malicious server sum single batches. In these
+        cases the server learns sums over few clients without any accomplice, and each client counts as seen alone.
 
-        Smallest sum: t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors.
+        Smallest sum: t, or `smallest_sum` with whole batches; against a malicious server only with signed survivors.
         """
-        given = self.parameters
-        t = given.threshold_for(participants)
-        unsigned = given.consistency == "none" or given.model_binding == "none"
-        split = unsigned or given.smallest_sum is not None
-        fewest = min(t, given.smallest_sum or t)
+        parameters = self.parameters
+        t = parameters.threshold_for(participants)
+        unsigned = parameters.consistency == "none" or parameters.model_binding == "none"
+        split = unsigned or parameters.smallest_sum is not None
+        fewest = min(t, parameters.smallest_sum or t)
         return Guarantees(
             participants,
             max_colluders=-1 if split else min(2 * t - participants - 1, t - 2),
@@ -100,7 +100,7 @@ class SecAgg(NoisyProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """Sum the survivors' updates; raises `RoundAborted` below t of them."""
+        """Sum the survivors' updates; raises `RoundAborted` if there are fewer than t."""
         state = self.begin(round_)
         await self.advertise_keys(state)
         await self.share_keys(state)
@@ -110,18 +110,18 @@ class SecAgg(NoisyProtocol):
         self.noise.remove_excess(state, total)
         mean, weight = self.noise.mean(total, len(state.survivors), round_)
         check_equal_weights(self.parameters, weight, len(state.survivors))
-        kept = self.noise.kept(len(state.survivors), len(round_.participants))
-        return Aggregate(mean, weight, state.survivors, kept)
+        noise_share = self.noise.kept(len(state.survivors), len(round_.participants))
+        return Aggregate(mean, weight, state.survivors, noise_share)
 
     def begin(self, round_: AggregationRound) -> SecAggRound:
-        """What the round begins with."""
+        """Return the state at the beginning of the round; raises `RoundAborted` if clients would refuse it."""
         graph = self.peer_graph(round_)
         state = SecAggRound(round_, graph, self.batch_policy(round_, graph))
         state.require_complete_batches(round_.trained, "trained")
         return state
 
     def peer_graph(self, round_: AggregationRound) -> PeerGraph:
-        """Who are peers; raises `RoundAborted` where clients would refuse it anyway."""
+        """Return the graph of the round; raises `RoundAborted` if clients would refuse it."""
         participants = len(round_.participants)
         t = self.parameters.threshold_for(participants)
         if participants < max(2, t):
@@ -134,20 +134,20 @@ class SecAgg(NoisyProtocol):
         return CompleteGraph(participants, t)
 
     def batch_policy(self, round_: AggregationRound, graph: PeerGraph) -> BatchPolicy:
-        """Who may be summed with whom."""
+        """Return the rule for clients that may be summed together."""
         return self.parameters.batch_policy(round_.batches)
 
     # -- round 0: AdvertiseKeys -----------------------------------------------------------------------------------
 
     async def advertise_keys(self, state: SecAggRound) -> None:
-        """AdvertiseKeys: who takes part (U1), with their public keys."""
+        """Collect the public keys of the clients that take part (U1; stage AdvertiseKeys)."""
         state.training = digest_of_training(self.parameters.model_binding, state.start)
         question = state.graph.announcement(state.start.number)
         replies = await state.start.network.ask(state.start.trained, question)
         state.adverts = self._staying(state, self.usable_adverts(state, replies.valid()), replies, "advertised keys")
 
     def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
-        """Without the adverts that peers would refuse: one client must not be able to end everybody's round."""
+        """Leave out the adverts that peers would refuse, so that one client cannot end the round for all."""
 
         def content_of(client: int, advert: KeyAdvert) -> bytes:
             keys = advert.sealing_key, advert.mask_key
@@ -160,28 +160,28 @@ class SecAgg(NoisyProtocol):
         return usable_adverts(state.start, adverts, keys_of, KEYS_DOMAIN, content_of, "advertised keys")
 
     def _staying(self, state: SecAggRound, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
-        """`answers` without those that too few peers are left for; `RoundAborted` when they are too few."""
-        kept = dict(answers)
-        while isolated := state.graph.isolated(kept):
+        """Return `answers` without clients with too few peers left; raises `RoundAborted` if they are too few."""
+        staying = dict(answers)
+        while isolated := state.graph.isolated(staying):
             for client in isolated:
-                del kept[client]
-                detail = f"{what}: fewer than {state.graph.threshold} of its neighbourhood have, too"
+                del staying[client]
+                detail = f"{what}, but fewer than {state.graph.threshold} clients of its neighbourhood have"
                 state.start.network.record_event(f"client:{client}", "left-out", detail)
-        at_least(state.graph.min_survivors, len(kept), replies, what)
-        state.require_complete_batches(ids(list(kept)), what)
-        return kept
+        at_least(state.graph.min_survivors, len(staying), replies, what)
+        state.require_complete_batches(ids(list(staying)), what)
+        return staying
 
     # -- round 1: ShareKeys ---------------------------------------------------------------------------------------
 
     async def share_keys(self, state: SecAggRound) -> None:
-        """ShareKeys: what each client (U2) has sealed for each of its peers; who leaves one out has not shared."""
+        """Collect the shares that each client (U2) has sealed for each peer (stage ShareKeys)."""
         round_ = state.start
         state.digest = state.graph.common_digest(round_.number, state.training, listed(state.adverts))
         replies = await _ask(state, state.graph.key_lists(round_.number, state.adverts))
         state.sealed = self._staying(state, self.complete_shares(state, replies), replies, "shared their keys")
 
     def complete_shares(self, state: SecAggRound, replies: Replies) -> dict[int, dict[int, bytes]]:
-        """What those have sealed who leave no peer out, nor anything."""
+        """Return, by client, the sealed shares of the clients that have shared with every peer."""
         sealed = {}
         size = self.noise.sealed_bytes(len(state.start.participants))
         for client, answer in replies.valid().items():
@@ -189,13 +189,13 @@ class SecAgg(NoisyProtocol):
             if len(bundle) == len(answer.shares) and bundle.keys() == set(state.graph.peers(client, state.adverts)):
                 sealed[client] = bundle
             else:
-                state.misbehaved(client, "shared keys: not with every peer")
+                state.misbehaved(client, "shared keys: does not have shares for every peer")
         return sealed
 
     # -- round 2: MaskedInputCollection ---------------------------------------------------------------------------
 
     async def collect_masked_inputs(self, state: SecAggRound) -> None:
-        """MaskedInputCollection: the masked inputs that have arrived, and whose are summed (U3)."""
+        """Collect the masked inputs, and choose the survivors (U3; stage MaskedInputCollection)."""
         private = {
             client: SealedFromPeers([SharesFor(peer, state.sealed[peer][client]) for peer in peers])
             for client, peers in self.peers_that_shared(state).items()
@@ -210,11 +210,11 @@ class SecAgg(NoisyProtocol):
         state.helpers = state.batches.helpers(there, state.survivors)
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
-        """Who each client is told has shared: all its peers that have."""
+        """Return, by client, its peers that have shared."""
         return {client: state.graph.peers(client, state.sealed) for client in state.sealed}
 
     def _arrived(self, state: SecAggRound, idle: Ids) -> Ids:
-        """Who has sent an input of the right shape, and masked it with all its peers; `idle` were to send none."""
+        """Return the clients with an input of the right shape, masked with all peers; `idle` clients send none."""
         round_, answers, none = state.start, state.answers.valid(), set(idle.tolist())
         inputs = {client: answer.input for client, answer in answers.items() if client not in none}
         length = None if round_.dimension is None else self.noise.length(round_.dimension)
@@ -228,12 +228,12 @@ class SecAgg(NoisyProtocol):
             if state.graph.is_masked_with_all(client, answers[client], state.sealed)
         ]
         for client in np.setdiff1d(fitting, arrived).tolist():
-            state.misbehaved(client, "masked input: not with every neighbour")
+            state.misbehaved(client, "masked input: not masked with every neighbour")
         at_least(least, len(arrived) + len(waiting), state.answers, "sent their input")
         return ids(arrived)
 
     def choose_survivors(self, state: SecAggRound) -> Ids:
-        """Whose inputs are summed, of those that have arrived; raises `RoundAborted` when they are too few."""
+        """Return the clients in the sum, among the arrived ones; raises `RoundAborted` if they are too few."""
         survivors = state.require_complete_batches(state.arrived, "sent their input")
         state.graph.check_recoverable(state.shared, survivors)
         return survivors
@@ -241,12 +241,12 @@ class SecAgg(NoisyProtocol):
     # -- round 3: ConsistencyCheck --------------------------------------------------------------------------------
 
     async def check_consistency(self, state: SecAggRound) -> None:
-        """ConsistencyCheck: the signatures on the set of survivors (U4); none with ``consistency: none``."""
+        """Collect the signatures on the survivors (U4; stage ConsistencyCheck); none with ``consistency: none``."""
         if self.parameters.consistency == "none":
             return
         round_, survivors = state.start, state.survivors.tolist()
-        asked = np.union1d(state.survivors, state.helpers)
-        replies = await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))
+        clients = np.union1d(state.survivors, state.helpers)
+        replies = await round_.network.ask(clients, CheckSurvivors(round_.number, survivors))
         content = survivors_content(round_.number, survivors, state.digest)
         signed = valid_signatures(round_, replies, SURVIVORS_DOMAIN, content, "consistency check")
         at_least(state.graph.threshold, len(state.counting(signed)), replies, "signed the survivors")
@@ -255,13 +255,13 @@ class SecAgg(NoisyProtocol):
     # -- round 4: Unmasking ---------------------------------------------------------------------------------------
 
     async def unmask(self, state: SecAggRound) -> npt.NDArray[Any]:
-        """Unmasking: the `(length,)` sum of the survivors' inputs without masks, from the shares of U5."""
+        """Return the `(length,)` unmasked sum of the survivors' inputs, from the shares of U5 (stage Unmasking)."""
         await self.collect_shares(state)
         total = await state.answers.masked_total(state.survivors)
         return self._without_masks(state, total, await recovered_secrets(state)).materialised()
 
     async def collect_shares(self, state: SecAggRound) -> None:
-        """What each client reveals, once it knows the survivors."""
+        """Collect the shares that each client reveals, given the survivors."""
         if self.parameters.consistency == "none":
             everybody = np.union1d(state.survivors, state.helpers)
             question: Question = (everybody, UnmaskSurvivors(state.start.number, state.survivors.tolist()), None)
@@ -273,22 +273,22 @@ class SecAgg(NoisyProtocol):
         for client, shares in replies.valid().items():
             state.revealed[client] = state.graph.held_by(client, shares)
             if state.revealed[client] != shares:
-                state.misbehaved(client, "unmask: shares of clients not around it")
+                state.misbehaved(client, "unmask: has shares of clients that are not its neighbours")
         at_least(state.graph.threshold, len(state.revealed), replies, "revealed their shares")
 
     def _without_masks(self, state: SecAggRound, total: Sum, secrets: Secrets) -> Sum:
-        """`total` without every mask that has not cancelled."""
-        given = self.parameters
+        """Return `total` without the masks that have not cancelled."""
+        parameters = self.parameters
         seeds: list[Seed] = list(secrets.self_masks.values())
         signs = [-1] * len(seeds)
         survivors = state.survivors.tolist()
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
-                seeds.append(agreed_seed(key.public, state.adverts[survivor].mask_key, given.mask_purpose))
+                seeds.append(agreed_seed(key.public, state.adverts[survivor].mask_key, parameters.mask_purpose))
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
-        meter(given.mask_operation, len(total) * len(seeds))
-        return total.with_masks(Masks(seeds, signs, given.prg, secrets.mask_keys.values()))
+        meter(parameters.mask_operation, len(total) * len(seeds))
+        return total.with_masks(Masks(seeds, signs, parameters.prg, secrets.mask_keys.values()))
 
 
 async def _ask(state: SecAggRound, question: Question) -> Replies:

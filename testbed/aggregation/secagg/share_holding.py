@@ -1,7 +1,7 @@
-"""How a participant of `secagg` deals shares of its secrets to its peers, and keeps those that they have dealt to it;
-and which question it answers when: once each and in order.
+"""Participant's shares in `secagg`: it deals shares of its secrets to its peers, and keeps theirs.
 
-Each peer's shares are sealed for it, under a key that the two agree on; the server passes them on.
+The shares are sealed under a key of the two clients; the server passes them on. `STAGES` defines the order of the
+questions; each is answered once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ from testbed.parties.client import Client, StageTable
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 STATES = ("new", "advertised", "shared", "masked", "signed", "revealed")
-STAGES = StageTable(  # who could ask for a stage again, or go on after a refusal, could have both shares of a peer
+STAGES = StageTable(  # a server that could repeat a stage, or go on after a refusal, could get both shares of a peer
     start="new",
     rows={
         AdvertiseKeys: row("new", "advertised"),
@@ -51,18 +51,19 @@ STAGES = StageTable(  # who could ask for a stage again, or go on after a refusa
 
 
 class ShareHolder(Participant):
-    """One participant of one round, as far as shares are concerned.
+    """A participant of one round, as far as shares are concerned.
 
     Attributes:
-        graph: who are peers, once it has been told.
-        sealing: the key pair under which shares are sealed for it.
-        mask_secret, self_mask: its secrets: the seed of its mask key, and that of the mask of its own.
-        adverts: the keys that it was shown, its own among them.
-        digest: what it has in common with those that were shown the same.
+        graph: of the round, once it has been announced.
+        sealing: the key pair under which peers seal shares for this client.
+        mask_secret: seed of its mask key.
+        self_mask: seed of its own mask.
+        adverts: the keys that it was shown, including its own.
+        digest: equal for all clients that were shown the same keys and facts.
         sealing_keys: by peer, the key under which the two seal shares.
-        own_shares: of its own secrets, all kinds joined.
+        own_shares: shares of its own secrets, all kinds joined.
         received: by peer that has shared, its sealed shares.
-        opened: those of its batch, opened.
+        opened: by member of its batch, its opened shares.
     """
 
     STAGES: ClassVar[StageTable] = STAGES
@@ -83,7 +84,7 @@ class ShareHolder(Participant):
         self.opened: dict[int, bytes] = {}
 
     def share_among(self, holders: list[int]) -> list[SharesFor]:
-        """Shares of all secrets, sealed for each holder but itself."""
+        """Return shares of all secrets, sealed for each holder but itself."""
         points, t = [point_of(holder) for holder in holders], self.graph.threshold
         secrets = {"the mask key": self.mask_secret, "the self-mask seed": self.self_mask}
         noise = self.noise.secrets_of(self, self.graph.participants, self.round)
@@ -104,20 +105,20 @@ class ShareHolder(Participant):
         return sealed
 
     def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
-        """A share of each of the secrets, which have names, for each holder."""
+        """Return, by name of the secret, one share per holder."""
         share = memo.share_among_all if self.graph.same_holders else share_each
-        given = [(secret, self.secret(f"polynomial of {name}")) for name, secret in secrets.items()]
-        return dict(zip(secrets, share(given, self.graph.threshold, points), strict=True))
+        secrets_with_coins = [(secret, self.secret(f"polynomial of {name}")) for name, secret in secrets.items()]
+        return dict(zip(secrets, share(secrets_with_coins, self.graph.threshold, points), strict=True))
 
     def associated(self, sender: int, receiver: int) -> bytes:
-        """What sealed shares are bound to: they open for a receiver that was shown the same keys."""
+        """Return the associated data of sealed shares: they open only for a receiver that was shown the same keys."""
         return associated_data(self.round, sender, receiver, self.digest)
 
     def open_shares(self) -> dict[int, bytes]:
-        """All shares of every peer that has shared, by peer.
+        """Return the shares of every peer that has shared, by peer.
 
-        Shares that do not open are left out, where the paper ends the client's part: this reveals less than shares
-        that open would, and no single peer can end everybody's round with a bad ciphertext.
+        Shares that do not open are left out, while the paper ends the client's part. Leaving them out reveals less than
+        shares that open would, and one peer cannot end the round for all with a bad ciphertext.
         """
         opened = {self.number: self.own_shares, **self.opened}
         meter("aead.open", len(self.received) - len(self.opened))
@@ -127,8 +128,9 @@ class ShareHolder(Participant):
         return dict(sorted(opened.items()))
 
     def open_shares_of(self, peer: int) -> bytes:
-        """All shares of a peer; raises `OpeningFailed`, also for more or fewer than everybody deals."""
+        """Return all shares of a peer; raises `OpeningFailed`, also for a wrong number of shares."""
         sealed = self.received[peer]
         if len(sealed) != self.noise.sealed_bytes(self.graph.participants):
-            raise OpeningFailed(f"{len(sealed)} bytes of sealed shares, not those of as many secrets as everybody has")
+            expected = self.noise.sealed_bytes(self.graph.participants)
+            raise OpeningFailed(f"{len(sealed)} bytes of sealed shares; {expected} bytes expected")
         return open_shares(self.sealing_keys[peer], peer, self.number, sealed, self.associated(peer, self.number))

@@ -1,22 +1,22 @@
-"""Secrets from revealed shares, some of which may be wrong; and whose fault it is where they cannot be had.
+"""Recovery of secrets from revealed shares, some of which may be wrong, and settlement of the fault.
 
-Shamir's shares are a Reed-Solomon code: m shares of a secret with threshold t are consistent or show that one is
-wrong, and up to (m - t) / 2 wrong ones can be found and left out. Decoding: Gao, A New Algorithm for Decoding
-Reed-Solomon Codes, 2003. Checking that nothing is wrong, the usual case, costs as much as one reconstruction.
-With m = t nothing can be checked by decoding.
+Shamir's shares are a Reed-Solomon code: m shares of a secret with threshold t are consistent or show that one is wrong,
+and up to (m - t) / 2 wrong ones can be found and left out. Decoding: Gao, A New Algorithm for Decoding Reed-Solomon
+Codes, 2003. The usual case, checking that no share is wrong, costs as much as one reconstruction. With m = t nothing
+can be checked by decoding.
 
-A wrong share is the work of the client that revealed it or of the client whose secret it is, which may have dealt it
-so. Where too many are wrong, the server asks the holders to prove what they were dealt (`messages`), and then knows:
+A wrong share was changed by the client that revealed it, or dealt wrongly by the owner of the secret. If too many
+are wrong, the server asks the holders to prove which shares they were dealt (`messages`). Then:
 
 - A share that its holder does not prove is left out. If the others are t or more and agree, the dealer was honest, and
   the round goes on, however many holders have lied.
-- Proven shares that do not agree, are too large for one, or give another key than the dealer has advertised, are the
-  dealer's work for sure: an honest one cannot be framed, whatever all others do. Its secret is nowhere, and with its
-  mask in the sum the round is lost. The dealer is left out of all later rounds: c dishonest clients can end c rounds
-  that way, and no more.
-- Fewer than t proven shares decide nothing: the round ends, and nobody is left out.
+- If proven shares do not agree, are too large, or give another key than the dealer has advertised, the dealer is
+  certainly dishonest: an honest dealer cannot be framed, however all others behave. Its secret cannot be recovered, and
+  since its mask is in the sum, the round is lost. The dealer is left out of all later rounds: c dishonest clients can
+  end at most c rounds in this way.
+- Fewer than t proven shares decide nothing: the round ends, and no client is left out.
 
-What a dealer has sealed so that it does not open is not disputed: a holder reveals nothing then, and cannot prove why.
+Sealed shares that do not open are not disputed: their holder reveals nothing, and cannot prove the reason.
 """
 
 import hashlib
@@ -48,12 +48,12 @@ Polynomial = list["gmpy2.mpz"]  # coefficients of 1, x, x^2, ...; no leading zer
 
 @dataclass
 class Recovered:
-    """What the revealed shares give.
+    """Result of a recovery from revealed shares.
 
     Attributes:
-        secrets: 32 bytes per client.
-        wrong: (client whose secret it is, client that revealed the share) for each wrong share.
-        undecided: why, by client, a secret cannot be had: too many shares are wrong.
+        secrets: by client, 32 bytes.
+        wrong: (owner of the secret, client that revealed the share) for each wrong share.
+        undecided: by client, the reason why its secret cannot be recovered: too many shares are wrong.
     """
 
     secrets: dict[int, bytes] = field(default_factory=dict)
@@ -62,63 +62,69 @@ class Recovered:
 
 
 def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[ShareOf]]) -> Recovered:
-    """The secrets of `clients` from the rows that each client (key of `revealed`) has sent.
+    """Recover the secrets of clients from revealed shares.
 
-    Raises `RoundAborted`: ``below-threshold`` when a secret has fewer than t shares.
+    Args:
+        t: the threshold.
+        clients: the owners of the wanted secrets.
+        revealed: by holder, the shares that it has revealed.
+
+    Raises:
+        RoundAborted: a secret has fewer than t shares (``below-threshold``).
     """
-    held: dict[int, dict[int, bytes]] = {client: {} for client in clients}
+    shares_of: dict[int, dict[int, bytes]] = {client: {} for client in clients}
     none: dict[int, set[int]] = {client: set() for client in clients}
     for holder, rows in sorted(revealed.items()):
         for row in rows:
-            if row.client not in held:
+            if row.client not in shares_of:
                 continue
             if is_share(row.share):
-                held[row.client][holder] = row.share
+                shares_of[row.client][holder] = row.share
             else:
                 none[row.client].add(holder)
-    coins = _coins(held)
+    coins = _coins(shares_of)
     groups: dict[tuple[int, ...], _Holders] = {}  # most secrets come from the same holders
-    found = Recovered()
-    for client, shares in held.items():
+    recovered = Recovered()
+    for client, shares in shares_of.items():
         if len(shares) < t:
             others = len(none[client] - shares.keys())
             if len(shares) + others >= t:
-                found.undecided[client] = f"{others} of {len(shares) + others} shares are too large for one"
+                recovered.undecided[client] = f"{others} of {len(shares) + others} shares are too large"
                 continue
             raise RoundAborted("below-threshold", f"{len(shares)} of {t} needed shares for client {client}")
         holders = tuple(shares)
         if holders not in groups:
             groups[holders] = _Holders(holders, t, coins)
         try:
-            found.secrets[client], wrong = groups[holders].secret(list(shares.values()))
+            recovered.secrets[client], wrong = groups[holders].secret(list(shares.values()))
         except ProtocolError as error:
-            found.undecided[client] = str(error)
+            recovered.undecided[client] = str(error)
             continue
-        found.wrong += [(client, holders[position]) for position in wrong]
-    return found
+        recovered.wrong += [(client, holders[position]) for position in wrong]
+    return recovered
 
 
 def is_share(share: bytes) -> bool:
-    """Whether these 33 bytes are a number that an honest dealer can have dealt."""
+    """Return whether these 33 bytes are a number that an honest dealer can have dealt."""
     return bool(int.from_bytes(share, "big") < PRIME)  # gmpy2 has no types
 
 
-def _coins(held: Mapping[int, Mapping[int, bytes]]) -> bytes:
-    """What decides the linear combination that is checked: nobody can choose shares that fit it."""
+def _coins(shares_of: Mapping[int, Mapping[int, bytes]]) -> bytes:
+    """Return the coins of the linear check; they depend on all shares, so no client can choose shares that pass it."""
     digest = hashlib.sha256(b"testbed/secagg/share-check/v1")
-    for client, shares in held.items():
+    for client, shares in shares_of.items():
         for holder, share in shares.items():
             digest.update(client.to_bytes(8, "big") + holder.to_bytes(8, "big") + share)
     return digest.digest()
 
 
 class _Holders:
-    """What is computed once for all secrets that the same clients have revealed shares of.
+    """Values that are computed once for all secrets with shares from the same clients.
 
     Args:
         holders: the m clients.
         t: the threshold.
-        coins: decides the combination of parity checks.
+        coins: bytes that decide the combination of parity checks.
     """
 
     def __init__(self, holders: Sequence[int], t: int, coins: bytes) -> None:
@@ -128,7 +134,7 @@ class _Holders:
         self._parity = self._check(coins) if len(holders) > t else []
 
     def _check(self, coins: bytes) -> Polynomial:
-        """`(m,)` a random word of the dual code: its product with any consistent shares is 0."""
+        """Return a random `(m,)` word of the dual code: its product with consistent shares is 0."""
         redundancy = len(self._points) - self._t
         stream = hashlib.shake_256(coins).digest(_COEFFICIENT_BYTES * redundancy)
         random = [
@@ -141,7 +147,7 @@ class _Holders:
         ]
 
     def secret(self, shares: Sequence[bytes]) -> tuple[bytes, list[int]]:
-        """The secret, and the positions of wrong shares; raises `ProtocolError` when it cannot be found."""
+        """Return the secret and the positions of wrong shares; raises `ProtocolError` if it cannot be found."""
         meter("shamir.reconstruct.term", self._t + len(self._parity))
         if not self._parity:
             return self._weights.reconstruct(shares), []
@@ -158,15 +164,18 @@ class _Holders:
 
 
 def decode(points: Polynomial, values: Polynomial, t: int) -> Polynomial:
-    """The polynomial of fewer than t coefficients that meets all but at most (m - t) / 2 of `values` at `points`.
+    """Return the polynomial with fewer than t coefficients that meets all but at most (m - t) / 2 values.
 
     Args:
         points: `(m,)` distinct.
         values: `(m,)` modulo PRIME.
         t: the threshold.
 
+    Returns:
+        Coefficients of 1, x, x^2, ...
+
     Raises:
-        ProtocolError: if there is none.
+        ProtocolError: there is no such polynomial.
     """
     count = len(points)
     everything: Polynomial = [gmpy2.mpz(1)]  # the product of all (x - point)
@@ -183,14 +192,14 @@ def decode(points: Polynomial, values: Polynomial, t: int) -> Polynomial:
         quotient, remainder = _divided(before, rest)
         before, rest = rest, remainder
         locator_before, locator = locator, _minus(locator_before, _times(quotient, locator))
-    found, remainder = _divided(rest, locator)
-    if remainder or len(found) > t:
+    polynomial, remainder = _divided(rest, locator)
+    if remainder or len(polynomial) > t:
         raise ProtocolError(f"more than {(count - t) // 2} of {count} shares are wrong, with a threshold of {t}")
-    return found
+    return polynomial
 
 
 def _barycentric(points: Polynomial) -> Polynomial:
-    """`(m,)` the inverse of the product of each point's distances to the others."""
+    """Return `(m,)` the inverse of the product of each point's distances to the others."""
     return inverses(products_of_distances(points))
 
 
@@ -211,7 +220,7 @@ def _trimmed(polynomial: Polynomial) -> Polynomial:
 def _minus(left: Polynomial, right: Polynomial) -> Polynomial:
     length = max(len(left), len(right))
     zero = gmpy2.mpz(0)
-    padded = [[*one, *[zero] * (length - len(one))] for one in (left, right)]
+    padded = [[*coefficients, *[zero] * (length - len(coefficients))] for coefficients in (left, right)]
     return _trimmed([a - b for a, b in zip(*padded, strict=True)])
 
 
@@ -224,7 +233,7 @@ def _times(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def _divided(dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """Quotient and remainder; the divisor is not zero."""
+    """Divide by a non-zero polynomial; return quotient and remainder."""
     rest = list(dividend)
     inverse = gmpy2.invert(divisor[-1], PRIME)
     quotient = [gmpy2.mpz(0)] * max(0, len(dividend) - len(divisor) + 1)
@@ -239,11 +248,11 @@ _ROWS = {MASK_KEY: "mask_keys", SELF_MASK: "self_masks"}
 
 
 class UndecidedShares(RoundAborted):
-    """The shares of some clients' secrets contradict each other; it ends the round unless the holders' proofs decide.
+    """Contradictory shares of some clients' secrets; ends the round unless the holders' proofs decide.
 
     Attributes:
         kind: of secret, `MASK_KEY` or `SELF_MASK`.
-        dealers: whose.
+        dealers: the owners of the secrets.
     """
 
     def __init__(self, kind: int, dealers: Mapping[int, str]) -> None:
@@ -255,11 +264,11 @@ class UndecidedShares(RoundAborted):
 
 @dataclass(frozen=True)
 class Secrets:
-    """What removes the masks that have not cancelled in the sum.
+    """Secrets that remove the masks that have not cancelled in the sum.
 
     Attributes:
-        mask_keys: of those that have shared, and are not in the sum.
-        self_masks: seeds of the survivors' own masks.
+        mask_keys: by client that has shared and is not in the sum.
+        self_masks: by survivor, the seed of its own mask.
     """
 
     mask_keys: Mapping[int, PrivateKey]
@@ -267,9 +276,10 @@ class Secrets:
 
 
 async def recovered_secrets(state: "SecAggRound") -> Secrets:
-    """The secrets that the survivors' sum calls for; disputes about either kind are settled once.
+    """Return the secrets that the survivors' sum requires; disputes about either kind are settled once.
 
-    Raises `RoundAborted` when one of them cannot be had.
+    Raises:
+        RoundAborted: a secret cannot be recovered.
     """
     for _ in (MASK_KEY, SELF_MASK):
         try:
@@ -280,7 +290,7 @@ async def recovered_secrets(state: "SecAggRound") -> Secrets:
 
 
 def recover_secrets(state: "SecAggRound") -> Secrets:
-    """The secrets, from the shares that were revealed; wrong shares are recorded.
+    """Recover the secrets from the revealed shares; record wrong shares.
 
     Raises:
         UndecidedShares: shares contradict each other.
@@ -293,39 +303,43 @@ def recover_secrets(state: "SecAggRound") -> Secrets:
     for client, holder in mask_keys.wrong + self_masks.wrong:
         detail = f"unmask: wrong share of client {client}, dealt so by it or changed by client {holder}"
         state.misbehaved(holder, detail)
-    for kind, found in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
-        if found.undecided:
-            raise UndecidedShares(kind, found.undecided)
+    for kind, recovered in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
+        if recovered.undecided:
+            raise UndecidedShares(kind, recovered.undecided)
     keys = {client: PrivateKey.from_seed(secret) for client, secret in mask_keys.secrets.items()}
     for client, key in keys.items():
         if key.public != state.adverts[client].mask_key:
-            raise UndecidedShares(MASK_KEY, {client: "the shares give another key than its own"})
+            raise UndecidedShares(MASK_KEY, {client: "the shares give another key than the advertised one"})
     return Secrets(keys, self_masks.secrets)
 
 
 async def settle(state: "SecAggRound", undecided: UndecidedShares) -> None:
-    """Drop the shares of these dealers' secrets that nobody proves (`SecAggRound.revealed`).
+    """Drop the shares of these dealers' secrets that their holders do not prove (`SecAggRound.revealed`).
+
+    Args:
+        state: of the round.
+        undecided: the dispute.
 
     Raises:
-        RoundAborted: a secret cannot be had; its dealer is left out from now on if that is its fault.
+        RoundAborted: a secret cannot be recovered; a dealer at fault is left out of later rounds.
     """
     name, kind = _ROWS[undecided.kind], undecided.kind
-    kept = state.revealed = dict(state.revealed)
+    revealed = state.revealed = dict(state.revealed)
     for dealer in undecided.dealers:
-        rows = {h: row for h, said in kept.items() for row in getattr(said, name) if row.client == dealer}
-        asked = ids([holder for holder in rows if holder != dealer])
-        replies = await state.start.network.ask(asked, ProveShare(state.start.number, dealer, kind))
+        rows = {h: row for h, answer in revealed.items() for row in getattr(answer, name) if row.client == dealer}
+        holders = ids([holder for holder in rows if holder != dealer])
+        replies = await state.start.network.ask(holders, ProveShare(state.start.number, dealer, kind))
         proven = _proven(state, dealer, kind, rows, replies)
         _judge(state, dealer, kind, proven)
         for holder in rows.keys() - proven.keys():
-            others = [row for row in getattr(kept[holder], name) if row.client != dealer]
-            kept[holder] = msgspec.structs.replace(kept[holder], **{name: others})
+            others = [row for row in getattr(revealed[holder], name) if row.client != dealer]
+            revealed[holder] = msgspec.structs.replace(revealed[holder], **{name: others})
 
 
 def _proven(
     state: "SecAggRound", dealer: int, kind: int, rows: Mapping[int, ShareOf], replies: "Replies"
 ) -> dict[int, ShareOf]:
-    """The shares that their holders have shown to be what the dealer has sealed; the dealer's own is its word."""
+    """Return the shares that their holders have proven; the dealer's own share counts without a proof."""
     proven = {holder: row for holder, row in rows.items() if holder == dealer}
     meter("aead.open", len(replies))
     for holder, answer in replies.valid().items():
@@ -341,17 +355,17 @@ def _proven(
 
 
 def _judge(state: "SecAggRound", dealer: int, kind: int, proven: Mapping[int, ShareOf]) -> None:
-    """Leave the dealer out of later rounds where its proven shares show that it has not dealt as it should."""
+    """Leave the dealer out of later rounds if its proven shares show that it has dealt wrongly."""
     none = sum(not is_share(row.share) for row in proven.values())
-    found = (
+    recovered = (
         Recovered()
         if none
         else recover(state.graph.threshold, [dealer], {holder: [row] for holder, row in proven.items()})
     )
-    secret, fault = found.secrets.get(dealer), ""
+    secret, fault = recovered.secrets.get(dealer), ""
     if none:
         fault = f"dealt what is no share, as {none} holders prove"
-    elif secret is None or found.wrong:
+    elif secret is None or recovered.wrong:
         fault = f"dealt shares that belong to no secret, as {len(proven)} holders prove"
     elif kind == MASK_KEY and PrivateKey.from_seed(secret).public != state.adverts[dealer].mask_key:
         fault = f"dealt shares of another key than its own, as {len(proven)} holders prove"
@@ -362,5 +376,5 @@ def _judge(state: "SecAggRound", dealer: int, kind: int, proven: Mapping[int, Sh
     state.misbehaved(dealer, f"share keys: {fault}")
     detail = f"{fault}; it is left out of all later rounds"
     state.start.network.record_event(f"client:{dealer}", "excluded", detail)
-    if secret is None or not found.wrong:
+    if secret is None or not recovered.wrong:
         raise RoundAborted("wrong-shares", f"client {dealer} {fault}, and is left out from now on")

@@ -1,24 +1,28 @@
-"""How many neighbours, and how many of them must remain: the failure bound of `secagg-plus`.
+"""Failure bound of `secagg-plus`: the number of neighbours, and the number of them that must remain.
 
-Bell, Bonawitz, Gascon, Lepoint, Raykova: Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020
-(IACR ePrint 2020/704), section 3: the tails of hypergeometric distributions, and the Harary graph that stays
-connected. The graph is a circle in random order on which everybody has the k/2 nearest on either side as neighbours.
-Of s participants c = floor(dishonest s) are dishonest and d = floor(dropouts s) drop out, whoever they are, as long
-as they were chosen without regard to the order. With m = k + 1 (a client and its neighbours, who hold its shares):
+Source: Bell, Bonawitz, Gascon, Lepoint, Raykova: Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS
+2020 (IACR ePrint 2020/704), section 3: the tails of hypergeometric distributions, and the Harary graph that stays
+connected.
 
-- *contradiction*: some honest client has 2t - m or more dishonest neighbours, who with a server that tells its honest
-  neighbours two stories could rebuild both of its secrets. (Each story needs t holders; the honest ones hear one.)
-  This is the condition of the malicious server; against a curious one, fewer than t dishonest would do.
-- *disconnected*: the honest survivors fall apart, and the sum shows the sums of the parts. The circle breaks only
-  where k/2 in a row are dishonest or gone, at two places at once.
+The graph is a circle in random order; the neighbours of a client are the k/2 nearest on either side. Of s participants
+c = floor(dishonest s) are dishonest and d = floor(dropouts s) drop out, chosen without regard to the order. Let m = k +
+1, a client and its neighbours, which hold its shares. Three events count as failures:
+
+- *contradiction*: some honest client has 2t - m or more dishonest neighbours. With a server that tells its honest
+  neighbours two different sets of survivors, they could reconstruct both of its secrets. (Each set needs t holders; an
+  honest holder is told one.) This is the condition against a malicious server; against an honest-but-curious server,
+  fewer than t dishonest neighbours would be enough.
+- *disconnected*: the honest survivors fall apart, and the sum shows the sums of the parts. The circle breaks only where
+  k/2 in a row are dishonest or dropouts, at two places at once.
 - *too few*: fewer than t of a client's holders remain, and its mask cannot be removed: no result.
 
-The first two together happen with at most 2**-security (half for each), the third with at most 2**-correctness. A
-malicious server may try lists of participants or round numbers before it takes one, 2**tries of them: no contradiction
-is possible in any of these graphs, but with probability 2**-(security + 1). It also chooses the clients that it calls
-gone, with the graph in view, and can so take the honest survivors apart. The least part is bounded without probability
-(docs/explanation/secagg-plus.md), so *disconnected* is for a server that reports drop-outs as they are. All
-probabilities are union bounds over clients, or over pairs of places, of exact tails, summed in logarithms.
+The first two together happen with probability at most 2**-security (half for each), the third with at most
+2**-correctness. A malicious server may try lists of participants or round numbers before it takes one, 2**tries of
+them: no contradiction is possible in any of these graphs, except with probability 2**-(security + 1). It also chooses
+the clients that it calls dropouts, with the graph in view, and so can take the honest survivors apart. The smallest
+part is bounded without probability (docs/explanation/secagg-plus.md), so *disconnected* assumes a server that reports
+dropouts truthfully. All probabilities are union bounds over clients, or over pairs of places, of exact tails, summed in
+logarithms.
 """
 
 from dataclasses import dataclass
@@ -36,13 +40,13 @@ _LN2 = log(2)
 
 @dataclass(frozen=True)
 class NeighbourhoodRequirements:
-    """What must hold, but for these probabilities.
+    """Requirements on the graph, and the probabilities with which it may fail them.
 
     Attributes:
         dishonest: largest fraction of dishonest participants (the paper's gamma).
-        dropouts: largest fraction that drops out (the paper's delta).
-        security: sigma; the server learns more than the sum with at most 2**-sigma.
-        correctness: eta; there is no sum with at most 2**-eta.
+        dropouts: largest fraction of dropouts (the paper's delta).
+        security: sigma; the server learns more than the sum with probability at most 2**-sigma.
+        correctness: eta; there is no sum with probability at most 2**-eta.
         tries: the server can try 2**tries graphs before it takes one; counts for *contradiction*.
     """
 
@@ -54,24 +58,24 @@ class NeighbourhoodRequirements:
 
     @property
     def contradiction_bits(self) -> float:
-        """x, where a contradiction must be possible in one graph with probability 2**-x at most."""
+        """x: in one graph, a contradiction may be possible with probability at most 2**-x."""
         return self.security + 1 + self.tries
 
     def counts(self, participants: int) -> tuple[int, int]:
-        """(c, d): so many dishonest and so many that drop out, of s participants."""
+        """Return (c, d) for s participants: the dishonest ones and the dropouts."""
         dishonest, dropouts = (Fraction(str(part)) for part in (self.dishonest, self.dropouts))
         return int(dishonest * participants), int(dropouts * participants)
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """How the participants of a round are connected.
+    """Size and threshold of the neighbourhoods of a round.
 
     Attributes:
         participants: s.
-        neighbours: k, even unless everybody is everybody's neighbour.
+        neighbours: k, even unless all clients are neighbours of each other.
         threshold: t, of the k + 1 holders of a client's shares (itself and its neighbours).
-        survivors: so many must send their input; fewer, and the bound does not speak of this round.
+        survivors: fewest clients that must send their input; the bound does not cover rounds with fewer.
     """
 
     participants: int
@@ -81,38 +85,43 @@ class Neighbourhood:
 
     @property
     def complete(self) -> bool:
-        """Whether everybody is everybody's neighbour, as in `secagg`."""
+        """Whether all clients are neighbours of each other, as in `secagg`."""
         return self.neighbours == self.participants - 1
 
 
 @dataclass(frozen=True)
 class FailureBits:
-    """Each failure happens with at most 2**-bits (infinite: never; 0 or below: the bound says nothing)."""
+    """Bounds of the failures: each happens with probability at most 2**-bits (infinite: never; <= 0: no bound)."""
 
     contradiction: float
     disconnected: float
     too_few: float
 
     def meets(self, requirements: NeighbourhoodRequirements) -> bool:
-        """Whether the requirements hold."""
+        """Return whether the requirements hold."""
         consistent = self.contradiction >= requirements.contradiction_bits
         connected = self.disconnected >= requirements.security + 1
         return consistent and connected and self.too_few >= requirements.correctness
 
 
-def log_tails(total: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
-    """Tails of the number of marked things among `drawn` that are drawn without replacement.
+def log_tails(total: int, marked: int, draws: int) -> tuple[Floats, Floats]:
+    """Return the tails of a hypergeometric distribution X: the marked items among `draws` drawn without replacement.
+
+    Args:
+        total: number of items.
+        marked: number of marked items.
+        draws: number of drawn items.
 
     Returns:
-        `(drawn+2,)` natural logarithms of Pr[X <= x-1] and of Pr[X >= x], for x = 0 .. drawn + 1.
+        Two arrays `(draws+2,)`: natural logarithms of Pr[X <= x-1] and of Pr[X >= x], for x = 0 .. draws + 1.
     """
-    x = np.arange(drawn + 1, dtype=np.float64)
-    possible = (x <= marked) & (drawn - x <= total - marked)
-    x = np.where(possible, x, max(0, drawn - (total - marked)))  # any value that is possible, not looked at
+    x = np.arange(draws + 1, dtype=np.float64)
+    possible = (x <= marked) & (draws - x <= total - marked)
+    x = np.where(possible, x, max(0, draws - (total - marked)))  # any possible value; the result is not used
     logs = (
         _log_choose(np.float64(marked), x)
-        + _log_choose(np.float64(total - marked), drawn - x)
-        - _log_choose(np.float64(total), np.float64(drawn))
+        + _log_choose(np.float64(total - marked), draws - x)
+        - _log_choose(np.float64(total), np.float64(draws))
     )
     logs = np.where(possible, logs, -inf)
     below = np.concatenate(([-inf], np.logaddexp.accumulate(logs)))
@@ -121,12 +130,12 @@ def log_tails(total: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
 
 
 def _log_choose(of: "np.float64 | Floats", chosen: "np.float64 | Floats") -> Floats:
-    found: Floats = _log_factorial(of) - _log_factorial(chosen) - _log_factorial(of - chosen)
-    return found
+    logarithm: Floats = _log_factorial(of) - _log_factorial(chosen) - _log_factorial(of - chosen)
+    return logarithm
 
 
 def _log_factorial(n: "int | np.float64 | Floats") -> Any:
-    from scipy.special import gammaln  # here: commands that only read need not wait for scipy
+    from scipy.special import gammaln  # imported here, as commands that only read need not load scipy
 
     return gammaln(n + 1)
 
@@ -134,7 +143,14 @@ def _log_factorial(n: "int | np.float64 | Floats") -> Any:
 def failure_bits(
     participants: int, neighbours: int, threshold: int, requirements: NeighbourhoodRequirements
 ) -> FailureBits:
-    """What `neighbours` and `threshold` achieve among s participants, as many dishonest and gone as required."""
+    """Return the bounds of the failures for k neighbours and threshold t.
+
+    Args:
+        participants: s.
+        neighbours: k.
+        threshold: t.
+        requirements: fractions of dishonest clients and dropouts.
+    """
     dishonest, _ = requirements.counts(participants)
     above = log_tails(participants - 1, dishonest, neighbours)[1]
     bits = _contradiction_bits(participants - dishonest, above)
@@ -152,7 +168,7 @@ def _contradiction_bits(honest: int, above: Floats) -> Floats:
 
 
 def _disconnected_bits(s: int, k: int, requirements: NeighbourhoodRequirements) -> float:
-    """Every pair of places on the circle, times the probability that all k clients there are dishonest or gone."""
+    """Return the union bound over pairs of places on the circle of all k clients there being dishonest or dropouts."""
     bad = min(s, sum(requirements.counts(s)))
     if k >= s - 1 or bad < k:
         return inf
@@ -162,7 +178,7 @@ def _disconnected_bits(s: int, k: int, requirements: NeighbourhoodRequirements) 
 
 
 def _too_few_bits(s: int, k: int, t: int, requirements: NeighbourhoodRequirements) -> float:
-    """Union over those that drop out (k holders) and the survivors (they hold a share of their own, too)."""
+    """Return the union bound over dropouts (k holders) and survivors (which also hold a share of their own)."""
     gone = requirements.counts(s)[1]
     there = s - gone
     of_gone = log_tails(s - 1, there, k)[0][min(t, k + 1)] if gone else -inf
@@ -172,20 +188,30 @@ def _too_few_bits(s: int, k: int, t: int, requirements: NeighbourhoodRequirement
 
 
 def smallest_threshold(participants: int, neighbours: int, requirements: NeighbourhoodRequirements) -> int | None:
-    """The smallest t with which no honest client's holders can be told two stories; None when even t = k is unsafe."""
+    """Return the smallest t that excludes contradictions; None if even t = k is unsafe.
+
+    Args:
+        participants: s.
+        neighbours: k.
+        requirements: properties and probabilities.
+    """
     dishonest, _ = requirements.counts(participants)
     bits = _contradiction_bits(participants - dishonest, log_tails(participants - 1, dishonest, neighbours)[1])
-    fitting = np.flatnonzero(bits >= requirements.contradiction_bits)  # so many dishonest neighbours are too improbable
+    fitting = np.flatnonzero(bits >= requirements.contradiction_bits)  # improbable enough numbers
     t = (neighbours + 1 + max(1, int(fitting[0])) + 1) // 2
     return t if t <= neighbours else None
 
 
 @lru_cache(maxsize=1024)
 def smallest_neighbourhood(participants: int, requirements: NeighbourhoodRequirements) -> Neighbourhood:
-    """The smallest even k, and its smallest t, that meet the requirements; everybody (k = s - 1) where none does.
+    """Return the smallest even k with its smallest t that meet the requirements; k = s - 1 if none does.
+
+    Args:
+        participants: s.
+        requirements: properties and probabilities.
 
     Raises:
-        ValueError: even then too few remain for a threshold that is safe.
+        ValueError: even with k = s - 1 too few clients remain for a safe threshold.
     """
     s = participants
     gone = requirements.counts(s)[1]
@@ -201,10 +227,16 @@ def smallest_neighbourhood(participants: int, requirements: NeighbourhoodRequire
 def with_neighbours(
     participants: int, neighbours: int, t: int | None, requirements: NeighbourhoodRequirements
 ) -> Neighbourhood:
-    """A neighbourhood of given size (everybody, if s is smaller) and threshold (None: the smallest that is safe).
+    """Return a neighbourhood of given size and threshold.
+
+    Args:
+        participants: s.
+        neighbours: k; s - 1 if that is smaller.
+        t: threshold, not checked; None: the smallest safe one.
+        requirements: properties and probabilities.
 
     Raises:
-        ValueError: no threshold is safe, or too few remain for it; a given one is not looked at.
+        ValueError: no threshold is safe, or too few clients remain for it.
     """
     s = participants
     k = min(neighbours, s - 1)
@@ -215,15 +247,15 @@ def with_neighbours(
         if t is None or (complete and t > s - gone):
             advice = "leave out neighbours"
             if complete and t is not None:
-                advice = f"so many dishonest allow at most {s - t} of {s} to drop out: lower dropouts, or dishonest"
+                advice = f"with {dishonest} dishonest, at most {s - t} of {s} may drop out: lower dropouts or dishonest"
             raise ValueError(
-                f"dishonest, dropouts: {dishonest} dishonest of {s} participants, {gone} that drop out and k = {k} "
+                f"dishonest, dropouts: {dishonest} dishonest of {s} participants, {gone} dropouts and k = {k} "
                 f"neighbours leave no safe threshold; {advice}"
             )
     return Neighbourhood(s, k, t, t if complete else s - gone)
 
 
 def described(bits: FailureBits) -> str:
-    """One line for a person."""
+    """Return the bounds as one line of text."""
     parts = (("contradiction", bits.contradiction), ("disconnected", bits.disconnected), ("too few", bits.too_few))
     return ", ".join(f"{name} {'never' if value == inf else f'2^-{max(value, 0):.1f}'}" for name, value in parts)

@@ -1,11 +1,11 @@
-"""The graph of `secagg-plus`: a circle in random order, everybody connected with the k/2 nearest on either side.
+"""Graph of `secagg-plus`: a circle in random order; each client is connected with the k/2 nearest on either side.
 
 This is the Harary graph H(s, k) of even k under a random permutation of its vertices (Bell et al., CCS 2020, ePrint
-2020/704, section 3). The permutation is no party's choice: it sorts the participants by the SHAKE-256 stream of a
-digest of the PKI's public seed, the round and the list of participants, so that everybody with the list has the graph.
+2020/704, section 3). No party chooses the permutation: it sorts the participants by the SHAKE-256 stream of a digest of
+the PKI's public seed, the round and the list of participants, so every party with the list can derive the graph.
 
-Beside it, what the parties send each other where it differs from `secagg`: what is for one client is private. The
-stages have the names of those of `secagg`, so that the two can be compared stage by stage.
+The module also has the messages that differ from those of `secagg`: data for one client are private. The stages have
+the names of those of `secagg`, so that the two protocols can be compared stage by stage.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ Tag16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
 class AnnounceGraph(Message, frozen=True):
-    """Aggregation begins among these; the list gives the graph, k and t say how many neighbours and holders."""
+    """Question that begins the aggregation; the graph follows from the list of participants, k and t."""
 
     stage: ClassVar[str] = "secagg/advertise-keys"
     Answer: ClassVar[type[Message] | None] = KeyAdvert
@@ -61,7 +61,7 @@ class NeighbourKeys(Message, frozen=True):
 
 
 class ShareKeysAmongNeighbours(Message, frozen=True):
-    """Share your secrets with those whose keys you are sent."""
+    """Question for shares, sealed for the clients with the attached keys."""
 
     stage: ClassVar[str] = "secagg/share-keys"
     Answer: ClassVar[type[Message] | None] = SealedForPeers
@@ -71,9 +71,9 @@ class ShareKeysAmongNeighbours(Message, frozen=True):
 
 
 class MaskedWith(Message, frozen=True):
-    """A client's word to one neighbour (from it, or to it) that its input is masked with that one, too.
+    """A tag by which a client tells a neighbour (from it, or to it) that its input is masked with that neighbour.
 
-    Authenticated under the key that the two share, and not secret.
+    The tag is authenticated under the key of the two, and not secret.
     """
 
     client: ClientId
@@ -81,26 +81,26 @@ class MaskedWith(Message, frozen=True):
 
 
 class MaskedAmongNeighbours(Masked, frozen=True):
-    """The masked, quantised update; and for each neighbour that it is masked with, a tag that says so."""
+    """The masked, quantised update, with a tag for each neighbour that it is masked with."""
 
     masked_with: Annotated[list[MaskedWith], Many]
 
 
 class MaskInputAmongNeighbours(MaskInput, frozen=True):
-    """Mask your update against the neighbours that have shared."""
+    """Question for the update, masked against the neighbours that have shared."""
 
     Answer: ClassVar[type[Message] | None] = MaskedAmongNeighbours
 
 
 class NeighbourSignatures(Message, frozen=True):
-    """The signatures of one client's neighbours on the set of survivors, and which of them have masked with it."""
+    """The signatures of a client's neighbours on the survivors, and the tags of those that masked with it."""
 
     signatures: Annotated[list[SignatureOf], Many]
     masked_with: Annotated[list[MaskedWith], Many]
 
 
 class UnmaskNeighbours(Message, frozen=True):
-    """Reveal the shares that the signed set calls for."""
+    """Question for the shares that the signed set of survivors requires."""
 
     stage: ClassVar[str] = "secagg/unmask"
     Answer: ClassVar[type[Message] | None] = RevealedShares
@@ -114,16 +114,22 @@ _KEY_WORDS = 2  # 128 bits to sort by: no two participants have the same
 
 
 def list_digest(public_seed: bytes, round_number: int, participants: Sequence[int]) -> bytes:
-    """32 bytes that stand for a round and its (sorted) participants, under `Directory.public_seed`."""
+    """Return 32 bytes that identify a round and its participants, under `Directory.public_seed`.
+
+    Args:
+        public_seed: 32 bytes.
+        round_number: the round.
+        participants: sorted client numbers.
+    """
     return hashlib.sha256(_DOMAIN + signed_content(public_seed, round_number, list(participants))).digest()
 
 
 class NeighbourGraph:
-    """Who is whose neighbour.
+    """Neighbours of all participants.
 
     Args:
         participants: sorted client numbers, s of them.
-        neighbours: k, even and below s - 1; or s - 1: everybody.
+        neighbours: k, even and below s - 1; or s - 1: all others.
         digest: of the list, by `list_digest`.
     """
 
@@ -145,15 +151,15 @@ class NeighbourGraph:
         return place
 
     def circle(self) -> list[int]:
-        """The participants in the circle's order."""
+        """Return the participants in the circle's order."""
         order: list[int] = self._participants[self._circle].tolist()
         return order
 
     def around(self, client: int) -> frozenset[int]:
-        """The client and its neighbours: those who hold its shares.
+        """Return the client and its neighbours, which hold its shares.
 
         Raises:
-            KeyError: the client is no participant.
+            KeyError: the client is not a participant.
         """
         position = int(np.searchsorted(self._participants, client))
         if position == len(self._participants) or self._participants[position] != client:
@@ -166,11 +172,11 @@ class NeighbourGraph:
 
 
 class RegularGraph(PeerGraph):
-    """Everybody's peers are its k neighbours.
+    """Graph in which a client's peers are its k neighbours.
 
     Args:
         participants: sorted client numbers, s of them.
-        chosen: k, t and how many must survive.
+        chosen: k, t and the fewest survivors.
         digest: of the list, by `list_digest`.
     """
 
@@ -191,50 +197,49 @@ class RegularGraph(PeerGraph):
     def of_round(
         cls, public_seed: bytes, round_number: int, participants: Sequence[int], chosen: Neighbourhood
     ) -> "RegularGraph":
-        """The graph that the list of participants gives."""
+        """Return the graph that follows from the list of participants."""
         return cls(participants, chosen, list_digest(public_seed, round_number, participants))
 
     def around(self, client: int) -> frozenset[int]:
-        """The client and its neighbours: those who hold its shares; raises `KeyError` for no participant."""
+        """Return the client and its neighbours, which hold its shares; raises `KeyError` for other clients."""
         if client not in self._around:
             self._around[client] = self._graph.around(client)
         return self._around[client]
 
     def peers(self, client: int, among: Iterable[int]) -> list[int]:
-        """A client's neighbours."""
+        """Return the client's neighbours in `among`."""
         around = self.around(client)
         return [peer for peer in among if peer in around and peer != client]
 
     def advert_content(
         self, round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes
     ) -> bytes:
-        """A client signs its keys, the list of participants, so that neighbours know that they share one, and what it
-        was asked to train (`secagg.messages.advert_content`).
+        """Return the content that a client signs: its keys, the list of participants and its training task.
+
+        With the list, neighbours know that they have the same list; see also `secagg.messages.advert_content`.
         """
         return signed_content(round_number, client, sealing_key, mask_key, self.list_digest, training)
 
     def common_digest(self, round_number: int, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
-        """Of the list of participants, which everybody was shown, and of what was trained; keys are neighbours'.
-
-        Not the digest that the graph is drawn by: a server that could change that with the model would try models
-        until the graph suits it.
-        """
+        """Return the digest of the list and the training task; it has no keys, as a client sees only some of them."""
+        # Not the digest that the graph is drawn by: a server that could change that one by the model would try models
+        # until the graph suits it.
         return hashlib.sha256(_COMMON_DOMAIN + signed_content(self.list_digest, training)).digest()
 
-    # -- what the server sends to whom --------------------------------------------------------------------------------
+    # -- questions of the server --------------------------------------------------------------------------------------
 
     def announcement(self, round_number: int) -> Message:
-        """The list, k and t."""
+        """Return the question with the list, k and t."""
         meter("message", self.participants)
         return AnnounceGraph(round_number, self.listed, self.chosen.neighbours, self.threshold)
 
     def key_lists(self, round_number: int, adverts: Mapping[int, KeyAdvert]) -> Question:
-        """Each client is sent its neighbours' keys and its own."""
+        """Return the question that sends each client its neighbours' keys and its own."""
         rows = {row.client: row for row in listed(adverts)}
         private: dict[int, Message] = {}
         for client in adverts:
             around = [*self.peers(client, adverts), client]
-            private[client] = NeighbourKeys([rows[one] for one in sorted(around)])
+            private[client] = NeighbourKeys([rows[member] for member in sorted(around)])
             meter("message", len(around))
         return ids(list(adverts)), ShareKeysAmongNeighbours(round_number), private
 
@@ -242,33 +247,38 @@ class RegularGraph(PeerGraph):
         return MaskInputAmongNeighbours(round_number)
 
     def unmask_question(self, state: SecAggRound, kind: type[Unmask]) -> Question:
-        """Each client is sent t of its neighbours' signatures, and their tags; some cannot be sent so many."""
+        """Return the question that sends each client t of its neighbours' signatures and their tags.
+
+        Clients with fewer than t signatures around them are not asked.
+        """
         t, signed, inputs = self.threshold, state.signed, state.inputs
         private: dict[int, Message] = {}
         for client in signed:
             around = sorted(self.around(client).intersection(signed))
-            if len(around) >= t:  # more of them say no more, and each is verified
-                told = self.tags_for(inputs, client)
-                meter("message", t + len(told))
-                private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
+            if len(around) >= t:  # more than t signatures add nothing, and each costs a verification
+                tags = self.tags_for(inputs, client)
+                meter("message", t + len(tags))
+                private[client] = NeighbourSignatures(
+                    [SignatureOf(member, signed[member]) for member in around[:t]], tags
+                )
         if len(private) < t:
-            raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")
+            raise RoundAborted("below-threshold", f"{len(private)} of {t} needed clients can be shown {t} signatures")
         return ids(list(private)), UnmaskNeighbours(state.start.number), private
 
     def tags_for(self, inputs: Mapping[int, Masked], client: int) -> list[MaskedWith]:
-        """The words of those whose inputs have arrived that they are masked with this client."""
+        """Return the tags for this client from the clients that have sent an input."""
         if self._tags is None:
             self._tags = defaultdict(list)
             for sender, answer in inputs.items():
-                said = {row.client: row.tag for row in _tags(answer)}
-                for receiver, tag in said.items():
+                tag_by_receiver = {row.client: row.tag for row in _tags(answer)}
+                for receiver, tag in tag_by_receiver.items():
                     self._tags[receiver].append(MaskedWith(sender, tag))
         return self._tags[client]
 
-    # -- what is looked after ------------------------------------------------------------------------------------------
+    # -- checks of the server -----------------------------------------------------------------------------------------
 
     def isolated(self, clients: Iterable[int]) -> list[int]:
-        """Return the isolated clients, which have sent no input yet."""
+        """Return the isolated clients, before they send an input."""
         there = list(clients)
         return [client for client in there if len(self.peers(client, there)) + 1 < self.threshold]
 
@@ -276,7 +286,7 @@ class RegularGraph(PeerGraph):
         return {row.client for row in _tags(answer)} >= set(self.peers(client, shared))
 
     def check_recoverable(self, shared: Ids, survivors: Ids) -> None:
-        """Check the holders: from here on everybody's masks are in the sum and must be removable."""
+        """Check that enough holders are left: from here on all masks are in the sum and must be removable."""
         there = set(survivors.tolist())
         for client in shared.tolist():
             holders = self.around(client) & there
@@ -287,13 +297,13 @@ class RegularGraph(PeerGraph):
     def held_by(self, client: int, shares: RevealedShares) -> RevealedShares:
         around = self.around(client)
 
-        def held(rows: list[ShareOf]) -> list[ShareOf]:
+        def of_neighbourhood(rows: list[ShareOf]) -> list[ShareOf]:
             return [row for row in rows if row.client in around]
 
-        return RevealedShares(held(shares.mask_keys), held(shares.self_masks))
+        return RevealedShares(of_neighbourhood(shares.mask_keys), of_neighbourhood(shares.self_masks))
 
 
 def _tags(answer: Masked) -> list[MaskedWith]:
-    """A client's words to the neighbours that it is masked with."""
+    """Return a client's tags for the neighbours that it is masked with."""
     assert isinstance(answer, MaskedAmongNeighbours)  # as the question says
     return answer.masked_with

@@ -1,4 +1,4 @@
-"""The experiment's section `aggregation` for `secagg-plus`."""
+"""Parameters of `secagg-plus`: the section `aggregation` of an experiment."""
 
 from typing import Any, ClassVar, Literal
 
@@ -20,9 +20,9 @@ from testbed.batches import Batches
 
 
 class SecAggPlusParameters(SecAggParameters):
-    """Sums that hide every single update, with work that hardly grows with the number of participants."""
+    """Sums that hide every single update, with work per client that hardly grows with the number of participants."""
 
-    removes_noise: ClassVar[bool] = False  # secrets are shared within neighbourhoods, which see few of the drop-outs
+    removes_noise: ClassVar[bool] = False  # secrets are shared within neighbourhoods, which see few of the dropouts
     protocol: Literal["secagg-plus"] = "secagg-plus"  # type: ignore[assignment]  # another alternative, same fields
     threshold: int | None = Field(  # type: ignore[assignment]  # of a neighbourhood, and not a fraction
         None, gt=1, description="Holders that must remain, of k + 1 (t); none: the smallest that is safe"
@@ -34,10 +34,10 @@ class SecAggPlusParameters(SecAggParameters):
 
     @field_validator("smallest_sum", mode="before")
     @classmethod
-    def _without_effect(cls, given: Any) -> Any:
-        if given is not None:
+    def _without_effect(cls, value: Any) -> Any:
+        if value is not None:
             raise ValueError("has no effect with secagg-plus, where `dropouts` says how many survive; leave it out")
-        return given
+        return value
 
     neighbours: int | None = Field(
         None, gt=0, description="Neighbours of a client (k, even); none: the fewest that meet the requirements below"
@@ -46,7 +46,7 @@ class SecAggPlusParameters(SecAggParameters):
         0.1, ge=0, lt=1, description="Largest fraction of dishonest participants (the paper's gamma)"
     )
     dropouts: float = Field(
-        0.1, ge=0, lt=1, description="Largest fraction that drops out (the paper's delta); with more there is no sum"
+        0.1, ge=0, lt=1, description="Largest fraction of dropouts (the paper's delta); with more there is no sum"
     )
     security: float = Field(
         40, ge=1, le=256, description="sigma: the server learns more than the sum with at most 2**-sigma"
@@ -69,16 +69,16 @@ class SecAggPlusParameters(SecAggParameters):
         return self
 
     def fewest_survivors(self, participants: int) -> int:
-        """Return 1: the threshold counts neighbours, and not participants."""
+        """Return 1: the threshold counts neighbours, not participants."""
         return 1
 
     @property
     def requirements(self) -> NeighbourhoodRequirements:
-        """What k and t must achieve."""
+        """Requirements on k and t."""
         return NeighbourhoodRequirements(self.dishonest, self.dropouts, self.security, self.correctness, self.tries)
 
     def neighbourhood(self, participants: int) -> Neighbourhood:
-        """k and t for s participants; raises `ValueError` where nothing fits."""
+        """Return k and t for s participants; raises `ValueError` if no values are safe."""
         if self.neighbours is None:
             return smallest_neighbourhood(participants, self.requirements)
         if self.neighbours % 2 and self.neighbours < participants - 1:
@@ -89,15 +89,15 @@ class SecAggPlusParameters(SecAggParameters):
         return with_neighbours(participants, self.neighbours, self.threshold, self.requirements)
 
     def threshold_for(self, participants: int) -> int:
-        """t of a neighbourhood, for s participants."""
+        """Return t of a neighbourhood, for s participants."""
         return self.neighbourhood(participants).threshold
 
     def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Return that batches are complete: batch-mates are seldom neighbours, so `AtomicBatches` cannot be had."""
+        """Return the rule for complete batches; `AtomicBatches` needs batch members to be neighbours."""
         return AggregationParameters.batch_policy(self, batches)
 
     def weakness(self, participants: int) -> str:
-        """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""
+        """Describe in one line how neighbours and threshold miss the requirements; empty if they meet them."""
         chosen = self.neighbourhood(participants)
         bits = failure_bits(participants, chosen.neighbours, chosen.threshold, self.requirements)
         if self.neighbours is None or bits.meets(self.requirements):
@@ -108,7 +108,7 @@ class SecAggPlusParameters(SecAggParameters):
         )
 
     def check(self, participants: int) -> None:
-        """k and t must meet the requirements, unless the experiment accepts less; 2t must exceed k + 1."""
+        """Check that 2t > k + 1, and the requirements unless `accept_weaker` is set; raises `ValueError`."""
         check_two_participants(self, participants)
         chosen = self.neighbourhood(participants)
         k, t = chosen.neighbours, chosen.threshold

@@ -1,39 +1,44 @@
-"""Secure aggregation among neighbours: Bell, Bonawitz, Gascon, Lepoint, Raykova, Secure Single-Server Aggregation with
-(Poly)Logarithmic Overhead, CCS 2020 (IACR ePrint 2020/704).
+"""Secure Single-Server Aggregation with (Poly)Logarithmic Overhead: `secagg` among neighbours.
 
-`secagg` on a sparse graph: each client agrees on masks with its k neighbours only, and shares its secrets among them
-and itself, t of k + 1. Work and bytes per client grow with k, which grows with log s, instead of with s. The graph is
-a circle in random order (`graph`); k and t come from a failure bound (`bound`).
+Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, CCS 2020 (IACR ePrint 2020/704).
 
-Who chooses the graph? Nobody: it follows from the experiment, the round and the list of participants, and every client
-derives it. Under Lotto the list is the one that the participants have verified and signed. The server still has a say
-in it, as it chooses s of the candidates: trying 2**g lists costs it g of the `security` bits. With a selection that
-clients cannot verify, the server chooses the list, so the bound holds only if it does so without regard to the graph;
-clients check no more than that their neighbours were told the same list, and sent the same model (their signed keys
-cover both).
+This is `secagg` on a sparse graph: each client agrees on masks with its k neighbours only, and shares its secrets among
+them and itself, t of k + 1. Work and bytes per client grow with k, which grows with log s, instead of with s. The graph
+is a circle in random order (`graph`); k and t come from a failure bound (`bound`).
 
-What a malicious server can do: clients sign the set of all survivors, and reveal shares only when t of their k + 1
-holders (they among them) have signed the set that they have. Let a client's neighbourhood have fewer than 2t - (k + 1)
-dishonest ones, as the bound says of all. Then (1) no two stories about one client can both find t holders, so that at
-most one of its two secrets is rebuilt. And (2) an honest client that reveals anything is never made to look dropped
-out: t - x of its holders, x being dishonest, have signed that it is there, and the others are fewer than t. (3) Who
-reveals a share of a client's seed has masked with it (it holds the share) and knows that the client has masked with it
-in turn: a client tells each neighbour that it masks with, under the key of the two. Without that a server could tell
-one client of few neighbours, and have its seed from those that it does not mask with. So if a self-mask is removed, at
-least t - x honest clients share masks with that client that stay, and what the server sees is a sum that contains all
-of them: it may split the honest into parts with a sum each, but none smaller than t - x, which is more than half of
-the honest of a neighbourhood. A server that tells everybody the same learns one sum, unless the survivors' graph is
-disconnected.
+No party chooses the graph: it follows from the experiment, the round and the list of participants, and every client
+derives it. Under Lotto the participants have verified and signed the list. The server still has some influence, as it
+chooses s of the candidates: trying 2**g lists costs it g of the `security` bits. With a selection that clients cannot
+verify, the server chooses the list, so the bound holds only if it does so without regard to the graph. Clients check
+only that their neighbours were told the same list and sent the same model (their signed keys cover both).
 
-Where selection has batches, the server leaves out those that are not whole, and clients refuse a list of survivors that
-breaks one up. But batch-mates are seldom neighbours: a malicious server may tell the neighbourhood of one a list with
-their batch, and that of another a list without. Only `secagg` is batch-atomic against such a server (`batch_atomic`).
+Security against a malicious server. Clients sign the set of all survivors, and reveal shares only when t of their k + 1
+holders (including themselves) have signed their set. Let a client's neighbourhood have x < 2t - (k + 1) dishonest
+clients, as the bound says of all neighbourhoods.
+
+1. Two different sets of survivors cannot both find t holders, so at most one of the client's two secrets is
+  reconstructed.
+2. An honest client that reveals a share is never made to look like a dropout: t - x of its honest holders have signed
+  that it survives, and the others are fewer than t.
+3. A client that reveals a share of a peer's seed has masked with that peer (it holds the share) and knows that the peer
+  has masked with it: a client sends each such neighbour a tag under the key of the two. Without tags, a server could
+  tell a client of few neighbours, and get its seed from neighbours with which it has not masked.
+
+So if a self-mask is removed, at least t - x honest clients have masks in common with that client that stay, and the
+server sees a sum that contains all of them. It may split the honest clients into parts with a sum each, but no part is
+smaller than t - x, which is more than half of the honest clients of a neighbourhood. A server that tells all clients
+the same learns one sum, unless the survivors' graph is disconnected.
+
+With batches, the server leaves out incomplete batches, and clients refuse a list of survivors with a part of a batch.
+But members of a batch are seldom neighbours: a malicious server may tell the neighbourhood of one member a list with
+their batch, and that of another member a list without it. Only `secagg` is batch-atomic against such a server
+(`batch_policy`).
 
 This is not the paper's own malicious variant, in which clients choose neighbours and acknowledge inclusion one by one.
 
-To itself the client is in a `secagg` of k + 1 participants, its neighbourhood. What it checks beyond that is that the
-neighbourhood is what the list of participants says, that its neighbours have been told the same list, and that they
-have signed one set of survivors of the whole round.
+For a client, the protocol is a `secagg` of k + 1 participants, its neighbourhood. It also checks that the neighbourhood
+follows from the list of participants, that its neighbours have been told the same list, and that they have signed one
+set of survivors of the whole round.
 """
 
 from dataclasses import replace
@@ -85,12 +90,12 @@ class SecAggPlus(SecAgg):
         return [RoleSpec(SecAggPlusClient, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`.
+        """Return the guarantees.
 
-        Colluders, 2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares, and so many
-        that two honest clients are left in the smallest part; -1 where nobody signs what was trained, as in `secagg`.
-        Smallest sum: those who survive when as many drop out as `dropouts` allows. Smallest part: t of a neighbourhood:
-        the honest among them, t - x or more, share masks that stay (see above).
+        Colluders: 2t - (k + 1) - 1, even if all of them are holders of one client's shares, and few enough that two
+        honest clients are left in the smallest part; -1 if the training task is not signed, as in `secagg`. Smallest
+        sum: the survivors with as many dropouts as `dropouts` allows. Smallest part: t of a neighbourhood, whose honest
+        clients, t - x or more, have masks in common that stay (see the module's docstring).
         """
         chosen = self.parameters.neighbourhood(participants)
         colluders = min(2 * chosen.threshold - (chosen.neighbours + 1) - 1, chosen.threshold - 2)
@@ -103,7 +108,7 @@ class SecAggPlus(SecAgg):
         )
 
     def peer_graph(self, round_: AggregationRound) -> PeerGraph:
-        """The round's graph; raises `RoundAborted` where clients would refuse it anyway."""
+        """Return the round's graph; raises `RoundAborted` if clients would refuse it."""
         participants = round_.participants.tolist()
         if len(participants) < 2:
             raise RoundAborted("below-threshold", f"{len(participants)} of 2 needed participants")
@@ -120,7 +125,7 @@ class SecAggPlus(SecAgg):
         return RegularGraph.of_round(round_.directory.public_seed, round_.number, participants, chosen)
 
     def batch_policy(self, round_: AggregationRound, graph: PeerGraph) -> BatchPolicy:
-        """Only complete batches are summed, of as many clients as clients insist on."""
+        """Return the rule for complete batches, with the number of clients on which clients insist."""
         batches = self.parameters.atomic_batches(round_.batches)
         if batches is None:
             return BatchPolicy()
@@ -143,10 +148,10 @@ STAGES_AMONG_NEIGHBOURS = StageTable(
 
 
 class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)):
-    """One participant of one round; its questions are those of `secagg` where both protocols have the same.
+    """A participant of one round; it answers the questions of `secagg` where both protocols have the same.
 
     Attributes:
-        tags: by neighbour, its word that it has masked with this client.
+        tags: by neighbour, its tag that it has masked with this client.
     """
 
     STAGES: ClassVar[StageTable] = STAGES_AMONG_NEIGHBOURS
@@ -158,34 +163,35 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
 
     @handles(AnnounceGraph)
     def on_announced_graph(self, message: AnnounceGraph) -> KeyAdvert:
-        """Find the own neighbourhood; make two key pairs and sign their public halves and the list."""
+        """Derive its neighbourhood; make two key pairs and sign their public halves and the list."""
         with self.progress.answering(message, message.round):
             return self.advertise(message.round, self.peer_graph(message))
 
     def peer_graph(self, message: Any) -> RegularGraph:
-        """The graph that the list gives; refuses a list or a neighbourhood that is not the experiment's."""
+        """Return the graph of the list; refuses a list or a neighbourhood that does not match the experiment."""
         listed = set(message.participants)
         if message.participants != sorted(listed):
-            raise Refusal("secagg-plus.malformed-list", "the participants are not in order, or one stands there twice")
+            raise Refusal("secagg-plus.malformed-list", "the participants are not in strictly ascending order")
         self.check_size(len(listed))
         agreed = self.client.agreed_participants
         if agreed is not None and listed != agreed.keys():
-            raise Refusal("secagg-plus.other-list", "the participants are not those that were agreed on")
+            raise Refusal("secagg-plus.other-list", "the participants differ from the agreed list")
         if self.number not in listed:
-            raise Refusal("secagg-plus.not-in-list", "sent a list that this client is not in")
+            raise Refusal("secagg-plus.not-in-list", f"client {self.number} is not in the list of participants")
         try:
             own = self.parameters.neighbourhood(len(listed))
         except ValueError as error:
             raise Refusal("secagg-plus.no-neighbourhood", str(error)) from None
         if (message.neighbours, message.threshold) != (own.neighbours, own.threshold):
-            detail = f"k, t = {(message.neighbours, message.threshold)} is not what the experiment says"
+            expected = own.neighbours, own.threshold
+            detail = f"k, t = {(message.neighbours, message.threshold)}; the experiment has {expected}"
             raise Refusal("secagg-plus.other-neighbourhood", detail)
         if 2 * own.threshold <= own.neighbours + 1:
             raise Refusal("secagg.threshold-too-low", f"t = {own.threshold} of {own.neighbours + 1}")
         meter("message", len(listed))
-        told = replace(own, neighbours=message.neighbours, threshold=message.threshold)
+        announced = replace(own, neighbours=message.neighbours, threshold=message.threshold)
         seed = self.environment.directory.public_seed
-        return RegularGraph.of_round(seed, message.round, message.participants, told)
+        return RegularGraph.of_round(seed, message.round, message.participants, announced)
 
     # -- ShareKeys ------------------------------------------------------------------------------------------------
 
@@ -198,9 +204,10 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
             return self.share(private.adverts)
 
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
-        """Refuse keys of anybody but neighbours; the rest is as in `secagg`."""
+        """Refuse keys of clients that are not neighbours; further checks as in `secagg`."""
         if not adverts.keys() <= self.graph.around(self.number):
-            raise Refusal("secagg-plus.not-a-neighbour", "keys of a client that is no neighbour")
+            raise Refusal("secagg-plus.not-a-neighbour", "a client with keys is not a neighbour")
+
         super().check_adverts(adverts, count)
 
     # -- MaskedInputCollection ------------------------------------------------------------------------------------
@@ -209,7 +216,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
     def on_mask_input_among_neighbours(
         self, message: MaskInputAmongNeighbours, private: SealedFromPeers
     ) -> MaskedAmongNeighbours:
-        """Mask the update, and tell each neighbour that it is masked with it; who is not told keeps back its share."""
+        """Mask the update, and send a tag to each neighbour it is masked with; without it they reveal no share."""
         with self.progress.answering(message, message.round):
             masked = self.masked_input(private.shares)
             meter("aead.seal", len(self.received))
@@ -220,20 +227,20 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
             return MaskedAmongNeighbours(masked, tags)
 
     def tag_content(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
-        """Nonce and associated data of `MaskedWith`: other ones than those of the shares, under the same key."""
+        """Return nonce and associated data of a tag; they differ from those of the shares under the same key."""
         return b"\x01" + sender.to_bytes(11, "big"), signed_content("masked with", self.round, sender, receiver)
 
     # -- ConsistencyCheck -----------------------------------------------------------------------------------------
 
     def believable(self, named: list[int]) -> set[int]:
-        """The survivors in the neighbourhood; what is signed is the set of all."""
+        """Return the survivors in the neighbourhood; the signed set has all survivors."""
         survivors, participants = set(named), len(self.graph.listed)
         if len(survivors) != len(named) or not survivors <= set(self.graph.listed):
-            raise Refusal("secagg.foreign-survivor", "a survivor twice, or one that does not take part")
+            raise Refusal("secagg.foreign-survivor", "a survivor is listed twice, or is not a participant")
         if len(survivors) < self.graph.min_survivors:
             raise Refusal(
                 "secagg-plus.too-few-survivors",
-                f"{len(survivors)} survivors of {participants}, never fewer than {self.graph.min_survivors}",
+                f"{len(survivors)} survivors of {participants} participants; at least {self.graph.min_survivors}",
             )
         return super().believable(sorted(survivors & self.graph.around(self.number)))
 
@@ -241,13 +248,15 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
 
     @handles(UnmaskNeighbours)
     def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> RevealedShares:
-        """Reveal one share for each neighbour, once enough of them have signed the same survivors."""
+        """Reveal one share per neighbour, once enough neighbours have signed the same survivors."""
         with self.progress.answering(message, message.round):
             self.tags = {row.client: row.tag for row in private.masked_with}
             return self.unmask(private.signatures)
 
     def has_masked_with_me(self, peer: int) -> bool:
-        """A server could tell a client of few neighbours, and others of all; then their mutual masks do not hide it."""
+        """Return whether the neighbour's tag is valid."""
+        # Without tags, a server could tell one client of few neighbours, and others of all; their common masks would
+        # then not hide it.
         if peer == self.number:
             return True
         nonce, associated = self.tag_content(peer, self.number)

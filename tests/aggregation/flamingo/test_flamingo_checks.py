@@ -1,4 +1,4 @@
-"""What participants and decryptors of `flamingo` refuse, and what the server makes of clients that do not follow it."""
+"""Refusals of participants and decryptors of `flamingo`, and the server's handling of misbehaving clients."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,7 +46,7 @@ STRANGER = 40
 OTHER_POINT = edwards25519.multiply_base((7).to_bytes(32, "little"))
 
 Question = tuple[Any, Any]
-"""A message, and what the victim is sent alone."""
+"""A message to all, and the private message to the victim."""
 
 
 def refused(stage: str, question: Callable[[Stand], Question], victim: int = VICTIM, **more: Any) -> list[str]:
@@ -183,7 +183,7 @@ def test_labels_that_leave_the_graph_in_parts_are_refused() -> None:
         return await stand.ask(CheckLabels(1, stand.listed, online, stand.certificate), stand.states[VICTIM])
 
     assert asyncio.run(play()) == ["flamingo.too-weak"]
-    assert few == ["a client has 0 neighbours online, never fewer than 2"]
+    assert few == ["a client has 0 neighbours online; at least 2 needed"]
 
 
 def test_a_part_of_a_batch_is_refused() -> None:
@@ -202,7 +202,7 @@ def opening(stand: Stand, **fields: Any) -> Question:
 
 
 def signed_by_all(stand: Stand, online: list[int], domain: bytes = LABELS_DOMAIN) -> list[SignatureOf]:
-    """Signatures of all members on other labels, whatever they would say to it."""
+    """Return signatures of all members on other labels."""
     content = labels_content(stand.state.digest, online)
     identities = {member: stand.small.client(member).identity for member in MEMBERS}
     return [SignatureOf(member, one.signing.sign(domain + EXPERIMENT, content)) for member, one in identities.items()]
@@ -248,7 +248,7 @@ def test_a_member_opens_once_and_nothing_after_a_refusal() -> None:
 
 
 def test_a_member_serves_in_no_round_twice_and_in_none_that_is_past() -> None:
-    """A ciphertext of an old round is decrypted by nobody who has served since: not even for the same labels."""
+    """A member that has served since decrypts no ciphertext of an old round, even for the same labels."""
     small = federation(leaving={"flamingo/report": GONE})
     memory: dict[str, Any] = {}
     assert not isinstance(played_from(small, 1, memory), RoundAborted)
@@ -323,8 +323,8 @@ class SmallOrder(FlamingoClient):
 @pytest.mark.parametrize(
     ("kind", "noticed"),
     [
-        (NotForAll, "report: not a seed for every neighbour"),
-        (FewShares, "report: not a share for every member"),
+        (NotForAll, "report: does not have one seed for every neighbour"),
+        (FewShares, "report: does not have one share for every member"),
         (Short, "report: "),
         (UnsignedSeeds, "report: the seed for client "),
         (SmallOrder, "report: the seed for client "),
@@ -361,7 +361,7 @@ class UnrelatedShares(FlamingoClient):
 
 
 class NoShares(FlamingoClient):
-    """Seals what does not open."""
+    """Seals shares that do not open."""
 
     def shares_of(self, own: bytes, service: Any) -> list[bytes]:
         return [bytes(len(one)) for one in super().shares_of(own, service)]
@@ -377,7 +377,7 @@ class NoShares(FlamingoClient):
     ],
 )
 def test_one_client_can_end_the_round_but_not_change_the_model(kind: Any, reason: str) -> None:
-    """As the documentation says: what it has encrypted is seen when it is decrypted, and then it is in the sum."""
+    """As documented: a wrong seed is only detected at decryption, when its client is in the sum."""
     _, outcome = played_with(kind, {5})
     assert isinstance(outcome, RoundAborted)
     assert outcome.reason == reason

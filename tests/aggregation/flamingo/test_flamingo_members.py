@@ -1,4 +1,4 @@
-"""What the server of `flamingo` makes of members that do not decrypt, open or sign as they should, and of whom."""
+"""The server's handling of `flamingo` members that decrypt, open or sign wrongly, and the blamed clients."""
 
 from typing import Any
 
@@ -111,7 +111,7 @@ def test_shares_that_members_do_not_open_are_recorded_with_these_members() -> No
     assert ended.reason == "wrong-shares"
     ((client, detail),) = small.misbehaviour()
     assert client == 8
-    assert "say members 2, 4, 7; it has sealed them so, or the members say so wrongly" in detail
+    assert "members 2, 4, 7 report that its shares do not open" in detail
 
 
 def test_a_member_that_says_other_shares_ends_the_round() -> None:

@@ -47,7 +47,7 @@ def basis(points: Sequence[int], own: int) -> list[int]:
 
 
 def through(values: dict[int, bytes]) -> list[bytes]:
-    """Commitments to the polynomial whose values, times the base point, are these."""
+    """Return commitments to the polynomial with these values, times the base point."""
     rows = {point: basis(list(values), point) for point in values}
     higher = [
         feldman.weighted_points(list(values.values()), [rows[point][k] for point in values])
@@ -57,7 +57,7 @@ def through(values: dict[int, bytes]) -> list[bytes]:
 
 
 async def rogue(own: bytes) -> tuple[list[str], int]:
-    """What t - 1 honest members refuse, and how many of them sign the server's own key, `own` times B."""
+    """Return the refusals of t - 1 honest members, and the number that sign the server's own key, `own` times B."""
     small = federation(parameters=parameters_with(threshold=T))
     start = await small.begin(1)
     section = small.parameters.committee

@@ -1,4 +1,4 @@
-"""What members refuse while their committee is set up, and what becomes of dealers that do not deal as they should."""
+"""Refusals of members during the set-up of their committee, and the handling of misbehaving dealers."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -49,6 +49,7 @@ from tests.aggregation.flamingo_rounds import (
     played_from,
     remembering,
 )
+from tests.messages_named import naming
 
 VICTIM, T = 4, 3
 ROTATING = parameters_with(committee=CommitteeSection(size=5, threshold=3, serves_rounds=1))
@@ -170,7 +171,7 @@ def test_only_dealers_deal_and_only_members_check() -> None:
 
 
 def test_nobody_hands_over_to_the_committee_that_serves() -> None:
-    """Else a server could have a member deal its share to those who have one."""
+    """Otherwise a server could make a member deal its share to members that have one."""
 
     async def play() -> list[str]:
         relay = await relay_before("deal", None, rotated=True)
@@ -242,7 +243,7 @@ def test_a_member_signs_no_key_with_its_complaints_withheld() -> None:
     async def play() -> list[str]:
         relay = await relay_before("check", VICTIM, rotated=False)
         message, private = relay.check
-        spoilt = DealtShares([bytes(48), *private.shares[1:]])  # the server changes what a dealer has sealed
+        spoilt = DealtShares([bytes(48), *private.shares[1:]])  # the server changes a sealed share
         assert await relay.ask((message, spoilt)) == []
         return await relay.ask((FinishSetUp(1, [], []), None))
 
@@ -253,7 +254,7 @@ def test_a_member_signs_no_key_with_its_complaints_withheld() -> None:
 
 
 def kept_after(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any, KeptService | None]:
-    """Round 1 with some of the members dishonest: the federation, what it came to, and what was kept."""
+    """Run round 1 with some dishonest members; return the federation, the result and the stored service."""
     parameters = parameters_with()
     roles = [RoleSpec(kind, parameters, frozenset(dishonest))]
     small, memory = remembering(parameters=parameters, roles=roles, **more)
@@ -354,7 +355,7 @@ def test_a_member_that_signs_another_key_does_not_serve() -> None:
     small, outcome, kept = kept_after(OtherService, {2})
     assert outcome.survivors.tolist() == list(range(9))
     assert {row.member for row in kept.states} == set(MEMBERS) - {2}
-    assert small.misbehaviour() == [(2, "set-up: another key than what was dealt makes")]
+    assert small.misbehaviour() == [(2, "set-up: its key is not the one that the dealings give")]
 
 
 class NotItsShare(Decryptor):
@@ -382,7 +383,7 @@ def test_who_does_not_hand_on_its_share_is_left_out() -> None:
     assert decode(KeptService, stored.tobytes()).certificate.service.public_key == key_of(former)
 
 
-# -- what a member seals for itself ------------------------------------------------------------------------------------
+# -- the sealed state of a member --------------------------------------------------------------------------------------
 
 
 def test_a_state_opens_for_its_member_alone() -> None:
@@ -420,5 +421,5 @@ def test_an_old_state_serves_for_nothing() -> None:
         start.memory = {name: np.frombuffer(encode(kept), np.uint8)}
         return await small.protocol.begin(start)
 
-    with pytest.raises(RoundAborted, match=r"below-threshold: 0 of 3 needed dealt.*flamingo\.other-state"):
+    with pytest.raises(RoundAborted, match=naming("below-threshold", "0 of 3", "dealt", "flamingo.other-state")):
         asyncio.run(play())

@@ -128,7 +128,7 @@ def service_in(memory: dict[str, Any]) -> Service:
 
 
 def handing_over_fails(stage: str) -> tuple[Any, dict[str, Any], Service]:
-    """A federation whose first committee was to hand over in round 2, in which all were silent at `stage`."""
+    """Return a federation in which the first committee was silent at `stage` of the handover in round 2."""
     small = federation(parameters=parameters_with(committee=CommitteeSection(size=5, threshold=3, serves_rounds=1)))
     memory: dict[str, Any] = {}
     played(small, 1, memory)
@@ -161,8 +161,8 @@ def test_a_handing_over_that_fails_at_the_new_members_is_tried_again_with_the_sa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"dropouts": 0.9}, r"dropouts: of 10 participants 9 may drop out and 1 be dishonest; at least 2 others"),
-        ({"dropouts": 0.2, "dishonest": 0.7}, r"dropouts: of 10 participants 2 may drop out and 7 be dishonest"),
+        ({"dropouts": 0.9}, r"dropouts: 9 of 10 participants may drop out and 1 may be dishonest; at least 2 others"),
+        ({"dropouts": 0.2, "dishonest": 0.7}, r"dropouts: 2 of 10 participants may drop out and 7 may be dishonest"),
     ],
 )
 def test_requirements_that_cannot_be_are_one_line(given: dict[str, Any], said: str) -> None:

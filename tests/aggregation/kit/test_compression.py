@@ -52,7 +52,7 @@ def weighted(deltas: Any, clients: Any = range(9)) -> Any:
     return shares @ np.array([deltas[client] for client in clients], np.float64) / shares.sum()
 
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
+# -- vectors sent ------------------------------------------------------------------------------------------------------
 
 
 values = st.lists(st.floats(-1e3, 1e3, width=32) | st.sampled_from([0.0, 1.0, -1.0]), min_size=1, max_size=30)
@@ -149,7 +149,7 @@ def test_each_coordinate_is_drawn_equally_often() -> None:
     assert others.tolist() != coordinates(EXPERIMENT, 0, D, 20).tolist()
 
 
-# -- what becomes of it ------------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_largest_coordinates_of_each_are_averaged() -> None:
@@ -269,7 +269,7 @@ def test_updates_too_large_to_quantise_end_the_round() -> None:
         plain(QUANTISE, deltas=deltas).run()
 
 
-# -- what an experiment may say ----------------------------------------------------------------------------------------
+# -- allowed experiments -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_values_out_of_range_are_errors(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", [SecAggParameters, SecAggPlusParameters])
 @pytest.mark.parametrize(
-    ("section", "advice"), [(TOP, "take random-k, or protocol: plain"), (QUANTISE, "levels_bits and bits")]
+    ("section", "advice"), [(TOP, "set random-k, or protocol: plain"), (QUANTISE, "levels_bits and bits")]
 )
 def test_what_cannot_be_summed_under_masks_is_refused(kind: type, section: dict[str, Any], advice: str) -> None:
     with pytest.raises(ValidationError, match=advice):

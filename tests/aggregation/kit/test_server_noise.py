@@ -1,4 +1,4 @@
-"""The server's correlated noise: what is released of sums, against the whole matrix; and how it is distributed."""
+"""The server's correlated noise: released sums against the whole matrix, and their distribution."""
 
 import math
 from dataclasses import replace
@@ -27,6 +27,7 @@ from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.randomness import Randomness
 from tests.aggregation.federations import SmallFederation
+from tests.messages_named import naming
 from tests.privacy.matrix import oracles
 from tests.thoroughness import examples
 
@@ -60,7 +61,7 @@ def planned_rows(noise: CorrelatedNoise, dimension: int) -> Floats:
 
 
 def released(noise: CorrelatedNoise, number: int, memory: dict[str, Any], sent: Any) -> tuple[Floats, Floats]:
-    """What a round says of the sum of one update, times the participants planned; and the sum itself."""
+    """Return a round's mean of one update, times the planned participants, and the sum itself."""
     encoding, rotation = noise.encoding(len(sent), 64), rotation_seed(b"id", number)
     total = encoding.encode(np.asarray(sent, np.float32), rotation, bytes(32))
     noised = ServerNoise(noise).noised(total, encoding, rotation, server_round(number, memory))
@@ -98,7 +99,7 @@ def test_noise_hides_a_sum_before_it_is_read() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_noise_has_the_planned_covariance(strategy: str) -> None:
-    """C times what was released is independent, of the planned deviation, in 16,384 coordinates of 12 rounds."""
+    """C times the released noise is independent with the planned deviation, in 16,384 coordinates of 12 rounds."""
     noise, dimension = section(strategy, **EXACT), 2**14
     memory: dict[str, Any] = {}
     shown = [released(noise, number, memory, np.zeros(dimension))[0] for number in range(1, ROUNDS + 1)]
@@ -129,7 +130,7 @@ def test_noise_is_drawn_for_no_round_twice_and_for_none_beyond_the_last() -> Non
 
 
 def test_a_sum_that_is_none_uses_up_no_noise() -> None:
-    """A dishonest client whose update says that it is two ends the round; its row is in the next all the same."""
+    """An update with weight two ends the round; its row of noise is in the next round."""
     policy = ServerAddedNoise(section(), 32)
 
     def mean(number: int, count: int, memory: dict[str, Any]) -> bytes:
@@ -206,9 +207,9 @@ def test_what_does_not_hold_together_is_refused(keys: dict[str, Any], expected: 
 
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused() -> None:
-    with pytest.raises(ExperimentError, match=r"noise\.scale: at 16 steps to the clip the server's noise has"):
+    with pytest.raises(ExperimentError, match=naming("noise.scale", 16)):
         section(noise_multiplier=0.01, scale=16).check(5, 10, 32)
-    with pytest.raises(ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip and their"):
+    with pytest.raises(ExperimentError, match=naming("aggregation.bits", 5, 32)):
         section().check(5, 10, 8)
 
 

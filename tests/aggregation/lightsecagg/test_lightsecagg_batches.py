@@ -35,7 +35,7 @@ def rank(rows: np.ndarray) -> int:
 
 
 def known(told: Sequence[Sequence[int]], accomplices: int, clients: int, needed: int) -> np.ndarray:
-    """`(equations, clients * U)` what is known of all masks' pieces: of accomplices each piece, of others one sum."""
+    """Return the `(equations, clients * U)` known pieces: each piece of accomplices, one sum of each other client."""
     rows = []
     for holder in range(clients):
         powers = [pow(holder + 1, power, PRIME) for power in range(needed)]
@@ -64,7 +64,7 @@ def test_what_a_malicious_server_of_lightsecagg_knows_is_of_whole_batches(told: 
     """Each honest holder may be told other survivors; T of the others' pieces are known, too."""
     survivors = [BATCHES.members(sorted(batches)).tolist() for batches in told]
     for members in survivors:
-        CompleteBatches(BATCHES).check_survivors(members)  # what an honest holder checks
+        CompleteBatches(BATCHES).check_survivors(members)  # the check of an honest holder
     equations = known(survivors, x, CLIENTS, NEEDED)
     for honest_batch in range(x, 4):  # accomplices 0 and 1 are the first batch
         first, second = BATCHES.members([honest_batch]).tolist()

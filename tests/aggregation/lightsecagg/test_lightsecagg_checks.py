@@ -1,4 +1,4 @@
-"""What a client of `lightsecagg` refuses, and what the server makes of clients that do not follow the protocol."""
+"""Refusals of `lightsecagg` clients, and the server's handling of misbehaving clients."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,11 +39,11 @@ STRANGER = 40
 VICTIM = 2
 
 Question = tuple[Any, Any]
-"""A message, and what the victim is sent alone."""
+"""A message to all, and the private message to the victim."""
 
 
 class Stand:
-    """Where an honest round has got to; what the server may ask next."""
+    """State of an honest round, and the questions that the server may ask next."""
 
     def __init__(self, small: SmallFederation, state: LightSecAggRound) -> None:
         self.small = small
@@ -176,7 +176,7 @@ def test_a_client_sums_once_whatever_it_is_asked() -> None:
 
 
 def test_a_piece_that_was_sealed_for_another_list_does_not_open() -> None:
-    """The victim was shown one client fewer than those who have sealed pieces for it."""
+    """The victim was shown one client fewer than have sealed pieces for it."""
 
     async def play() -> list[str]:
         stand = await stand_before("share")
@@ -259,7 +259,7 @@ class ShortPieces(LightSecAggClient):
 
 
 class NoElements(LightSecAggClient):
-    """Sums to what are no elements of the field."""
+    """Answers with a sum that is not made of elements of the field."""
 
     def on_sum_pieces(self, message: SumPieces) -> SummedPieces:
         return SummedPieces(b"\xff" * len(super().on_sum_pieces(message).total))
@@ -276,8 +276,8 @@ class TooLong(LightSecAggClient):
     ("kind", "noticed", "survivors"),
     [
         (KeyOfAnother, "advertised key: ", [1, 2, 3, 4, 5]),
-        (NotForAll, "shared masks: not a piece for every peer", [1, 2, 3, 4, 5]),
-        (ShortPieces, "shared masks: not a piece for every peer", [1, 2, 3, 4, 5]),
+        (NotForAll, "shared masks: does not have one piece for every peer", [1, 2, 3, 4, 5]),
+        (ShortPieces, "shared masks: does not have one piece for every peer", [1, 2, 3, 4, 5]),
         (NoElements, "summed pieces: ", list(range(N))),
         (TooLong, "summed pieces: ", list(range(N))),
     ],

@@ -1,4 +1,4 @@
-"""What clients and members of `one-shot` refuse, and what the server makes of those that do not follow the protocol."""
+"""Refusals of `one-shot` clients and members, and the server's handling of misbehaving ones."""
 
 import asyncio
 from collections.abc import Callable
@@ -40,14 +40,14 @@ PARAMETERS = OneShotParameters(
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (N, 5))
 EVERYBODY = list(range(N))
 STRANGER = 40
-MEMBER, CLIENT = 2, 8  # who is asked: the one on the committee, the other not
+MEMBER, CLIENT = 2, 8  # the asked clients: one on the committee, one not
 
 Question = tuple[Any, Any]
-"""A message, and what is sent to the asked client alone."""
+"""A message to all, and the private message to the asked client."""
 
 
 class Stand:
-    """Where an honest round has got to; what the server may ask next."""
+    """State of an honest round, and the questions that the server may ask next."""
 
     def __init__(self, small: SmallFederation, state: OneShotRound) -> None:
         self.small = small
@@ -65,7 +65,7 @@ class Stand:
         return changed(message, **fields), self.shares(named)
 
     def shares(self, survivors: list[int], **fields: Any) -> SharesFromSurvivors:
-        """What survivors have sealed for the member; something else in the first row."""
+        """Return the survivors' shares for the member, with the first row changed."""
         known = ids([client for client in survivors if client in self.state.shares])
         all_shares = shares_for_members(self.state.shares, known, MEMBERS, self.state.test)[MEMBER].shares
         of_client = {share.client: share for share in all_shares}
@@ -74,7 +74,7 @@ class Stand:
         return SharesFromSurvivors([changed(rows[0], **fields), *rows[1:]] if rows else [])
 
     async def signatures(self, survivors: list[int], members: list[int]) -> list[SignatureOf]:
-        """What other members sign."""
+        """Return the signatures of other members."""
         protocol: Any = self.small.protocol
         _, signed = await protocol.signatures(self.state, ids(members), ids(survivors))
         return [SignatureOf(member, signature) for member, signature in signed.items()]
@@ -160,7 +160,7 @@ def test_a_client_speaks_once() -> None:
         (lambda s: (s.opening()[0], s.shares([*EVERYBODY, 0])), "one-shot.foreign-shares"),
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=b"short")), "one-shot.bad-share"),
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=s.state.shares[0].shares[0])),
-         "one-shot.bad-share"),  # what the client has sealed for another member
+         "one-shot.bad-share"),  # sealed for another member
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], root=bytes(32))), "one-shot.bad-share"),
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], commitment=bytes(32))), "one-shot.bad-share"),
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], values=bytes(16))),
@@ -201,7 +201,7 @@ def test_a_member_signs_no_client_whose_share_has_not_passed() -> None:
 
 
 def test_a_member_signs_one_set() -> None:
-    """The signed sets of two sums have T + 1 members in common, one of whom is honest."""
+    """The signed sets of two sums have T + 1 members in common, so one of them is honest."""
 
     async def play() -> list[str]:
         stand = await stand_before("sign")
@@ -251,7 +251,7 @@ def test_a_member_serves_once_a_round_whatever_it_is_asked() -> None:
         stand = await stand_before("open")
         await ask(stand, MEMBER, first(stand))
         if again:
-            await stand.small.network.begin_round(2)  # whatever belonged to round 1 is forgotten
+            await stand.small.network.begin_round(2)  # all state of round 1 is dropped
         return await ask(stand, MEMBER, stand.opening([0, 1, 2, 3]))
 
     assert asyncio.run(play(lambda s: s.opening(), again=False)) == ["one-shot.out-of-order"]
@@ -284,7 +284,7 @@ def test_a_member_sums_what_enough_have_signed(rows: Any, check: str | None) -> 
     assert asyncio.run(play()) == ([] if check is None else [check])
 
 
-# -- who does not follow the protocol ----------------------------------------------------------------------------------
+# -- misbehaving clients and members -----------------------------------------------------------------------------------
 
 
 class OneShareTooFew(OneShotClient):
@@ -351,17 +351,17 @@ class WrongSum(OneShotMember):
 @pytest.mark.parametrize(
     ("kind", "noticed", "left_out"),
     [
-        (OneShareTooFew, "masked input: not a share for every member", True),
-        (ShortShares, "masked input: not a share for every member", True),
+        (OneShareTooFew, "masked input: does not have one share for every member", True),
+        (ShortShares, "masked input: does not have one share for every member", True),
         (ShortInput, "masked input: ", True),
-        (FewCommitments, "masked input: not a commitment to every member's share", True),
-        (NoResponses, "masked input: no responses to the test of its shares", True),
+        (FewCommitments, "masked input: does not have one commitment for every member's share", True),
+        (NoResponses, "masked input: does not have valid responses to the test of its shares", True),
         (BadShares, "one-shot.bad-share", True),
         (OtherResponses, "one-shot.inconsistent-share", True),
         (WrongSignature, "signature on the survivors: ", False),
         (NoElements, "summed shares: ", False),
         (TooLong, "summed shares: ", False),
-        (WrongSum, "summed shares: not what fits the others' sums", False),
+        (WrongSum, "summed shares: does not fit the sums of the other members", False),
     ],
 )
 def test_one_that_the_server_sees_through_is_left_out(kind: Any, noticed: str, left_out: bool) -> None:
@@ -383,7 +383,7 @@ def test_one_that_the_server_sees_through_is_left_out(kind: Any, noticed: str, l
     ],
 )
 def test_what_ends_the_round_does_not_change_the_model(kind: Any, dishonest: set[int], reason: str) -> None:
-    """More clients that seal what does not open than a sum may lose, and more wrong sums than can be found."""
+    """More clients with bad shares than a sum may lose, and more wrong sums than can be detected."""
     roles = [RoleSpec(kind, PARAMETERS, frozenset(dishonest))]
     small = SmallFederation(DELTAS, PARAMETERS, protocol=OneShot, roles=roles)
     with pytest.raises(RoundAborted) as ended:

@@ -1,4 +1,4 @@
-"""Whom the server does without where members reject shares: honest ones stay together, whoever lies."""
+"""Settlement of rejected shares: honest clients and members stay together, however others lie."""
 
 import numpy as np
 import pytest
@@ -33,12 +33,12 @@ def test_one_client_costs_itself_and_no_member(holders: int) -> None:
     assert client == 117
     assert (said == INCONSISTENT) == (holders > CODE.private)
     if holders <= CODE.private:
-        assert said.startswith(f"{INCONSISTENT}: for members 0")
+        assert said.startswith(f"{INCONSISTENT}: only for members 0")
 
 
 def test_the_record_names_all_members_that_could_have_framed_the_client() -> None:
     settled = settle(rejecting({(3, 117), (8, 117)}), CLIENTS, CODE)
-    said = f"{INCONSISTENT}: for members 3, 8 alone, who may have rejected it in vain"
+    said = f"{INCONSISTENT}: only for members 3, 8, which may have rejected it wrongly"
     assert settled.blamed == [(117, said)]
 
 
@@ -54,7 +54,7 @@ def test_a_member_that_rejects_one_client_alone_has_it_left_out_and_is_named_bes
     settled = settle(rejecting({(3, 117), (8, 150)}), CLIENTS, CODE)
     assert settled.clients == [client for client in CLIENTS if client not in (117, 150)]
     assert settled.members == MEMBERS
-    names = {117: "members 3 alone", 150: "members 8 alone"}
+    names = {117: "only for members 3, ", 150: "only for members 8, "}
     assert all(names[client] in said for client, said in settled.blamed)
 
 
@@ -68,7 +68,7 @@ def test_members_that_agree_on_the_clients_cost_as_large_a_share_of_them(liars: 
     assert victims == len(CLIENTS) * liars // len(MEMBERS)
     left_out = settled(CLIENTS[:victims])
     assert (left_out.clients, left_out.members) == (CLIENTS[victims:], MEMBERS)
-    names = f"for members {', '.join(map(str, range(liars)))} alone"
+    names = f"only for members {', '.join(map(str, range(liars)))}, which"
     assert all(names in said for _, said in left_out.blamed)
     assert settled(CLIENTS[: victims + 1]).members == MEMBERS[liars:]
 
@@ -77,12 +77,12 @@ def test_where_just_enough_members_are_left_one_has_all_clients_left_out() -> No
     rejected = {member: dict.fromkeys(CLIENTS, BAD) if member == 3 else {} for member in MEMBERS[: CODE.needed]}
     settled = settle(rejected, CLIENTS, CODE)
     assert (settled.clients, len(settled.members)) == ([], CODE.needed)
-    assert all("for members 3 alone" in said for _, said in settled.blamed)
+    assert all("only for members 3, which" in said for _, said in settled.blamed)
 
 
 def test_the_record_of_a_member_names_the_clients_that_could_have_framed_it() -> None:
     settled = settle(rejecting({(7, 103), (7, 105)}), CLIENTS, CODE)
-    said = "opened shares: rejects those of clients 103, 105, or these have dealt them so"
+    said = "opened shares: rejects the shares of clients 103, 105, or these have dealt wrong shares"
     assert (settled.clients, settled.blamed) == (CLIENTS, [(7, said)])
 
 
@@ -93,7 +93,7 @@ def test_one_of_few_clients_has_members_left_out_and_is_named(holders: int, memb
     assert settled.members == (MEMBERS[holders:] if member_goes else MEMBERS)
     assert (117 in settled.clients) == member_goes
     if member_goes:
-        said = "opened shares: rejects those of clients 117, or these have dealt them so"
+        said = "opened shares: rejects the shares of clients 117, or these have dealt wrong shares"
         assert settled.blamed == [(member, said) for member in range(holders)]
 
 
@@ -124,4 +124,4 @@ def test_nobody_that_stays_rejects_anybody_that_stays_and_enough_members_do(
     assert not {(m, c) for m, c in pairs if m in settled.members and c in settled.clients}
     for party, said in settled.blamed:  # nobody honest is named alone
         if party in CLIENTS and party not in bad_clients:
-            assert said.endswith("alone, who may have rejected it in vain")
+            assert said.endswith("which may have rejected it wrongly")

@@ -1,4 +1,4 @@
-"""Vectors of our own: what is derived, sealed and sent in one round, byte for byte (as SHA-256 where it is long).
+"""Own test vectors: derived, sealed and sent bytes of one round (long ones as SHA-256).
 
 After a deliberate change: `python -m tests.aggregation.one_shot.test_one_shot_vectors` writes them anew.
 """
@@ -27,7 +27,7 @@ def digest(data: bytes) -> str:
 
 
 def round_of_four() -> dict[str, Any]:
-    """Four clients of three parameters, all of them members, three of whom must answer."""
+    """Four clients with three parameters, all of them members, threshold three."""
     parameters = OneShotParameters(
         committee={"selection": "given", "members": (0, 1, 2, 3), "threshold": 3}, max_colluders=1, weights="equal"
     )

@@ -1,4 +1,4 @@
-"""What clients and the helper of `pine` refuse, and what the leader makes of those that do not follow the protocol."""
+"""Refusals of `pine` clients and of the helper, and the leader's handling of misbehaving ones."""
 
 import asyncio
 from collections.abc import Callable
@@ -137,7 +137,7 @@ def test_the_helper_keeps_batches_whole() -> None:
 
 
 def rejected(question: Callable[[Stand], PrepareReports]) -> dict[int, str]:
-    """What the helper says of each report that it does not accept."""
+    """Return the helper's failed check for each rejected report."""
 
     async def play() -> Any:
         at = await stand("prepare")
@@ -235,7 +235,7 @@ def test_a_report_of_which_the_aggregators_differ_is_left_out() -> None:
     roles = [RoleSpec(OtherSeeds, PARAMETERS, frozenset({HELPER}))]
     small = SmallFederation(DELTAS, PARAMETERS, protocol=Pine, roles=roles)
     assert small.run().survivors.tolist() == [1, 2, 3, 4, 5]
-    detail = f"pine.inconsistent-report: the helper, client {HELPER}, finds other joint randomness than the server"
+    detail = f"pine.inconsistent-report: the helper, client {HELPER}, derives other joint randomness than the server"
     assert small.misbehaviour() == [(0, detail)]
 
 

@@ -1,4 +1,4 @@
-"""The sum from two aggregators' shares against the rounded updates', whoever drops out at which stage."""
+"""The sum from two aggregators' shares against the rounded updates, for dropouts at any stage."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from testbed.crypto.field64 import PRIME
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.messages import decode
 from tests.aggregation.federations import SmallFederation
+from tests.messages_named import naming
 
 STAGES = ("train", *PineParameters.stages)
 DELTAS = np.random.default_rng(1).uniform(-0.1, 0.1, (9, 13))
@@ -38,7 +39,7 @@ def test_a_lost_helper_ends_the_round_and_a_lost_client_does_not(stage: str) -> 
     assert aggregate.mean.tobytes() == mean_of(small, aggregate.survivors.tolist()).tobytes()
     assert aggregate.weight == len(aggregate.survivors)
     parameters = PineParameters(helper=4)
-    with pytest.raises(RoundAborted, match="client 4 does not") as ended:
+    with pytest.raises(RoundAborted, match=naming("no-helper", "client 4")) as ended:
         federation(DELTAS, parameters, leaving={stage: {4}}).run()
     assert ended.value.reason == "no-helper"
 
@@ -47,7 +48,7 @@ def test_fewer_reports_than_the_experiment_says_end_the_round() -> None:
     gone = {"pine/report": {5, 6, 7}}
     assert len(federation(DELTAS, PineParameters(min_survivors=0.6), leaving=gone).run().survivors) == 6
     gone["pine/report"].add(8)
-    with pytest.raises(RoundAborted, match=r"below-threshold: 5 of 6 needed sent their report"):
+    with pytest.raises(RoundAborted, match=naming("below-threshold", "5 of 6", "report")):
         federation(DELTAS, PineParameters(min_survivors=0.6), leaving=gone).run()
 
 
@@ -71,7 +72,7 @@ def test_rounding_never_takes_an_update_over_the_bound(dimension: int) -> None:
 
 
 def test_neither_aggregator_sees_an_update() -> None:
-    """What the leader has of clients with one and the same update differs in every element, and is uniform."""
+    """The leader's shares of equal updates differ in every element, and are uniform."""
     small = federation(np.zeros((4, 4000)))
     small.run()
     sent = [
@@ -89,7 +90,7 @@ def test_neither_aggregator_sees_an_update() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"weights": "samples"}, "weights: the bound is on what each client adds"),
+        ({"weights": "samples"}, "weights: .*set weights: equal"),
         ({"norm_bound": 1e6}, "norm_bound: 1e+06 with 20 bits behind the point"),
         ({"norm_bound": 1e-9}, "allowed 1 to"),
         ({"norm_bound": 1e305}, "less than or equal to 30854650"),
@@ -101,10 +102,10 @@ def test_what_cannot_be_is_refused(keys: dict[str, Any], said: str) -> None:
 
 
 def test_a_bound_that_rounding_fills_is_refused() -> None:
-    with pytest.raises(ExperimentError, match=r"fraction_bits: 4, rounding 1000000 .* set 12 or more"):
+    with pytest.raises(ExperimentError, match=naming("fraction_bits", 4, 1_000_000, "set 12")):
         PineParameters(fraction_bits=4).check_dimension(10, 1_000_000)
     PineParameters(fraction_bits=12).check_dimension(10, 1_000_000)
-    with pytest.raises(ValueError, match="helper: client 5 of a population of 5"):
+    with pytest.raises(ValueError, match=naming("helper", "client 5", "0 to 4")):
         PineParameters(helper=5).check_population(5)
-    with pytest.raises(ValueError, match="at least 2 participants"):
+    with pytest.raises(ValueError, match=naming("pine", 2, "participants")):
         PineParameters().check(1)

@@ -1,4 +1,4 @@
-"""Participants that a selection protocol has agreed on, and what the server does with refusals."""
+"""Participants that a selection protocol has agreed on, and the server's handling of refusals."""
 
 import asyncio
 from typing import Any
@@ -85,7 +85,7 @@ def test_peers_keys_come_from_the_agreed_list_and_the_pki_is_not_asked() -> None
 
 @pytest.mark.parametrize("stage", ["share", "unmask"])
 def test_the_agreed_list_goes_before_the_bulletin_board(stage: str) -> None:
-    """Signatures are checked under the keys that all participants have agreed on, whatever the board says later."""
+    """Signatures are checked under the keys that all participants have agreed on, even if the board changes."""
 
     async def play() -> Any:
         small = SmallFederation(np.eye(N), SecAggParameters(threshold=T), agreed=True)
@@ -123,7 +123,7 @@ def test_a_round_number_must_be_the_one_that_was_agreed_on() -> None:
     assert asyncio.run(play()) == [(i, "train.round-used") for i in range(N)] * 2
 
 
-# -- what the server does with refusals -----------------------------------------------------------------------------
+# -- handling of refusals -------------------------------------------------------------------------------------------
 
 
 class Announces(SecAgg):

@@ -42,7 +42,7 @@ VARIANTS = [
 async def attack(parameters: SecAggParameters) -> tuple[Any, set[int], set[int], set[int]]:
     """Client 0 and FIRST see one list, the rest of its batch and SECOND another; FIRST hears that the batch is there.
 
-    Returns the federation, whose inputs have arrived, and whose mask keys and self-mask seeds can be rebuilt.
+    Returns the federation, the arrived clients, and the clients with recoverable mask keys and self-mask seeds.
     """
     small = SmallFederation(np.ones((21, 4)), parameters, batches=Batches.consecutive(21, T), minimum=S)
     await small.begin()

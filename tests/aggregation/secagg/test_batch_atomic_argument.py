@@ -1,4 +1,4 @@
-"""The argument of `batch_atomic`, held against whatever a malicious server may tell each client.
+"""The argument of `batch_policy`, tested against all contradictory facts that a malicious server may tell.
 
 A masked input is its client's update plus masks. The server can remove those whose secrets it can rebuild from what it
 is given; the others must cancel. Over the honest clients, what it can have is the inputs of all or none of each set of
@@ -21,14 +21,14 @@ from tests.thoroughness import examples
 
 @dataclass(frozen=True)
 class Telling:
-    """What a server tells the honest clients of one round.
+    """Facts that a server tells the honest clients of one round.
 
     Attributes:
-        batches: who belongs together.
+        batches: the members of each batch.
         t: the threshold.
-        accomplices: who works for the server, and gives both shares of everybody.
-        peers: by honest client, who has shared, as it is told.
-        survivors: by honest client, who has survived, as it is told.
+        accomplices: clients of the server, which reveal both shares of all clients.
+        peers: by honest client, the clients that have shared, as it is told.
+        survivors: by honest client, the survivors, as it is told.
         own_batch, whole: the clients' two checks.
     """
 

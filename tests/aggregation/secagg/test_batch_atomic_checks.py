@@ -1,4 +1,4 @@
-"""A server that asks for a part of a batch, stage by stage: what clients refuse, and what they give nobody."""
+"""A server that asks for a part of a batch, stage by stage: the clients' refusals and withheld shares."""
 
 import asyncio
 from typing import Any
@@ -83,7 +83,7 @@ def test_where_batches_are_ignored_it_is_only_the_one_left_out() -> None:
 
 
 def test_a_batch_that_never_was_whole_cannot_be_made_so() -> None:
-    """Client 4 has not shared: its batch named whole names somebody whose shares do not exist, without it a part."""
+    """Client 4 has not shared: its whole batch includes a client without shares, and the rest is a part of a batch."""
     leaving = {"secagg/share-keys": {4}}
     for named, check in ((EVERYBODY, "secagg.foreign-survivor"), (without(4), "secagg.partial-batch")):
         found = refused(CheckSurvivors(1, named), [3, 5, 6], leaving=leaving)
@@ -171,7 +171,7 @@ def test_after_one_set_was_unmasked_there_is_no_other() -> None:
     assert asyncio.run(play()) == (N, [[(2, "secagg.out-of-order")], [(2, "secagg.out-of-order")]])
 
 
-# -- who is left out --------------------------------------------------------------------------------------------------
+# -- left-out clients -------------------------------------------------------------------------------------------------
 
 
 def left_out_reveals(**options: Any) -> dict[int, RevealedShares]:
@@ -209,7 +209,7 @@ def test_signatures_of_those_left_out_count_only_where_the_experiment_says_so() 
 
 
 def test_a_client_that_is_no_participant_never_signs_for_those_that_are() -> None:
-    """With a smallest sum everybody's signature counts who has shared; client 4 has not."""
+    """With a smallest sum the signatures of all clients that have shared count; client 4 has not."""
 
     async def play() -> Any:
         stand = await before_check({"secagg/share-keys": {4}}, smallest_sum=3)
@@ -221,7 +221,7 @@ def test_a_client_that_is_no_participant_never_signs_for_those_that_are() -> Non
 
 
 def test_a_batch_of_one_is_nobodys_reason_to_be_left_out() -> None:
-    """Batches of one and two: client 0 has no mates, of whom one could have dropped out."""
+    """Batches of one and two: client 0 has no batch peers that could have dropped out."""
     batches = Batches([0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5])
 
     async def play() -> Any:

@@ -1,4 +1,4 @@
-"""Drop-outs at every stage never leave a part of a batch in a sum, and what is in it is exact."""
+"""Dropouts at any stage never leave a part of a batch in a sum, and the sum is exact."""
 
 import asyncio
 from typing import Any
@@ -16,6 +16,7 @@ from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
 from tests.aggregation.federations import KeepsTotal, SmallFederation
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 STAGES = ("train", *SecAgg.stages)
@@ -43,7 +44,7 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def expected(case: dict[str, Any]) -> list[int] | None:
-    """Who must be in the sum by the rules alone; None: the round must be aborted."""
+    """Return the clients that must be in the sum by the rules; None: the round must be aborted."""
     batches, parameters, fates, stages = (case[key] for key in ("batches", "parameters", "fates", "stages"))
     n, t = len(fates), parameters.threshold
 
@@ -135,15 +136,15 @@ def test_with_a_smallest_sum_of_its_own_a_round_survives_a_loss_in_nearly_every_
     leaving = {"train": {0}, "secagg/share-keys": {4}, "secagg/masked-input": {8}}
     small = SmallFederation(DELTAS, SecAggParameters(threshold=9, smallest_sum=3), batches=THREES, leaving=leaving)
     assert small.run().survivors.tolist() == [9, 10, 11]
-    with pytest.raises(RoundAborted, match="too-few-in-whole-batches: 6 of 9 needed shared their keys"):
+    with pytest.raises(RoundAborted, match=naming("too-few-in-whole-batches", "6 of 9", "shared")):
         SmallFederation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving=leaving).run()
-    with pytest.raises(RoundAborted, match="too-few-in-whole-batches: 3 of 4 needed sent their input"):
+    with pytest.raises(RoundAborted, match=naming("too-few-in-whole-batches", "3 of 4", "input")):
         SmallFederation(DELTAS, SecAggParameters(threshold=9, smallest_sum=4), batches=THREES, leaving=leaving).run()
 
 
 def test_a_round_that_cannot_succeed_any_more_ends_before_the_uploads() -> None:
     small = SmallFederation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving={"train": {0, 4}})
-    with pytest.raises(RoundAborted, match="too-few-in-whole-batches: 6 of 9 needed trained"):
+    with pytest.raises(RoundAborted, match=naming("too-few-in-whole-batches", "6 of 9", "trained")):
         small.run()
     assert [stage.stage for stage in small.network.exchanges] == ["train"]
 

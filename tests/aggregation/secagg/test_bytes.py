@@ -1,4 +1,4 @@
-"""What goes over the wire: exact sizes, and vectors that look like noise."""
+"""Traffic: exact sizes, and vectors that look like noise."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a client refuses, stage by stage: every check, provoked by a server that does not follow the protocol."""
+"""Refusals of a client, stage by stage: a malicious server triggers every check."""
 
 import asyncio
 from collections.abc import Callable
@@ -138,7 +138,7 @@ def test_keys_of_an_earlier_round_are_refused() -> None:
 
 
 def test_more_clients_than_were_announced_are_refused() -> None:
-    """With fewer participants announced, t of them could be half of those who share."""
+    """With fewer participants announced, t of them could be half of the clients that share."""
 
     async def play() -> Any:
         small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=0.6))

@@ -1,4 +1,4 @@
-"""Noise that is as planned however many drop out: measured in sums, and what is revealed for it."""
+"""Noise as planned for any number of dropouts, measured in sums, and the shares revealed for it."""
 
 from typing import Any
 
@@ -24,11 +24,12 @@ from testbed.network.sums import add_in_threads
 from testbed.parties.client import RoleSpec, handles
 from testbed.privacy.noise import NoiseShare, RemovableNoise
 from tests.aggregation.federations import SmallFederation, refused_by_the_victim
+from tests.messages_named import naming
 
 N, D, T = 8, 4000, 3
 MULTIPLIER, SCALE = 1.5, 64.0
 STAGES = ("secagg/advertise-keys", "secagg/share-keys", "secagg/masked-input", "secagg/consistency", "secagg/unmask")
-BEFORE = STAGES[:3]  # who leaves in them is not in the sum
+BEFORE = STAGES[:3]  # clients that leave in them are not in the sum
 
 
 def parameters(enforced: bool = True, **changes: Any) -> SecAggParameters:
@@ -47,7 +48,7 @@ def play(dropouts: int, stage: str, **keywords: Any) -> tuple[Any, Any]:
 
 
 def variance_of(small: Any, aggregate: Any) -> float:
-    """Of the sum's coordinates, as a part of what was planned; updates are 0, so that all there is is noise."""
+    """Return the variance of the sum's coordinates, as a share of the plan; updates are 0, so all of it is noise."""
     noise = small.parameters.noise
     in_steps = aggregate.mean * len(aggregate.survivors) * noise.steps(D) / noise.clip
     return float(np.square(in_steps).mean() / (MULTIPLIER * SCALE) ** 2)
@@ -61,7 +62,7 @@ ROUNDING = N * 0.25 / (MULTIPLIER * SCALE) ** 2
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("dropouts", range(T + 1))
 def test_the_sum_has_the_planned_noise(dropouts: int, stage: str, seeded: bool) -> None:
-    """Also without a seed: what is dealt in shares is then still what the noise was made from."""
+    """Also without a seed, the dealt secrets are those of the added noise."""
     small, aggregate = play(dropouts, stage, secrets_from_system=not seeded)
     assert len(aggregate.survivors) == (N - dropouts if stage in BEFORE else N)
     assert aggregate.noise == 1.0
@@ -98,7 +99,7 @@ def test_the_same_seed_gives_the_same_sum() -> None:
     assert (first == again).all()
 
 
-# -- what is revealed, and to whom -----------------------------------------------------------------------------------
+# -- revealed shares -------------------------------------------------------------------------------------------------
 
 
 class Remembers(SecAggClient):
@@ -129,7 +130,7 @@ def test_no_secret_travels_in_the_clear(dropouts: int) -> None:
 
 
 def revealed_noise(small: Any) -> dict[int, list[int]]:
-    """Who has revealed shares of whose noise."""
+    """Return (holder, owner) of the revealed shares of noise."""
     found = {}
     for delivery, answers in small.hosts.seen:
         if delivery.kind is UnmaskAndRemove:
@@ -155,7 +156,7 @@ def test_nothing_is_revealed_of_noise_where_all_of_it_stays() -> None:
 
 
 class HidesADropout(SecAgg):
-    """Names a client among the survivors whose input has not arrived, so that one component more is removed."""
+    """Names a survivor that has sent no input, so that one component more is removed."""
 
     async def check_consistency(self, state: SecAggRound) -> None:
         true, state.survivors = state.survivors, np.arange(N, dtype=np.int64)
@@ -165,11 +166,11 @@ class HidesADropout(SecAgg):
 
 
 def test_a_server_that_hides_a_dropout_gets_no_sum() -> None:
-    """Everybody signs, and reveals that component; but what masks the others' inputs against the missing one stays."""
+    """All clients sign and reveal that component; but the masks with the missing client stay."""
     small = SmallFederation(
         np.zeros((N, D)), parameters(), protocol=HidesADropout, leaving={"secagg/masked-input": {1}}, hosts=1
     )
-    with pytest.raises(RoundAborted, match="below-threshold: 0 of 5 needed shares for client 1"):
+    with pytest.raises(RoundAborted, match=naming("below-threshold", "0 of 5", "client 1")):
         small.run()
     assert small.protocol.signed == N - 1
 
@@ -268,9 +269,9 @@ def test_more_shares_than_everybody_deals_are_none(enforced: bool) -> None:
     more = [RoleSpec(SealsMore, parameters(enforced), only={3})]
     small, aggregate = play(0, "none", parameters=parameters(enforced), roles=more)
     assert aggregate.survivors.tolist() == [0, 1, 2, 4, 5, 6, 7]
-    assert small.misbehaviour() == [(3, "shared keys: not with every peer")]
+    assert small.misbehaviour() == [(3, "shared keys: does not have shares for every peer")]
     small = SmallFederation(np.zeros((N, D)), parameters(enforced), protocol=TakesAnything, roles=more)
-    with pytest.raises(RoundAborted, match="below-threshold: 1 of 5 needed shares for client 3"):
+    with pytest.raises(RoundAborted, match=naming("below-threshold", "1 of 5", "client 3")):
         small.run()
     assert small.refusals() == []
 

@@ -1,4 +1,4 @@
-"""Stages out of order, and what the checks are worth: no client gives away both shares of a peer."""
+"""Stages out of order, and the value of the checks: no client reveals both shares of a peer."""
 
 import asyncio
 from typing import Any
@@ -104,11 +104,11 @@ def test_no_client_ever_reveals_both_shares_of_a_peer() -> None:
         assert {row.client for row in shares.self_masks} == {0, 1, 2, 3, 4}
 
 
-# -- what the checks are worth ---------------------------------------------------------------------------------------
+# -- the value of the checks -----------------------------------------------------------------------------------------
 
 
 def _both_kinds_of_shares(colluders: int) -> tuple[int, int]:
-    """How many shares of client 0's self-mask and mask key a server can have with so many colluders, of N = 6."""
+    """Return the shares of client 0's self-mask and mask key that a server gets with these colluders, of N = 6."""
 
     async def play() -> tuple[int, int]:
         stand = await stand_before("check")

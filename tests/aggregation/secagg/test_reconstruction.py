@@ -51,7 +51,7 @@ def played(
 
 
 def truth(small: Any, members: Collection[int]) -> Any:
-    """The sum of what `members` have quantised, from their own rounding."""
+    """Return the sum of the quantised updates of `members`, from their own rounding."""
     quantisation, total = small.parameters.quantisation, np.zeros(D + 1, np.uint32)
     for client in members:
         rounding = small.randomness.simulation_key(client, 1, "stochastic rounding")
@@ -102,7 +102,7 @@ def test_one_accomplice_fewer_has_nothing(s: int, t: int, consistency: str) -> N
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), s=st.integers(3, 11), consistency=st.sampled_from(VARIANTS))
 def test_it_takes_exactly_twice_the_threshold_with_drop_outs_too(data: Any, s: int, consistency: str) -> None:
-    """Who drops out before it unmasks counts for nobody: of those that are left, h + 2x >= 2t decides."""
+    """Clients that drop out before unmasking do not count: among the others, h + 2x >= 2t decides."""
     t = data.draw(st.integers(s // 2 + 1 if consistency == "signed" else 2 * s // 3 + 1, s), label="t")
     dishonest = data.draw(st.sets(st.integers(0, s - 1), max_size=s - 1), label="dishonest")
     lost = data.draw(st.sets(st.integers(0, s - 1), max_size=s - t), label="lost")
@@ -248,7 +248,7 @@ def test_split_sharing_isolates_one_where_dropouts_alone_cannot(s: int, t: int, 
 @settings(max_examples=examples(30), deadline=None)
 @given(data=st.data(), s=st.integers(4, 11), kind=st.sampled_from([ShrinkTheSum, SplitTheSharing]))
 def test_small_sums_are_right_or_are_not_had(data: Any, s: int, kind: Any) -> None:
-    """With drop-outs, too: what comes out is the members' sum bit for bit, and honest clients refuse nothing for it."""
+    """With dropouts, too: the result is the members' sum bit for bit, and honest clients refuse nothing."""
     t = data.draw(st.integers(2 * s // 3 + 1, s), label="t")
     dishonest = data.draw(st.sets(st.integers(0, s - 1), max_size=s - 2), label="dishonest")
     lost = data.draw(st.sets(st.integers(0, s - 1), max_size=s - t), label="lost")
@@ -260,7 +260,7 @@ def test_small_sums_are_right_or_are_not_had(data: Any, s: int, kind: Any) -> No
         assert small.refusals() == []
 
 
-# -- what honest clients are worth: nothing of this without accomplices' help -----------------------------------------
+# -- honest clients: no attack works without the help of accomplices --------------------------------------------------
 
 
 def test_an_honest_client_hands_nothing_over() -> None:

@@ -13,6 +13,7 @@ from testbed.aggregation.secagg.share_recovery import decode, recover
 from testbed.crypto.shamir import PRIME, reconstruct, share
 from testbed.emulation.compute.cost import metered
 from testbed.errors import ProtocolError, RoundAborted
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -107,7 +108,7 @@ def test_holders_may_differ_from_secret_to_secret() -> None:
         rows[holder].append(ShareOf(1, dealt[1][holder]))
     assert recover(3, [0, 1], rows).secrets == {0: bytes(32), 1: b"\x01" * 32}
     del rows[4]
-    with pytest.raises(RoundAborted, match="below-threshold: 2 of 3 needed shares for client 1"):
+    with pytest.raises(RoundAborted, match=naming("below-threshold", "2 of 3", "client 1")):
         recover(3, [0, 1], rows)
 
 

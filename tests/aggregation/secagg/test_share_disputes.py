@@ -69,7 +69,7 @@ class DealsNoSharesOfItsMaskKey(DealsNoShares):
 
 
 class SealsNothing(SecAggClient):
-    """What it has sealed does not open."""
+    """Seals shares that do not open."""
 
     def share_among(self, holders: list[int]) -> list[SharesFor]:
         return [SharesFor(row.client, bytes(len(row.sealed))) for row in super().share_among(holders)]
@@ -108,7 +108,7 @@ class Frames(SecAggClient):
 
 
 class FramesWithNoShare(Frames):
-    """What it says it was dealt is too large for a share."""
+    """Claims that it was dealt a share that is too large."""
 
     wrong = b"\xff" * 33
 
@@ -124,7 +124,7 @@ class FramesAndSaysNothing(Frames):
 
 
 def played(role: type[SecAggClient], only: set[int], **options: Any) -> tuple[Any, Any, list[int]]:
-    """The federation, its mean (or why there is none) and who is left out from then on."""
+    """Return the federation, its mean (or the reason for none) and the clients left out from then on."""
     parameters = SecAggParameters(threshold=T, bits=32, weights="equal")
     small = SmallFederation(DELTAS, parameters, roles=[RoleSpec(role, parameters, frozenset(only))], **options)
 
@@ -207,7 +207,7 @@ def test_not_even_all_others_together(liars: set[int], role: type[SecAggClient])
     assert excluded == []
 
 
-# -- what a malicious server gets by asking ------------------------------------------------------------------------
+# -- a malicious server asks for proofs ----------------------------------------------------------------------------
 
 
 async def asked(small: Any, question: ProveShare, who: int = 2) -> Any:

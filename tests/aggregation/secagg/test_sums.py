@@ -18,6 +18,7 @@ from testbed.errors import ExperimentError, RoundAborted
 from testbed.network.sums import add_masks_in_threads
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from tests.aggregation.federations import KeepsTotal, SmallFederation
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 STAGES = ("train", *SecAgg.stages)
@@ -141,6 +142,6 @@ def test_masks_added_in_threads_are_masks_added_one_after_the_other(bits: int, c
 
 def test_a_ring_too_narrow_for_the_weights_is_refused_before_the_first_round() -> None:
     assert Quantisation(1.0, 16, 32).check(100, 655) is None
-    with pytest.raises(ExperimentError, match=r"aggregation\.bits: 100 participants with weights up to 656"):
+    with pytest.raises(ExperimentError, match=naming("aggregation.bits", 100, 656)):
         SecAggParameters(bits=32, levels_bits=16).check_weights(100, 656)
     SecAggParameters(bits=32, levels_bits=16, weights="equal").check_weights(100, 10**6)

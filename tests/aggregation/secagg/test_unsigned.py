@@ -1,4 +1,4 @@
-"""SecAgg without signed survivors (``consistency: none``): what remains of the checks, and what does not."""
+"""SecAgg without signed survivors (``consistency: none``): the remaining checks, and the missing ones."""
 
 import asyncio
 from fractions import Fraction
@@ -14,6 +14,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
 from tests.aggregation.federations import SmallFederation, Stand
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 N, D, T = 6, 5, 5
@@ -57,7 +58,7 @@ def test_the_threshold_is_above_two_thirds(participants: int, threshold: int) ->
 
 def test_the_server_does_not_begin_below_two_thirds() -> None:
     small = SmallFederation(DELTAS, SecAggParameters(threshold=4, consistency="none"))
-    with pytest.raises(RoundAborted, match="threshold-too-low: t = 4 of 6 participants, which must exceed two thirds"):
+    with pytest.raises(RoundAborted, match=naming("threshold-too-low", "t = 4 of 6", "two thirds")):
         small.run()
     assert stages_of(small) == ["train"]
     SmallFederation(DELTAS, SecAggParameters(threshold=4)).run()
@@ -72,7 +73,7 @@ def test_clients_do_not_take_part_below_two_thirds() -> None:
     assert asyncio.run(play("signed")) == []
 
 
-# -- what a client checks by itself ----------------------------------------------------------------------------------
+# -- checks of a single client ---------------------------------------------------------------------------------------
 
 
 async def before_unmasking(parameters: SecAggParameters) -> Any:

@@ -1,4 +1,4 @@
-"""What a client refuses beyond what a `secagg` client does, and what a lying server cannot get."""
+"""Refusals of a client beyond those of `secagg`, and attacks of a malicious server that fail."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,6 +39,7 @@ from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles
 from tests.aggregation import federations
 from tests.aggregation.federations import SmallFederation, run_until
+from tests.messages_named import naming
 
 N, K, T, VICTIM = 16, 6, 5, 2
 EVERYBODY = list(range(N))
@@ -190,7 +191,7 @@ def test_neighbours_keys_are_checked_as_in_secagg(change: Any, check: str) -> No
 
 
 def test_neighbours_that_were_told_another_list_are_noticed() -> None:
-    """Their signature on their keys covers the list: honest neighbours have one graph, whoever chose the list."""
+    """The signature on keys covers the list: honest neighbours have one graph, even if the server chose the list."""
 
     async def play() -> list[str]:
         small = SmallFederation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus)
@@ -336,7 +337,7 @@ def test_shares_that_a_client_cannot_hold_are_left_out() -> None:
     roles = [RoleSpec(RevealsForeignShares, PARAMETERS, only=frozenset({VICTIM}))]
     small = SmallFederation(DELTAS, PARAMETERS, protocol=SecAggPlus, roles=roles)
     assert small.run().survivors.tolist() == EVERYBODY
-    assert (VICTIM, "unmask: shares of clients not around it") in small.misbehaviour()
+    assert (VICTIM, "unmask: has shares of clients that are not its neighbours") in small.misbehaviour()
 
 
 class SignsAnotherList(SecAggPlusClient):
@@ -395,5 +396,5 @@ def test_parameters_that_fit_nothing(keys: dict[str, Any], line: str) -> None:
 def test_a_threshold_goes_with_neighbours() -> None:
     with pytest.raises(ValidationError, match="threshold: goes with neighbours"):
         SecAggPlusParameters(threshold=50)
-    with pytest.raises(ValueError, match="at least 2 participants"):
+    with pytest.raises(ValueError, match=naming("secagg-plus", 2, "participants")):
         SecAggPlusParameters().check(1)

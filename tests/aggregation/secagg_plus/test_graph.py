@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
+from tests.messages_named import naming
 
 ID = b"an experiment's."
 
@@ -99,7 +100,7 @@ def test_every_distance_between_two_clients_is_equally_frequent() -> None:
 
 @pytest.mark.parametrize("k", [0, 1, 3, 10, 12, -2])
 def test_a_number_of_neighbours_that_the_circle_cannot_have(k: int) -> None:
-    with pytest.raises(ValueError, match="an even number below 9, or all"):
+    with pytest.raises(ValueError, match=naming("k", 10, "even", 9)):
         NeighbourGraph(range(10), k, bytes(32))
 
 

@@ -1,4 +1,4 @@
-"""A server that tells clients different survivors, with dishonest clients who sign whatever it likes: the three claims.
+"""A server that tells clients different survivors, with dishonest clients that sign anything: the three claims.
 
 The clients are real; the server passes on every signature that helps it. Dishonest holders count for both secrets.
 """
@@ -27,7 +27,7 @@ AROUND = {client: GRAPH.around(client) for client in range(N)}
 
 @st.composite
 def stories(draw: st.DrawFn) -> tuple[frozenset[int], dict[int, list[int]]]:
-    """Who is dishonest (fewer than 2t - (k + 1) in all), and the survivors that each of the others is told of."""
+    """Draw dishonest clients (fewer than 2t - (k + 1)), and the survivors that each other client is told."""
     dishonest = draw(st.frozensets(st.integers(0, N - 1), max_size=2 * T - K - 2))
     told = []
     for _ in range(draw(st.integers(1, 3))):
@@ -41,7 +41,7 @@ def stories(draw: st.DrawFn) -> tuple[frozenset[int], dict[int, list[int]]]:
 
 
 async def revealed(dishonest: frozenset[int], hears: dict[int, list[int]]) -> dict[int, Any]:
-    """What the honest clients reveal."""
+    """Return the shares that the honest clients reveal."""
     small = SmallFederation(np.ones((N, 2)), PARAMETERS, protocol=SecAggPlus)
     start = await small.begin()
     protocol = small.protocol

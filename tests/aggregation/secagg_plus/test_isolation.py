@@ -1,7 +1,7 @@
 """A server that tells one client that hardly any neighbour has shared, and all others everything: alone with its sum.
 
 It needs one accomplice fewer around the victim than two stories about one client do (2t - k - 2), so the bound does not
-exclude it: that neighbours know who has masked with them does.
+exclude it: the tags by which neighbours know their masks do.
 """
 
 import itertools
@@ -30,6 +30,7 @@ from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, StageTable, handles
 from tests.aggregation.federations import SmallFederation
+from tests.messages_named import naming
 
 N = 20
 DISHONEST = (0, 1)  # a tenth, as the parameters say; then k = 6 and t = 5
@@ -37,13 +38,13 @@ DELTAS = np.random.default_rng(4).uniform(-1, 1, (N, 6)).astype(np.float32)
 
 
 class Accomplice(SecAggAccomplice, SecAggPlusClient, answers=(*SecAggPlusClient.questions, HandOver)):
-    """Signs and hands over whatever it is asked for."""
+    """Signs and reveals anything that it is asked for."""
 
     STAGES: ClassVar[StageTable] = SecAggPlusClient.STAGES.extended(SecAggAccomplice.STAGES.rows)
 
 
 class Plan(NamedTuple):
-    """Whom the victim is told of, and the two views."""
+    """The neighbours that the victim is told of, and the two views."""
 
     victim: int
     told: frozenset[int]
@@ -157,7 +158,7 @@ def test_neighbours_that_the_victim_has_not_masked_with_keep_their_shares() -> N
 
 
 class Trusting(SecAggPlusClient):
-    """Does not ask who has masked with it."""
+    """Does not check which neighbours have masked with it."""
 
     def has_masked_with_me(self, peer: int) -> bool:
         return True
@@ -186,7 +187,7 @@ def test_a_client_that_tells_nobody_is_left_out() -> None:
     roles = [RoleSpec(TellsNobody, SecAggPlusParameters(), frozenset({5}))]
     small = SmallFederation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
     assert small.run().survivors.tolist() == [one for one in range(N) if one != 5]
-    assert small.misbehaviour() == [(5, "masked input: not with every neighbour")]
+    assert small.misbehaviour() == [(5, "masked input: not masked with every neighbour")]
 
 
 class TellsFew(SecAggPlusClient):
@@ -200,5 +201,5 @@ class TellsFew(SecAggPlusClient):
 def test_a_client_whose_word_is_false_is_no_worse_than_bad_shares() -> None:
     roles = [RoleSpec(TellsFew, SecAggPlusParameters(), frozenset({5}))]
     small = SmallFederation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
-    with pytest.raises(RoundAborted, match="needed shares for client 5"):
+    with pytest.raises(RoundAborted, match=naming("shares", "client 5")):
         small.run()

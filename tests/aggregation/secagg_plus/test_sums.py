@@ -16,6 +16,7 @@ from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 from tests.aggregation.federations import KeepsTotal, SmallFederation
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 EXPERIMENT = b"a test's own id."
@@ -33,7 +34,7 @@ def deltas(size: int = N, dimension: int = 9) -> Any:
 
 
 def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], chosen: Any) -> list[int] | None:
-    """Whose update is in the sum, from the protocol's description alone; None: there is none."""
+    """Return the clients in the sum, from the protocol's description alone; None: there is no sum."""
 
     def staying(stage: str, among: set[int]) -> set[int]:
         return {client for client in among if fates[client] != stage}
@@ -117,7 +118,7 @@ async def masked_inputs(small: Any) -> Any:
 
 
 def with_one_alone(stage: str) -> tuple[Any, int]:
-    """A round in which five neighbours of one client leave at `stage`, and fewer of everybody else's; who it is."""
+    """Run a round in which five neighbours of one client leave at `stage`, and fewer of others; return the client."""
     circle = NeighbourGraph(range(N), K, list_digest(bytes(32), 1, range(N))).circle()
     leaving = {stage: {circle[place] for place in (0, 1, 2, 3, 5)}}
     return SmallFederation(deltas(), LOOSE, protocol=Kept, leaving=leaving), circle[4]
@@ -151,7 +152,7 @@ def test_more_dropouts_than_the_bound_speaks_of_end_the_round() -> None:
         if fits:
             assert len(small.run().survivors) == 36
         else:
-            with pytest.raises(RoundAborted, match="below-threshold: 35 of 36 needed advertised keys"):
+            with pytest.raises(RoundAborted, match=naming("below-threshold", "35 of 36", "advertised")):
                 small.run()
 
 
