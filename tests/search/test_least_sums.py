@@ -105,14 +105,14 @@ def without_fix() -> Iterator[None]:
     bound.density.cache_clear()
 
 
-@pytest.mark.usefixtures("unmended")
+@pytest.mark.usefixtures("without_fix")
 def test_without_the_fix_the_statement_is_false() -> None:
     large = flamingo.FlamingoSums().by_groups(flamingo.setting(500, SEED, **flamingo.MENDED), 6)
     assert (large.stated, large.found) == (400, 1)
     assert large.is_new
 
 
-@pytest.mark.usefixtures("unmended")
+@pytest.mark.usefixtures("without_fix")
 def test_without_the_fix_real_parties_reveal_a_single_update() -> None:
     where = flamingo.setting(30, 2, **flamingo.CUT_IN_SMALL | flamingo.MENDED)
     small = flamingo.FlamingoSums().exactly(where, BUDGET)
