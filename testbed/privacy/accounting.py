@@ -63,8 +63,8 @@ def amplified(divergences: Divergences, sampling: float) -> Divergences:
     chances = taken * log(sampling) + (orders - taken) * log1p(-sampling)
     terms = ways + chances + (taken - 1) * divergences[: len(taken)] + np.where(taken > 2, log(3), 0.0)
     never_or_once = (taken - 1) * log1p(-sampling) + np.log1p((taken - 1) * sampling)
-    found = np.logaddexp(never_or_once, logsumexp(terms, axis=1)) / (taken - 1)
-    return np.append(np.minimum(divergences[: len(taken)], found), divergences[len(taken) :])
+    amplified_divergences = np.logaddexp(never_or_once, logsumexp(terms, axis=1)) / (taken - 1)
+    return np.append(np.minimum(divergences[: len(taken)], amplified_divergences), divergences[len(taken) :])
 
 
 # What a mechanism may be made of: within it the variance and its square are normal doubles, whatever share is left.

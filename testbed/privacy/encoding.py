@@ -194,9 +194,9 @@ class Encoding:
         flip_signs(vector, rotation)
         meter("rotate.element", self.length)
         steps = np.rint(hadamard(vector)).astype(np.int64)
-        found = total.copy()
-        found[:-1] += steps.view(np.uint64).astype(total.dtype)
-        return found
+        noisy = total.copy()
+        noisy[:-1] += steps.view(np.uint64).astype(total.dtype)
+        return noisy
 
     def bits_needed(self, participants: int, noise_multiplier: float) -> int:
         """The smallest ring that holds so many updates and their noise: 2**-40 a round that a coordinate leaves it.
@@ -226,5 +226,5 @@ def centred(elements: npt.NDArray[Any], bits: int) -> Floats:
     """`(D,)` the ring elements as the integers from -2**(bits-1) to 2**(bits-1) - 1."""
     unused = 8 * elements.itemsize - bits
     signed = (elements << elements.dtype.type(unused)).view(f"i{elements.itemsize}")
-    found: Floats = np.right_shift(signed, unused).astype(np.float64)
-    return found
+    integers: Floats = np.right_shift(signed, unused).astype(np.float64)
+    return integers

@@ -130,12 +130,12 @@ class Ledger(PrivacyLedger):
         """Enter a round (`PrivacyLedger.spend`); which one it was makes no difference."""
         shares = np.repeat(np.arange(len(charges)), [len(clients) for clients in charges.values()])
         clients = np.concatenate([np.zeros(0, np.int64), *charges.values()])
-        for one, those in charges.items():
-            self._enter(one, those)
+        for shares_of_charge, members in charges.items():
+            self._enter(shares_of_charge, members)
         order = np.argsort(clients)
         clients, hidden = clients[order], np.array(list(charges), np.float64).reshape(-1, 3)[shares[order]]
-        places, which = np.unique(self._history[clients], return_inverse=True)
-        costs = np.array([self._costs(place) for place in places.tolist()], np.float64).reshape(-1, 3)[which]
+        places, inverse = np.unique(self._history[clients], return_inverse=True)
+        costs = np.array([self._costs(place) for place in places.tolist()], np.float64).reshape(-1, 3)[inverse]
         names = ("epsilon", "planned_epsilon", "colluding_epsilon")
         return (
             {"client": clients, "delta": np.full(len(clients), self.delta)}
@@ -147,11 +147,11 @@ class Ledger(PrivacyLedger):
         """Enter rounds that were recorded (`PrivacyLedger.replay`)."""
         for columns in rounds:
             hidden = np.stack([np.asarray(columns[name], np.float64) for name in NoiseShares._fields], axis=1)
-            kinds, which = np.unique(hidden, axis=0, return_inverse=True)
-            for place, (noise, honest, colluding) in enumerate(kinds.tolist()):
+            distinct, inverse = np.unique(hidden, axis=0, return_inverse=True)
+            for place, (noise, honest, colluding) in enumerate(distinct.tolist()):
                 in_sum = noise == noise  # what is missing was recorded as null and reads as NaN
                 shares = NoiseShares(noise if in_sum else None, honest if in_sum else None, colluding)
-                for clients in each_once(np.asarray(columns["client"], np.int64)[which.reshape(-1) == place]):
+                for clients in each_once(np.asarray(columns["client"], np.int64)[inverse.reshape(-1) == place]):
                     self._enter(shares, clients)
 
     def of(self, client: int) -> tuple[float, float, float]:
@@ -160,17 +160,17 @@ class Ledger(PrivacyLedger):
 
     def _enter(self, shares: NoiseShares, clients: Ids) -> None:
         """Enter a round of these clients, none of them twice."""
-        before, which = np.unique(self._history[clients], return_inverse=True)
+        before, inverse = np.unique(self._history[clients], return_inverse=True)
         after = np.array([self._place(_with(self._histories[place], shares)) for place in before.tolist()], np.int32)
-        self._history[clients] = after[which]
+        self._history[clients] = after[inverse]
         if self.budget is None:
             return
         # More rounds never cost less: the largest so far is that of all.
         for number, place in enumerate(after.tolist()):
-            known = _of_view(self._histories[place], 0)
-            if (cost := self._after_another_round(known)) > self.after_next or self.costliest is None:
+            rounds = _of_view(self._histories[place], 0)
+            if (cost := self._after_another_round(rounds)) > self.after_next or self.costliest is None:
                 self.after_next = max(cost, self.after_next)
-                self.costliest = int(clients[which == number].min()), self._epsilon(known)
+                self.costliest = int(clients[inverse == number].min()), self._epsilon(rounds)
 
     def _place(self, history: History) -> int:
         if history not in self._places:

@@ -272,8 +272,8 @@ class Noise(ClippedUpdates):
         """The same, with what an epsilon leaves open filled in."""
         if self.epsilon is None:
             return self
-        known = {"rounds": self.rounds or rounds, "delta": self.delta or delta}
-        return self.model_copy(update=known)
+        completed = {"rounds": self.rounds or rounds, "delta": self.delta or delta}
+        return self.model_copy(update=completed)
 
     def multiplier(self, participants: int, dimension: int) -> float:
         """The noise multiplier, as given or for the given epsilon; raises `ExperimentError` if there is none."""

@@ -108,16 +108,16 @@ class NoiseTable:
             further: the lower 64 bits of the draw at a position of `draws`.
         """
         shift = np.uint64(_MAGNITUDE_BITS - (len(self.guide).bit_length() - 1))
-        found = self.guide.take((draws >> shift).view(np.int64))
-        (open_,) = np.nonzero(found < 0)
+        magnitudes = self.guide.take((draws >> shift).view(np.int64))
+        (open_,) = np.nonzero(magnitudes < 0)
         if len(open_):
-            wanted = draws[open_]
-            least = self.upper.searchsorted(wanted)  # entries whose upper bits alone are below
-            found[open_] = least
-            for tie in np.flatnonzero(self.upper[least] == wanted).tolist():
+            undecided = draws[open_]
+            least = self.upper.searchsorted(undecided)  # entries whose upper bits alone are below
+            magnitudes[open_] = least
+            for tie in np.flatnonzero(self.upper[least] == undecided).tolist():
                 position = int(open_[tie])
-                found[position] = self._beyond_ties(int(least[tie]), int(wanted[tie]), further(position))
-        return found
+                magnitudes[position] = self._beyond_ties(int(least[tie]), int(undecided[tie]), further(position))
+        return magnitudes
 
     def _beyond_ties(self, entry: int, draw: int, lower: int) -> int:
         """The first entry above a draw, from `entry` on, whose upper bits are those of the draw."""
@@ -172,11 +172,11 @@ def _skellam(variance: Fraction, last: int) -> list[int]:
     """
     twice_inverse = (2 << _PRECISION) * variance.denominator // variance.numerator
     above, here = 0, 1 << 192
-    found = [here]
+    weights = [here]
     for k in range(last, 0, -1):
         above, here = here, above + (k * here * twice_inverse >> _PRECISION)
-        found.append(here)
-    return found[::-1]
+        weights.append(here)
+    return weights[::-1]
 
 
 def _discrete_gaussian(variance: Fraction, last: int) -> list[int]:
@@ -186,12 +186,12 @@ def _discrete_gaussian(variance: Fraction, last: int) -> list[int]:
     q = int(context.multiply(context.exp(exponent), Decimal(1 << _PRECISION)))
     square = q * q >> _PRECISION
     here, ratio = 1 << _PRECISION, q
-    found = [here]
+    weights = [here]
     for _ in range(last):
         here = here * ratio >> _PRECISION
         ratio = ratio * square >> _PRECISION
-        found.append(here)
-    return found
+        weights.append(here)
+    return weights
 
 
 def _guide(upper: npt.NDArray[np.uint64], variance: Fraction) -> npt.NDArray[np.int32]:

@@ -29,26 +29,26 @@ def gaussian_delta(epsilon: Floats, mu: Floats) -> Floats:
     from scipy.special import log_ndtr  # slow to import
 
     above, below = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    found: Floats = -np.exp(above) * np.expm1(np.minimum(below - above, 0.0))
-    return found
+    delta: Floats = -np.exp(above) * np.expm1(np.minimum(below - above, 0.0))
+    return delta
 
 
 def gaussian_epsilon(mu: Floats, delta: float) -> Floats:
     """`(m,)` epsilon at `delta` of the Gaussian mechanism with each `(m,)` mu, never below it; 0 for a mu of 0."""
     if not 0 < delta < 1:
         raise ValueError(f"delta: {delta}; must be above 0 and below 1")
-    found = np.zeros(len(mu))
-    there = (mu > 0) & np.isfinite(mu)
-    found[~np.isfinite(mu)] = inf
-    own = mu[there]
+    epsilons = np.zeros(len(mu))
+    nonzero = (mu > 0) & np.isfinite(mu)
+    epsilons[~np.isfinite(mu)] = inf
+    own = mu[nonzero]
     low, high = np.zeros(len(own)), own * own / 2 + own * sqrt(2 * log(1 / delta))
     enough = gaussian_delta(low, own) <= delta
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         fits = gaussian_delta(middle, own) <= delta
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    found[there] = np.where(enough, 0.0, high)
-    return found
+    epsilons[nonzero] = np.where(enough, 0.0, high)
+    return epsilons
 
 
 @dataclass(frozen=True)

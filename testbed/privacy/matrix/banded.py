@@ -58,12 +58,12 @@ def optimised(bands: int, rounds: int, separation: int, participations: int, err
     if bands == 1:
         return (1.0,)
     beginning = square_root(rounds)[1:bands]
-    found = minimize(loss, beginning, jac=True, method="L-BFGS-B", options={"maxiter": 1000})
-    return (1.0, *np.round(found.x, _DIGITS).tolist())
+    solution = minimize(loss, beginning, jac=True, method="L-BFGS-B", options={"maxiter": 1000})
+    return (1.0, *np.round(solution.x, _DIGITS).tolist())
 
 
 def square_root(rounds: int) -> Floats:
     """`(rounds,)` coefficients of the C with C C = A: binomials (2j over j) / 4^j."""
     places = np.arange(1, rounds)
-    found: Floats = np.append(1.0, np.cumprod((2 * places - 1) / (2 * places)))
-    return found
+    coefficients: Floats = np.append(1.0, np.cumprod((2 * places - 1) / (2 * places)))
+    return coefficients

@@ -51,12 +51,12 @@ PREFIX_SUMS = Buffers((1.0,), (1.0,))
 
 
 def _series(decays: Floats, scales: Floats, rounds: int) -> Floats:
-    found = np.zeros(rounds)
-    found[0] = 1.0
+    series = np.zeros(rounds)
+    series[0] = 1.0
     if len(decays):
         with np.errstate(under="ignore"):
-            found[1:] = (scales[:, None] * np.exp(np.outer(np.log(decays), np.arange(rounds - 1)))).sum(axis=0)
-    return found
+            series[1:] = (scales[:, None] * np.exp(np.outer(np.log(decays), np.arange(rounds - 1)))).sum(axis=0)
+    return series
 
 
 def scales(decays: Floats, inverse_decays: Floats) -> Floats:
@@ -65,8 +65,8 @@ def scales(decays: Floats, inverse_decays: Floats) -> Floats:
     np.fill_diagonal(apart, 1.0)
     ratios = (decays[:, None] - inverse_decays) / apart
     np.fill_diagonal(ratios, decays - inverse_decays)
-    found: Floats = ratios.prod(axis=1)
-    return found
+    omegas: Floats = ratios.prod(axis=1)
+    return omegas
 
 
 def _decays(steps: Floats) -> tuple[Floats, Floats]:
@@ -103,14 +103,14 @@ def optimised(buffers: int, rounds: int, separation: int, participations: int, e
         return float(np.log(error_of(noise, error) * sensitivity(coefficients, separation, participations)))
 
     bounds = [(float(np.log(_SMALLEST)), float(np.log(_LARGEST)))] * (2 * buffers)
-    found = []
+    solutions = []
     for slowest in (1.0 / rounds, 1.0 / min(rounds, 2 * separation)):
         places = np.geomspace(slowest, 2.0, 2 * buffers)
         beginning = np.log(np.diff(places, prepend=0.0))
-        found.append(
+        solutions.append(
             minimize(loss, beginning, method="L-BFGS-B", bounds=bounds, options={"maxiter": 300, "ftol": 1e-8})
         )
-    best = min(found, key=lambda one: float(one.fun)).x
-    kept = np.array([float(f"{step:.{_DIGITS - 1}e}") for step in np.exp(best)])
-    decays, inverse_decays = _decays(np.log(kept))
+    best = min(solutions, key=lambda solution: float(solution.fun)).x
+    rounded_steps = np.array([float(f"{step:.{_DIGITS - 1}e}") for step in np.exp(best)])
+    decays, inverse_decays = _decays(np.log(rounded_steps))
     return Buffers(tuple(decays.tolist()), tuple(scales(decays, inverse_decays).tolist()))

@@ -78,19 +78,19 @@ class CorrelatedLedger(PrivacyLedger):
         """
         hidden, clients = _NOISE, np.sort(np.concatenate([np.zeros(0, np.int64), *charges.values()]))
         if _ATTEMPT in charges:
-            hidden, clients = _ATTEMPT, np.union1d(clients, self._known())
+            hidden, clients = _ATTEMPT, np.union1d(clients, self._ever_charged())
             self._enter_attempt(round_number - 1, clients)
         else:
             self._enter(round_number - 1, clients)
         self._look_ahead(round_number)
-        squared, which = np.unique(self._squared[clients], return_inverse=True)
+        squared, inverse = np.unique(self._squared[clients], return_inverse=True)
         counts, of_count = np.unique(self._counts[clients], return_inverse=True)
         planned = [self._accountant.epsilon({1.0: count}, self.delta) for count in counts.tolist()]
         ones = np.ones(len(clients))
         return {
             "client": clients,
             "delta": self.delta * ones,
-            "epsilon": self._accountant.epsilon_of(squared, self.delta)[which],
+            "epsilon": self._accountant.epsilon_of(squared, self.delta)[inverse],
             "planned_epsilon": np.array(planned)[of_count],
             "colluding_epsilon": np.inf * ones,
             **{
@@ -117,10 +117,10 @@ class CorrelatedLedger(PrivacyLedger):
     def _products(self, step: int) -> tuple[Floats, float]:
         """`(n,)` the products of column `step` with those of each client's rounds, summed; its own square."""
         row = np.abs(gram_row(self._coefficients, step))
-        found = np.zeros(len(self._squared))
+        products = np.zeros(len(self._squared))
         for earlier, clients in self._steps:
-            found[clients] += row[earlier]
-        return found, float(row[step])
+            products[clients] += row[earlier]
+        return products, float(row[step])
 
     def _enter(self, step: int, clients: Ids) -> None:
         if not len(clients):
@@ -131,7 +131,7 @@ class CorrelatedLedger(PrivacyLedger):
         self._last[clients] = step
         self._steps.append((step, clients))
 
-    def _known(self) -> Ids:
+    def _ever_charged(self) -> Ids:
         """`(m,)` who has been in any round, sorted."""
         tried = [clients for _, clients in self._attempts]
         return np.unique(np.concatenate([np.flatnonzero(self._counts), *tried])).astype(np.int64)
@@ -141,9 +141,9 @@ class CorrelatedLedger(PrivacyLedger):
         released = self._steps[-1][0] if self._steps else -1
         for row in range(released + 1, step + 1):
             changed = np.zeros(len(self._squared))
-            for earlier, those in (*self._steps, *self._attempts):
+            for earlier, members in (*self._steps, *self._attempts):
                 if earlier < row:
-                    changed[those] += abs(self._coefficients[row - earlier])
+                    changed[members] += abs(self._coefficients[row - earlier])
             if row == step:
                 changed[clients] += abs(self._coefficients[0])
             self._squared[clients] += changed[clients] ** 2

@@ -86,15 +86,15 @@ class CorrelatedNoise(ClippedUpdates):
 
     def planned_for(self, rounds: int, delta: float) -> "CorrelatedNoise":
         """The same, with what is left to the rest of the experiment filled in."""
-        known = {"rounds": self.rounds or rounds}
-        return self.model_copy(update=known if self.epsilon is None else known | {"delta": self.delta or delta})
+        completed = {"rounds": self.rounds or rounds}
+        return self.model_copy(update=completed if self.epsilon is None else completed | {"delta": self.delta or delta})
 
     def planned_under(self, participants: int, pattern: ParticipationPattern | None) -> "CorrelatedNoise":
         """The same, with what selection says; `pattern` is what it promises over `rounds`.
 
         Raises `ValueError` (one line) for a strategy that needs a promise where there is none, or says another.
         """
-        given = self.min_separation, self.max_participations
+        own_limits = self.min_separation, self.max_participations
         rounds = self.rounds or 1
         if pattern is None:
             if self.strategy != "identity":
@@ -104,7 +104,7 @@ class CorrelatedNoise(ClippedUpdates):
                 )
             pattern = ParticipationPattern(1)
         promised = pattern.min_separation, pattern.most_participations(rounds)
-        for key, own, sure in zip(("min_separation", "max_participations"), given, promised, strict=True):
+        for key, own, sure in zip(("min_separation", "max_participations"), own_limits, promised, strict=True):
             if own is not None and own != sure:
                 raise ValueError(f"{key}: {own}, but the selection promises {sure} over {rounds} rounds; leave it out")
         if self.bands is not None and self.bands > min(promised[0], rounds):

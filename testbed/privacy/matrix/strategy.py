@@ -53,7 +53,7 @@ class Strategy(ABC):
         return largest_sum(self.coefficients) if self.takes_back else 1.0
 
     @abstractmethod
-    def correlate(self, noise: Floats, kept: Floats, step: int) -> None:
+    def correlate(self, noise: Floats, memory: Floats, step: int) -> None:
         """Turn the independent noise of a round into its correlated noise, both in place.
 
         Args:
@@ -87,12 +87,12 @@ class BufferedStrategy(Strategy):
         """See `Strategy.vectors`."""
         return len(self.buffers.decays)
 
-    def correlate(self, noise: Floats, kept: Floats, step: int) -> None:
+    def correlate(self, noise: Floats, memory: Floats, step: int) -> None:
         """See `Strategy.correlate`: (C w)_t = w_t + sum_i omega_i s_i, where s_i sums theta_i^(t-1-j) w_j."""
         part = np.empty_like(noise)
-        for scale, own in zip(self.buffers.scales, kept, strict=True):
+        for scale, own in zip(self.buffers.scales, memory, strict=True):
             noise -= np.multiply(own, scale, out=part)
-        for decay, own in zip(self.buffers.decays, kept, strict=True):
+        for decay, own in zip(self.buffers.decays, memory, strict=True):
             own *= decay
             own += noise
 
@@ -119,13 +119,13 @@ class BandedStrategy(Strategy):
         """See `Strategy.vectors`."""
         return len(self.band) - 1
 
-    def correlate(self, noise: Floats, kept: Floats, step: int) -> None:
+    def correlate(self, noise: Floats, memory: Floats, step: int) -> None:
         """See `Strategy.correlate`; the noise of step t is kept in row t modulo their number."""
         part = np.empty_like(noise)
         for ago, coefficient in enumerate(self.band[1:], 1):
-            noise -= np.multiply(kept[(step - ago) % self.vectors], coefficient, out=part)
+            noise -= np.multiply(memory[(step - ago) % self.vectors], coefficient, out=part)
         if self.vectors:
-            kept[step % self.vectors] = noise
+            memory[step % self.vectors] = noise
 
 
 @lru_cache(maxsize=64)

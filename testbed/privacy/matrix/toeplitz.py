@@ -24,8 +24,8 @@ def inverse(coefficients: Floats) -> Floats:
 
     impulse = np.zeros(len(coefficients))
     impulse[0] = 1.0
-    found: Floats = lfilter([1.0], np.trim_zeros(coefficients, "b"), impulse)
-    return found
+    column: Floats = lfilter([1.0], np.trim_zeros(coefficients, "b"), impulse)
+    return column
 
 
 def expected_error(coefficients: Floats, of: str = "mean") -> float:
@@ -56,8 +56,8 @@ def largest_sum(coefficients: Floats) -> float:
     rounds, squares = len(prefix), np.append(0.0, np.cumsum(prefix * prefix))
     shifts = np.arange(1, rounds + 1)
     products = np.append(correlate(prefix, prefix, "full")[rounds:], 0.0)
-    found = squares[rounds] + squares[rounds - shifts] - 2 * products
-    return float(np.sqrt(found.max()))
+    variances = squares[rounds] + squares[rounds - shifts] - 2 * products
+    return float(np.sqrt(variances.max()))
 
 
 def gram_row(coefficients: Floats, row: int) -> Floats:
@@ -65,8 +65,8 @@ def gram_row(coefficients: Floats, row: int) -> Floats:
     rounds = len(coefficients)
     own = coefficients[: rounds - row]
     # Column s from row `row` on is the coefficients from row - s on.
-    found: Floats = np.correlate(coefficients, own, "valid")[::-1]
-    return found
+    row_of_gram: Floats = np.correlate(coefficients, own, "valid")[::-1]
+    return row_of_gram
 
 
 def does_not_increase(coefficients: Floats) -> bool:
