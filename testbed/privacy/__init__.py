@@ -1,1 +1,1 @@
-"""Differential privacy: noise that participants add to what they share, and what taking part costs them."""
+"""Differential privacy: noise that participants add to their updates, and the accounting of its cost."""

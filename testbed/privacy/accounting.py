@@ -1,17 +1,17 @@
-"""What integer noise costs in privacy: Rényi divergences of the Skellam and the discrete Gaussian mechanism.
+"""Privacy cost of integer noise: Rényi divergences of the Skellam and the discrete Gaussian mechanism.
 
-Divergences of rounds add up (Mironov 2017, arXiv 1702.07476); dp_accounting converts the sum (Canonne, Kamath, Steinke
-2020, arXiv 2004.00010). In both mechanisms each of s participants clips its update, scales it to integer steps, rounds
-it at random and adds its share of the noise; SecAgg shows the sum only.
+Divergences of rounds add up (Mironov 2017, arXiv 1702.07476); dp_accounting converts the sum to epsilon (Canonne,
+Kamath, Steinke 2020, arXiv 2004.00010). In both mechanisms each of s participants clips its update, scales it to
+integer steps, rounds it at random and adds its share of the noise. SecAgg reveals only the sum.
 
 Skellam: Agarwal, Kairouz, Liu, The Skellam Mechanism for Differentially Private Federated Learning, NeurIPS 2021, arXiv
-2110.04995, Theorem 3.5 and section 4. Skellam noise adds up, so the sum carries the noise of everybody who added some:
-when k of s add none, (s - k)/s of the variance is left.
+2110.04995, Theorem 3.5 and section 4. A sum of Skellam variables is a Skellam variable with the summed variance. If k
+of s participants add no noise, (s - k)/s of the variance is left.
 
 Discrete Gaussian: Kairouz, Liu, Steinke, The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure
-Aggregation, ICML 2021, arXiv 2102.06387, Theorem 1 and Proposition 14. A sum of discrete Gaussians is not one, but
-nearly: tau bounds what that adds to the privacy loss of a coordinate, and vanishes quickly as the variance of one share
-grows. With fewer shares than planned both the variance and tau are those of the shares that are left.
+Aggregation, ICML 2021, arXiv 2102.06387, Theorem 1 and Proposition 14. A sum of discrete Gaussians is only nearly a
+discrete Gaussian. tau bounds the additional privacy loss of a coordinate and vanishes quickly as the variance of one
+share grows. With fewer shares than planned, the variance and tau are those of the remaining shares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-# What is proven for Skellam noise holds for integer orders. The published implementations end with 128 and 256; more
-# orders only tighten.
+# Theorem 3.5 on Skellam noise holds for integer orders. The published implementations end with 128 and 256; more orders
+# only tighten the bound.
 ORDERS: tuple[int, ...] = (*range(2, 257), 288, 320, 384, 448, 512, 640, 768, 896, 1024, 1536, 2048, 4096)
 REAL_ORDERS: tuple[float, ...] = (*(1 + tenth / 10 for tenth in range(1, 100) if tenth % 10), *map(float, ORDERS))
-"""For what is proven for all orders above 1; those near 1 count where there is little noise."""
+"""Orders for results that hold for all orders above 1; orders near 1 matter where there is little noise."""
 
 _WITHOUT_GAP = 256
 
@@ -35,7 +35,20 @@ Divergences = npt.NDArray[np.float64]
 
 
 def epsilon(divergences: Divergences, rounds: int, delta: float, orders: Sequence[float] = ORDERS) -> float:
-    """The epsilon of `rounds` rounds of these Rényi divergences at `delta`; 0 of no rounds."""
+    """Return the epsilon of several rounds with equal Rényi divergences.
+
+    Args:
+        divergences: `(m,)` Rényi divergence of one round at each order.
+        rounds: number of composed rounds; 0 gives an epsilon of 0.
+        delta: in (0, 1).
+        orders: the m orders of `divergences`.
+
+    Raises:
+        ValueError: if delta is out of range.
+
+    Source:
+        Canonne, Kamath, Steinke 2020, arXiv 2004.00010 (conversion to epsilon).
+    """
     from dp_accounting.rdp import compute_epsilon  # slow to import
 
     if not 0 < delta < 1:
@@ -46,11 +59,19 @@ def epsilon(divergences: Divergences, rounds: int, delta: float, orders: Sequenc
 
 
 def amplified(divergences: Divergences, sampling: float) -> Divergences:
-    """What is left of the divergences when a client takes part with probability `sampling`, unseen.
+    """Return the divergences of a mechanism that a client joins with probability `sampling`, unseen by the observer.
 
-    Zhu and Wang, Poisson Subsampled Renyi Differential Privacy, ICML 2019, Theorem 6 (for any mechanism): a sum over
-    how often the client is taken, here in logarithms. It needs all orders from 2 up to the one in question; those
-    beyond the first gap in `ORDERS` keep their divergence.
+    Args:
+        divergences: `(len(ORDERS),)` Rényi divergence of the mechanism without sampling, at each of `ORDERS`.
+        sampling: probability that the client takes part, in (0, 1).
+
+    Raises:
+        ValueError: if `sampling` is out of range.
+
+    Source:
+        Zhu and Wang, Poisson Subsampled Renyi Differential Privacy, ICML 2019, Theorem 6 (for any mechanism): a sum
+        over the number of times that the client is sampled, here in logarithms. The sum needs all orders from 2 up to
+        the order in question, so orders beyond the first gap in `ORDERS` keep their divergence.
     """
     from scipy.special import gammaln, logsumexp  # slow to import
 
@@ -67,16 +88,30 @@ def amplified(divergences: Divergences, sampling: float) -> Divergences:
     return np.append(np.minimum(divergences[: len(taken)], amplified_divergences), divergences[len(taken) :])
 
 
-# What a mechanism may be made of: within it the variance and its square are normal doubles, whatever share is left.
+# Allowed parameters: within these ranges the variance and its square are normal doubles for every share of the noise.
 _RANGES = {"noise_multiplier": (1e-9, 1e9), "dimension": (1, 10**12), "scale": (1e-9, 1e18)}
 
 
 def squared_norm_bound(scale: float, length: int, bias: float) -> float:
-    """The squared L2 norm, in steps, that a rounded update of norm at most `scale` and `length` coordinates may have.
+    """Return the bound on the squared L2 norm, in squared steps, of a rounded update.
 
-    With `bias` (beta) above 0, a rounding is within it with a probability of at least 1 - beta; for 0, always. Clients
-    round until it holds (`encoding`), and the accounting counts on it: Kairouz, Liu, Steinke 2021, arXiv 2102.06387,
-    Theorem 1.
+    Clients round again until the bound holds (`encoding`), and the accounting relies on it.
+
+    Args:
+        scale: the clipping norm in integer steps.
+        length: number of coordinates of the rotated update.
+        bias: beta, in [0, 1). Above 0, a rounding meets the bound with a probability of at least 1 - beta; with 0 the
+            bound holds always.
+
+    Returns:
+        The bound for an update of norm at most `scale`.
+
+    Source:
+        Kairouz, Liu, Steinke 2021, arXiv 2102.06387, Theorem 1.
+
+    Example:
+        >>> squared_norm_bound(scale=10.0, length=4, bias=0.0)
+        144.0
     """
     root = sqrt(length)
     always = (scale + root) ** 2
@@ -87,19 +122,19 @@ def squared_norm_bound(scale: float, length: int, bias: float) -> float:
 
 @dataclass(frozen=True)
 class RoundedMechanism:
-    """Integer noise on integer vectors, for updates of one clipping norm, whatever that is.
+    """Integer noise on integer vectors, for updates of any clipping norm.
 
-    Neighbours differ in one client, whose update is there or is 0.
+    Neighbours differ in one client, whose update is present or is 0.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise in the sum when everybody adds theirs, over the clipping norm;
-            from 1e-9 to 1e9.
+        noise_multiplier: standard deviation of the noise in the sum over the clipping norm, if all participants add
+            their shares; from 1e-9 to 1e9.
         dimension: d, the coordinates of an update, padded to a power of two for the rotation; from 1 to 1e12.
         scale: the clipping norm in integer steps, from 1e-9 to 1e18. Coarser steps (fewer bits) cost privacy: rounding
             makes updates longer, and integer noise of small variance is further from Gaussian.
-        bias: the papers' beta, how much conditional rounding may favour short vectors; 0 rounds unconditionally.
-        name: of the mechanism, as experiments write it.
-        orders: of its divergences.
+        bias: the papers' beta, the bias of conditional rounding towards short vectors; 0 rounds unconditionally.
+        name: name of the mechanism in experiments.
+        orders: orders of the divergences.
     """
 
     noise_multiplier: float
@@ -119,36 +154,42 @@ class RoundedMechanism:
 
     @property
     def sensitivities(self) -> tuple[float, float]:
-        """How long a rounded update can be, in steps: its L1 norm and its L2 norm.
-
-        Integer vectors have an L1 norm of at most their squared L2 norm.
-        """
+        """Largest L1 norm and largest L2 norm of a rounded update, in steps."""
         l2 = sqrt(squared_norm_bound(self.scale, self.dimension, self.bias))
+        # An integer vector has an L1 norm of at most its squared L2 norm.
         return l2 * min(sqrt(self.dimension), l2), l2
 
     def variance(self, share: float) -> float:
-        """Of the noise in a coordinate of the sum, in squared steps, when this share of what was planned is there."""
+        """Return the variance of the noise in a coordinate of the sum, in squared steps.
+
+        Args:
+            share: fraction of the planned variance that is in the sum, in [0, 1].
+        """
         if not 0 <= share <= 1:
             raise ValueError(f"share: {share}; must be from 0 to 1")
         return share * (self.noise_multiplier * self.scale) ** 2
 
     def divergences(self, share: float = 1.0) -> Divergences:
-        """The Rényi divergence of one round with this share of the planned variance, at most, for each order."""
+        """Return an upper bound on the Rényi divergence of one round, `(len(orders),)`.
+
+        Args:
+            share: fraction of the planned variance that is in the sum, in [0, 1].
+        """
         raise NotImplementedError
 
 
 class Skellam(RoundedMechanism):
-    """Skellam noise, which adds up: the number of participants makes no difference."""
+    """Skellam noise: variances add up, so the number of participants makes no difference."""
 
     name: ClassVar[str] = "skellam"
 
     def divergences(self, share: float = 1.0, sampling: float = 1.0) -> Divergences:
-        """The Renyi divergence of one round, at most, for each of `ORDERS`.
+        """Return an upper bound on the Rényi divergence of one round, for each of `ORDERS`.
 
         Args:
-            share: part of the variance that is really in the sum; 0 gives infinite divergences.
-            sampling: chance of a client to be in the round; below 1 counts only against observers who cannot see who
-                takes part (`amplified`).
+            share: fraction of the planned variance that is in the sum; 0 gives infinite divergences.
+            sampling: probability that a client is in the round. A value below 1 is valid only against observers who
+                cannot see the participants (`amplified`).
         """
         variance = self.variance(share)
         if variance == 0:
@@ -160,12 +201,12 @@ class Skellam(RoundedMechanism):
         return whole if sampling == 1 else amplified(whole, sampling)
 
     def epsilon(self, rounds: int, delta: float, share: float = 1.0, sampling: float = 1.0) -> float:
-        """The epsilon of so many rounds at `delta`; inf where there is no noise at all."""
+        """Return the epsilon of `rounds` rounds at `delta`; inf if there is no noise at all."""
         return epsilon(self.divergences(share, sampling), rounds, delta)
 
 
 LEAST_DEVIATION = 0.5
-"""Of one participant's noise, in steps: below it nothing is proven about sums of discrete Gaussians."""
+"""Least standard deviation of one participant's noise, in steps: the theorem on sums does not cover less."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +214,7 @@ class DiscreteGaussian(RoundedMechanism):
     """A sum of discrete Gaussians.
 
     Attributes:
-        participants: s, each of which adds noise of a variance of 1/s of the sum's.
+        participants: s; each adds noise with 1/s of the variance of the sum.
     """
 
     participants: int = 1
@@ -186,11 +227,15 @@ class DiscreteGaussian(RoundedMechanism):
             raise ValueError(f"participants: {self.participants}; must be at least 1")
 
     def concentration(self, share: float = 1.0) -> float:
-        """rho of zero-concentrated differential privacy of one round; inf without noise, or with too little (below).
+        """Return rho of zero-concentrated differential privacy of one round.
 
-        Theorem 1 needs a standard deviation of `LEAST_DEVIATION` in each participant's noise.
+        A share that is no multiple of 1/s counts as its own variance, split over the next larger number of parts.
 
-        A share that is no whole number of participants' noise counts as its variance in so many parts as make it up.
+        Returns:
+            rho; inf without noise, or if each participant's standard deviation is below `LEAST_DEVIATION`.
+
+        Source:
+            Kairouz, Liu, Steinke 2021, arXiv 2102.06387, Theorem 1.
         """
         variance = self.variance(share)
         parts = ceil(share * self.participants - 1e-9)
@@ -206,17 +251,20 @@ class DiscreteGaussian(RoundedMechanism):
         return loss**2 / 2
 
     def divergences(self, share: float = 1.0) -> Divergences:
-        """The Rényi divergence of one round, at most, for each of `REAL_ORDERS`."""
+        """Return an upper bound on the Rényi divergence of one round, for each of `REAL_ORDERS`."""
         return np.array(REAL_ORDERS) * self.concentration(share)
 
 
 @lru_cache(maxsize=1024)
 def distance(parts: int, variance: float) -> float:
-    """tau: what a sum of so many discrete Gaussians may add to the privacy loss of a coordinate (Theorem 1).
+    """Return tau, a bound on the privacy loss per coordinate that a sum of discrete Gaussians adds to a Gaussian's.
 
     Args:
-        parts: n, how many there are; 0 for 1, which is a discrete Gaussian.
-        variance: of each, in squared steps.
+        parts: n, the number of discrete Gaussians; tau is 0 for a single one.
+        variance: variance of each, in squared steps.
+
+    Source:
+        Kairouz, Liu, Steinke 2021, arXiv 2102.06387, Theorem 1.
     """
     k = np.arange(1, parts)
     return 10 * float(np.exp(-2 * pi**2 * variance * k / (k + 1)).sum()) if parts > 1 else 0.0
@@ -240,11 +288,11 @@ class RoundedAccountant:
 
     @property
     def noise_multiplier(self) -> float:
-        """The mechanism's."""
+        """Standard deviation of the noise in the sum over the clipping norm."""
         return self.of_round.noise_multiplier
 
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """The epsilon at `delta` of a client that was in these rounds (`Accountant.epsilon`)."""
+        """Return the epsilon at `delta` of a client that was in these rounds (`Accountant.epsilon`)."""
         orders = self.of_round.orders
         total = np.zeros(len(orders))
         for share, count in rounds.items():

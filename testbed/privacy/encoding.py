@@ -1,24 +1,25 @@
-"""From updates to ring elements that take noise, and back: Kairouz, Liu, Steinke, The Distributed Discrete Gaussian
-Mechanism for Federated Learning with Secure Aggregation, arXiv 2102.06387, Algorithms 1 and 2.
+"""Encoding of updates as ring elements that take noise, and decoding of their sum.
 
-A client clips its update in L2, rotates it, scales it to integer steps and rounds it up or down at random, again and
-again until it is no longer than `squared_norm_bound` says: what the noise has to hide is that long at most, exactly.
-Then it adds its noise (`sampling`), modulo the ring. The server centres the sum, scales and rotates it back, and
-divides by the number of updates. One more element, 1, is summed without noise: a sum that does not count its updates is
-none (some mask was not removed).
+Kairouz, Liu, Steinke, The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation, arXiv
+2102.06387, Algorithms 1 and 2.
+
+A client clips its update in L2, rotates it, scales it to integer steps and rounds it up or down at random, repeatedly,
+until its norm meets `squared_norm_bound`: the sensitivity of the mechanism is that bound, exactly. Then it adds its
+noise (`sampling`), modulo the ring. The server centres the sum, scales and rotates it back, and divides by the number
+of updates. One more element, 1, is summed without noise and counts the updates: a sum with the wrong count is rejected
+(a mask was not removed).
 
 Everything between the update and the steps is exact: coordinates are integers of at most 52 bits in floating-point
-numbers, so the rotation loses nothing, and the rounding adds uniform bits and cuts. Of the same update, seeds and
-`numpy` (whose order of summing decides the last bit of the norm by which is clipped) come the same bytes anywhere.
+numbers, so the rotation loses nothing, and the rounding adds uniform bits and cuts. The same update and seeds give the
+same bytes on every machine with the same `numpy` (its order of summation decides the last bit of the clipping norm).
 
 The rotation is random signs, then the Walsh-Hadamard transform. It spreads an update evenly over all coordinates, so
 that none is much larger than the others and the sum fits a small ring: Suresh, Yu, Kumar, McMahan, Distributed Mean
-Estimation with Limited Communication, arXiv 1611.00429, section 3. The signs are public. They follow from the
-experiment's id and the round, so server and clients agree without a word.
+Estimation with Limited Communication, arXiv 1611.00429, section 3. The signs are public. Server and clients derive them
+from the experiment's id and the round, without a message.
 
 The transform is one small matrix product for each group of five bits of the index, instead of one pass over the vector
-for each bit. On integers it is exact as long as no sum of their absolute values exceeds 2**53, in whichever order the
-products are summed: that is how the same update becomes the same bytes on every machine.
+for each bit. On integers it is exact, in any order of summation, as long as no sum of absolute values exceeds 2**53.
 """
 
 import hashlib
@@ -41,21 +42,31 @@ from testbed.privacy.sampling import CHUNK, Integers, words
 
 _DOMAIN = b"testbed/privacy/rotation/v1"
 _GROUP_BITS = 5
-_COLUMNS = 256  # 32 x 32 x 256: a product that BLAS does not spread over threads, nor leaves the cache
+_COLUMNS = 256  # 32 x 32 x 256: BLAS uses one thread for products of this size, and they stay in the cache
 
 
 def padded(dimension: int) -> int:
-    """D, the smallest power of two that is at least d: what the rotation works on."""
+    """Return D, the smallest power of two that is at least d: the length of a rotated update.
+
+    Example:
+        >>> padded(1000)
+        1024
+    """
     return 1 << (dimension - 1).bit_length()
 
 
 def rotation_seed(experiment_id: bytes, round_number: int) -> bytes:
-    """32 public bytes: what the signs of a round are made of."""
+    """Return the 32 public bytes from which the signs of a round are derived."""
     return hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number)).digest()
 
 
 def flip_signs(vector: Floats, seed: bytes) -> None:
-    """Change the sign of every coordinate of `vector` `(D,)` whose bit in the seed's key stream is 1, in place."""
+    """Flip the sign of each coordinate whose bit in the seed's key stream is 1, in place.
+
+    Args:
+        vector: `(D,)` float64.
+        seed: 32 bytes, see `rotation_seed`.
+    """
     for number, part in enumerate(words(seed, -(-len(vector) // 64))):
         flat = np.unpackbits(part.astype("<u8", copy=False).view(np.uint8), bitorder="little")
         begin = number * len(flat)
@@ -64,13 +75,23 @@ def flip_signs(vector: Floats, seed: bytes) -> None:
 
 
 def hadamard(vector: Floats) -> Floats:
-    """`(D,)` the Walsh-Hadamard transform of `vector` `(D,)`, in Sylvester's order and not normalised.
+    """Return the Walsh-Hadamard transform of a vector, in Sylvester's order and not normalised.
 
-    Twice gives D times the vector. D must be a power of two.
+    Applied twice, the transform gives D times the vector.
+
+    Args:
+        vector: `(D,)` float64; D is a power of two.
+
+    Raises:
+        ValueError: if D is not a power of two.
+
+    Example:
+        >>> hadamard(np.array([1.0, 2.0])).tolist()
+        [3.0, -1.0]
     """
     length = len(vector)
     if length & (length - 1) or not length:
-        raise ValueError(f"a power of two is needed, not {length} coordinates")
+        raise ValueError(f"hadamard needs a power of two of coordinates, not {length}")
     bits = length.bit_length() - 1
     groups = -(-bits // _GROUP_BITS)
     buffers = (np.empty_like(vector), np.empty_like(vector))
@@ -91,7 +112,7 @@ def hadamard(vector: Floats) -> Floats:
 
 @lru_cache
 def _matrix(size: int) -> Floats:
-    """Sylvester's matrix of this size, read-only."""
+    """Return Sylvester's matrix of this size, read-only."""
     matrix = np.ones((1, 1))
     while len(matrix) < size:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
@@ -108,7 +129,7 @@ _WRAPPING_BITS = 40  # a coordinate of a round's sum leaves the ring with a prob
 
 @dataclass(frozen=True)
 class Encoding:
-    """The mapping, the same for all clients of an experiment.
+    """The encoding of updates, the same for all clients of an experiment.
 
     Attributes:
         dimension: d, the parameters of the model.
@@ -130,14 +151,17 @@ class Encoding:
         return padded(self.dimension)
 
     def encode(self, delta: npt.NDArray[np.float32], rotation: bytes, rounding: bytes) -> npt.NDArray[Any]:
-        """`(D+1,)` ring elements: the steps of `delta` `(d,)`, without noise, and 1.
+        """Encode an update as ring elements, without noise.
 
         Args:
-            delta: finite.
+            delta: `(d,)` float32, finite.
             rotation: the round's `rotation_seed`.
             rounding: 32 secret bytes, for this update alone.
+
+        Returns:
+            `(D+1,)` ring elements: the steps, and a 1 that counts the update.
         """
-        fraction = _EXACT_BITS - frexp(self.scale)[1]  # bits behind the point of a step
+        fraction = _EXACT_BITS - frexp(self.scale)[1]  # fractional bits of a step
         fixed = self.rotated(delta, fraction, rotation).astype(np.int64)
         bound = squared_norm_bound(self.scale, self.length, self.bias)
         for attempt in count():
@@ -151,7 +175,7 @@ class Encoding:
         return encoded
 
     def rotated(self, delta: npt.NDArray[np.float32], fraction: int, rotation: bytes) -> Floats:
-        """`(D,)` integers: the rotated update `delta` `(d,)` in steps, times 2**fraction."""
+        """Return the rotated update `delta` `(d,)` in steps, times 2**fraction: `(D,)` integers."""
         norm = sqrt(float(np.square(delta, dtype=np.float64).sum()))
         factor = self.scale * 2.0**fraction / sqrt(self.length) / max(norm, self.clip)
         vector = np.zeros(self.length)
@@ -162,9 +186,20 @@ class Encoding:
         return hadamard(vector)
 
     def decode(self, total: npt.NDArray[Any], updates: int, rotation: bytes) -> tuple[npt.NDArray[np.float64], int]:
-        """`(d,)` mean of `updates` encoded updates from `total`, their `(D+1,)` sum; and their number.
+        """Decode a sum of encoded updates.
 
-        Raises `RoundAborted` where the sum says another number. A mask that was not removed passes with 2**-bits.
+        A mask that was not removed goes unnoticed with probability 2**-bits.
+
+        Args:
+            total: `(D+1,)` the sum, in the ring.
+            updates: number of updates in it.
+            rotation: the round's `rotation_seed`.
+
+        Returns:
+            `(d,)` the mean of the updates, and their number.
+
+        Raises:
+            RoundAborted: if the count in the sum differs from `updates`.
         """
         self.check_count(total, updates)
         vector = hadamard(centred(total[:-1], self.bits))
@@ -175,21 +210,19 @@ class Encoding:
         return mean, updates
 
     def check_count(self, total: npt.NDArray[Any], updates: int) -> None:
-        """Raise `RoundAborted` where a `(D+1,)` sum of encoded updates says that it is of another number."""
+        """Raise `RoundAborted` if the count in a `(D+1,)` sum of encoded updates differs from `updates`."""
         if int(total[-1]) != updates % (1 << self.bits):
-            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
+            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was not an encoded update")
 
     def with_noise(self, total: npt.NDArray[Any], noise: Floats, rotation: bytes) -> npt.NDArray[Any]:
-        """`(D+1,)` `total`, a sum of encoded updates, with `noise` `(D,)` in it, rotated and in whole steps.
-
-        It is added before anything is centred: whatever integers were summed, what comes out is their sum with noise,
-        rounded, and then modulo the ring. A sum that has left the ring is hidden as well as any other.
+        """Return a sum of encoded updates with noise added in rotated coordinates, rounded to steps.
 
         Args:
-            total: of the ring.
-            noise: in units of an update, of the padded model; not changed.
+            total: `(D+1,)` the sum, in the ring.
+            noise: `(D,)` noise in units of an update, of the padded model; not changed.
             rotation: the round's `rotation_seed`.
         """
+        # The noise is added before the sum is centred. So a sum that has left the ring is hidden like any other.
         vector = noise * (self.scale / (self.clip * sqrt(self.length)))
         flip_signs(vector, rotation)
         meter("rotate.element", self.length)
@@ -199,11 +232,19 @@ class Encoding:
         return noisy
 
     def bits_needed(self, participants: int, noise_multiplier: float) -> int:
-        """The smallest ring that holds so many updates and their noise: 2**-40 a round that a coordinate leaves it.
+        """Return the smallest ring width that holds the sum of the updates and their noise.
 
-        A rotated coordinate of the sum is sub-Gaussian over the random signs (Hoeffding), the noise has Bernstein's
-        tail (see `sampling`), and rounding moves a coordinate by less than 1 per update.
+        A coordinate of a round's sum leaves the ring with a probability of at most 2**-40.
+
+        Args:
+            participants: number of summed updates.
+            noise_multiplier: standard deviation of the noise in the sum over the clip.
+
+        Returns:
+            Width in bits.
         """
+        # A rotated coordinate of the sum is sub-Gaussian over the random signs (Hoeffding), the noise has Bernstein's
+        # tail (see `sampling`), and rounding moves a coordinate by less than 1 per update.
         exponent = log(4 * self.length) + _WRAPPING_BITS * log(2)
         signal = participants * self.scale * min(1.0, sqrt(2 * exponent / self.length))
         variance = (noise_multiplier * self.scale) ** 2
@@ -212,7 +253,16 @@ class Encoding:
 
 
 def rounded(fixed: Integers, fraction: int, seed: bytes) -> Integers:
-    """`(D,)` `fixed` without the bits behind the point, up or down at random so that it is right on average."""
+    """Drop the fractional bits of fixed-point numbers, rounding up or down at random without bias.
+
+    Args:
+        fixed: `(D,)` fixed-point numbers.
+        fraction: number of fractional bits.
+        seed: 32 secret bytes.
+
+    Returns:
+        `(D,)` integers.
+    """
     steps = np.empty_like(fixed)
     shift = np.uint64(64 - fraction)
     for number, part in enumerate(words(seed, len(fixed))):
@@ -223,7 +273,19 @@ def rounded(fixed: Integers, fraction: int, seed: bytes) -> Integers:
 
 
 def centred(elements: npt.NDArray[Any], bits: int) -> Floats:
-    """`(D,)` the ring elements as the integers from -2**(bits-1) to 2**(bits-1) - 1."""
+    """Return ring elements as integers from -2**(bits-1) to 2**(bits-1) - 1.
+
+    Args:
+        elements: `(D,)` unsigned ring elements.
+        bits: ring width.
+
+    Returns:
+        `(D,)` float64.
+
+    Example:
+        >>> centred(np.array([1, 255], np.uint8), 8).tolist()
+        [1.0, -1.0]
+    """
     unused = 8 * elements.itemsize - bits
     signed = (elements << elements.dtype.type(unused)).view(f"i{elements.itemsize}")
     integers: Floats = np.right_shift(signed, unused).astype(np.float64)

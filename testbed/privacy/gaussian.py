@@ -1,25 +1,25 @@
-"""The Gaussian mechanism of DP-SGD: its noise and the coins of sampling, from a cryptographic key stream, and what its
-rounds cost.
+"""The Gaussian mechanism of DP-SGD: noise and sampling coins from a cryptographic key stream, and their accounting.
 
-Noise in floating point can betray what it hides by its last bits (Mironov 2012, "On significance of the least
-significant bits for differential privacy"): not every number is a sum of this value and some noise. Here values and
-noise lie on one grid of 2**-32 before they are added, so that every grid point can come from every value, and what is
-sent is the exact Gaussian mechanism's output rounded: post-processing. What is left is how well the noise follows its
-distribution: it is made of 53-bit uniform numbers by Box and Muller's transform in 64-bit floating point, and never
-beyond 8.57 standard deviations, which true noise is with probability 1e-17 per element.
+Noise in floating point can betray a value by its last bits (Mironov 2012, "On significance of the least significant
+bits for differential privacy"): not every number is the sum of a given value and some noise. Here values and noise lie
+on one grid of 2**-32 before they are added, so that every grid point can come from every value, and the released value
+is the exact Gaussian mechanism's output rounded: post-processing. The remaining error is the noise's distribution:
+53-bit uniform numbers go through Box and Muller's transform in 64-bit floating point, which never exceeds 8.57 standard
+deviations; true noise does with probability 1e-17 per element.
 
-Its rounds are the Poisson-subsampled Gaussian mechanism, composed: privacy-loss distributions (Koskela, Jalko and
-Honkela 2020, arXiv 1906.03049), by dp_accounting, which rounds losses up: what comes out is an upper bound.
+Each round is the Poisson-subsampled Gaussian mechanism. Rounds are composed as privacy-loss distributions (Koskela,
+Jalko and Honkela 2020, arXiv 1906.03049) by dp_accounting, which rounds losses up: the result is an upper bound.
 
-Neighbours differ in one sample of one client, which in one of them is replaced by a null sample: one that is drawn like
-any other and has no gradient ("zero-out"; Ponomareva et al., arXiv 2303.00654). So it is public how many samples each
-client holds: clients tell it, and the server's step depends on their sum. The formulas are those of one sample more or
-less. The server sees sums and who takes part, and not how long a client takes.
+Neighbours differ in one sample of one client, which one of them replaces by a null sample: a sample that is sampled
+like any other and has no gradient ("zero-out"; Ponomareva et al., arXiv 2303.00654). So the number of samples of each
+client is public: clients report it, and the server's step depends on the sum. The formulas are those of add-or-remove
+neighbours. The server sees the sums and the participants, and not how long a client takes.
 
-Of the rounds in which a client takes part, each is the subsampled mechanism of its sample rate q (OLS of Hasircioglu
-and Gunduz, arXiv 2205.01556, Theorem 5.1): who takes part does not depend on the data. Before it is known who will, a
-round is that with the client rate p and nothing otherwise, also for observers who see which (WCS, Theorem 5.2).
-Theorem 4.1, which promises more, is no guarantee: see docs/papers/random-participation.md.
+Each round in which a client takes part is the subsampled mechanism with its sample rate q (OLS of Hasircioglu and
+Gunduz, arXiv 2205.01556, Theorem 5.1), because participation does not depend on the data. Before the participants are
+known, a round is that mechanism with the client rate p and nothing otherwise, also for observers who see the
+participants (WCS, Theorem 5.2). Theorem 4.1, which promises more, is no guarantee: see
+docs/papers/random-participation.md.
 """
 
 import math
@@ -43,11 +43,14 @@ _UNIFORM_BITS = 53
 
 
 def gaussian(seed: bytes, count: int) -> Floats:
-    """`(count,)` independent standard normal numbers, a function of the seed.
+    """Derive independent standard normal numbers from a seed.
 
     Args:
         seed: 32 secret bytes, used for nothing else.
-        count: how many.
+        count: number of values.
+
+    Returns:
+        `(count,)` float64, the same for the same seed.
     """
     pairs = (count + 1) // 2
     words = mask(seed, 2 * pairs, 64) >> np.uint64(64 - _UNIFORM_BITS)
@@ -58,14 +61,17 @@ def gaussian(seed: bytes, count: int) -> Floats:
 
 
 def with_noise(values: npt.NDArray[np.floating], sigma: float, seed: bytes) -> Floats:
-    """`(d,)` the Gaussian mechanism: values plus independent noise of standard deviation `sigma`, on the grid.
+    """Apply the Gaussian mechanism: add noise of standard deviation `sigma` to values, on the grid.
 
-    Noise is exact up to 2**21, hence `sigma` up to 2**17; a sum beyond that is rounded afterwards.
+    Noise is exact up to 2**21, hence `sigma` up to 2**17; a larger sum is rounded afterwards.
 
     Args:
         values: `(d,)` finite.
         sigma: much more than the grid's step, and at most 2**17; 0 adds nothing.
-        seed: as of `gaussian`.
+        seed: 32 secret bytes, used for nothing else.
+
+    Returns:
+        `(d,)` float64, multiples of `GRID`.
     """
     on_grid: Floats = np.rint(np.asarray(values, np.float64) / GRID) * GRID
     if sigma:
@@ -74,31 +80,34 @@ def with_noise(values: npt.NDArray[np.floating], sigma: float, seed: bytes) -> F
 
 
 def coins(seed: bytes, count: int, rate: float) -> npt.NDArray[np.bool_]:
-    """`(count,)` independent coins that are true with probability `rate` (to 2**-53), a function of the seed.
+    """Flip independent coins that are true with probability `rate` (to 2**-53), from a seed.
 
     Args:
         seed: 32 secret bytes, used for nothing else.
-        count: how many.
+        count: number of coins.
         rate: in [0, 1].
+
+    Returns:
+        `(count,)` bool, the same for the same seed.
     """
     uniform = (mask(seed, count, 64) >> np.uint64(64 - _UNIFORM_BITS)) * 2.0**-_UNIFORM_BITS
     return uniform < rate
 
 
 INTERVAL = 1e-4
-"""Between the losses of a distribution, per round; wider where little noise makes losses large (`interval_for`)."""
+"""Distance between the losses of a distribution, per round; wider where little noise makes losses large."""
 _MOST_LOSSES = 200_000
-_MOST_INTERVAL = 700.0  # e to the power of more is no double
+_MOST_INTERVAL = 700.0  # exp of more overflows a double
 
 
 class SubsampledGaussianAccountant:
-    """An `Accountant` of `dp-sgd-random-participation`.
+    """The accountant of `dp-sgd-random-participation`.
 
     Args:
         noise_multiplier: standard deviation of a round's noise over the clip, sigma / C; 0: no noise.
-        sample_rate: q, with which a participant uses each of its samples.
-        client_rate: p, with which a client takes part in one of the rounds that are counted; 1.0: they are those in
-            which it did.
+        sample_rate: q, the probability with which a participant uses each of its samples.
+        client_rate: p, the probability with which a client takes part in a counted round; 1.0 if only rounds in which
+            it took part are counted.
     """
 
     unit: ClassVar[Literal["client", "sample"]] = "sample"
@@ -110,7 +119,13 @@ class SubsampledGaussianAccountant:
         self.client_rate = client_rate
 
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """See `Accountant.epsilon`. With a client rate below 1 `rounds` counts all, whether it took part or not."""
+        """Return the epsilon of one client (`Accountant.epsilon`).
+
+        Args:
+            rounds: number of rounds by share of the noise variance. With a client rate below 1 these are all rounds,
+                also those without the client.
+            delta: in (0, 1).
+        """
         counted = tuple(
             (self.noise_multiplier * math.sqrt(share), count) for share, count in sorted(rounds.items()) if count
         )
@@ -119,7 +134,7 @@ class SubsampledGaussianAccountant:
 
 @lru_cache(maxsize=4096)
 def _epsilon(counted: tuple[tuple[float, int], ...], sample_rate: float, client_rate: float, delta: float) -> float:
-    """Epsilon of so many rounds at each noise multiplier; kept, as many clients have been in as many rounds."""
+    """Return epsilon of `(noise multiplier, rounds)` pairs; cached, as many clients have been in as many rounds."""
     if not counted:
         return 0.0
     if any(noise <= 0 for noise, _ in counted):
@@ -136,16 +151,21 @@ def _epsilon(counted: tuple[tuple[float, int], ...], sample_rate: float, client_
 
 
 def interval_for(noise: float) -> float:
-    """The distance of losses that keeps a round's at two hundred thousand: they reach to some (1/2z + 12)/z.
+    """Return the distance of losses that limits a round's distribution to 200,000 losses.
 
-    Losses are rounded up, so a wide one gives a larger epsilon, and never one that is too small.
+    Args:
+        noise: noise multiplier z of the round; losses reach to about (1/2z + 12)/z.
+
+    Returns:
+        The distance; losses are rounded up to its multiples, so that a wide distance gives a larger epsilon, never one
+        that is too small.
     """
     return max(INTERVAL, (0.5 / noise + 12) / noise / _MOST_LOSSES)
 
 
 @lru_cache(maxsize=64)
 def _round(noise: float, sample_rate: float, client_rate: float, interval: float) -> "PrivacyLossDistribution":
-    """The loss of one round."""
+    """Return the privacy-loss distribution of one round."""
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism, identity  # takes 1.5 s
 
     local = from_gaussian_mechanism(noise, sampling_prob=sample_rate, value_discretization_interval=interval)

@@ -1,22 +1,24 @@
-"""The privacy ledger: what taking part has cost each client so far, by the rounds that its data were in.
+"""The privacy ledger: the privacy that each client has spent so far, by the rounds that its data were in.
 
-A client's epsilon depends only on how many rounds had which noise. So the ledger keeps a history for each client, as a
-number of four bytes, and one list of the histories that occur: most clients share theirs with many others.
+A client's epsilon depends only on the number of rounds with each share of the noise. So the ledger keeps a history for
+each client, as a number of four bytes, and one list of the distinct histories: most clients share theirs with many
+others.
 
-Whose data has a round shown (`PrivacyCharge`)? A completed round charges its survivors. Who is no survivor is in no
-sum: of a masked input that came too late, or was left out with a batch, nobody but its own client knows the self-mask,
-and clients do not reveal both of its masks.
+Which clients does a round charge (`PrivacyCharge`)? A completed round charges its survivors. A participant that is not
+a survivor is in no sum: if its masked input came too late, or was left out with a batch, nobody but the client itself
+knows the self-mask, and clients do not reveal both masks of an input.
 
 A round that ended early charges all participants as soon as anybody was asked in its last stage, where clients reveal
-what unmasks the sum: what the server then had, it alone knows, and a malicious one may only claim that the round
-failed. It is charged with the least noise that a sum can have. Before that stage nothing can be unmasked: no charge.
+the secrets that unmask the sum: only the server knows which sums it obtained, and a malicious server may merely claim
+that the round failed. The charge is for the least noise that a sum can have. Before that stage nothing can be unmasked,
+and nobody is charged.
 
-Where every client's noise is its own, and everybody is asked (DP-SGD with a server that is not trusted), a client's
-answer is released as soon as it is sent, in whichever sum it ends: all are charged that were asked in the last stage.
-A trusted server adds its noise to the sum alone, and nobody else sees what is in no sum: its survivors are charged.
+With noise of the source ``clients`` (DP-SGD with an untrusted server), a client's answer is released when it is sent,
+whether it ends in a sum or not: all clients that were asked in the last stage are charged. A trusted server adds its
+noise to the sum alone, and nobody else sees an input outside of the sum: its survivors are charged.
 
-Too many accomplices break secure aggregation: then they and the server see each participant's input by itself, with no
-more noise than its own, whether it survived or not.
+Too many colluding clients break secure aggregation: then they and the server see each participant's input by itself,
+with no more noise than its own, whether the participant survived or not.
 """
 
 from abc import ABC, abstractmethod
@@ -36,13 +38,13 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 class NoiseShares(NamedTuple):
-    """What hides a client's data in one round: shares of the planned noise variance, in [0, 1].
+    """Noise that hides a client's data in one round: shares of the planned noise variance, in [0, 1].
 
     Attributes:
-        noise: in the sum if all survivors have added theirs, which is what the coordinator can know; None: the client's
-            data are in no sum, and only `colluding` counts.
-        honest_noise: what was really added; None as before.
-        colluding_noise: what a malicious server and its accomplices cannot subtract.
+        noise: in the sum, if all survivors have added theirs, which is the coordinator's view; None: the client's data
+            are in no sum, and only `colluding_noise` counts.
+        honest_noise: really added to the sum; None as for `noise`.
+        colluding_noise: left when a malicious server and its colluding clients have subtracted theirs.
     """
 
     noise: float | None
@@ -51,7 +53,7 @@ class NoiseShares(NamedTuple):
 
 
 History = tuple[tuple[NoiseShares, int], ...]
-"""How many rounds had which shares, in a fixed order: the same rounds in another order are the same history."""
+"""Number of rounds for each combination of shares, sorted: the order of the rounds makes no difference."""
 
 
 class PrivacyLedger(ABC):
@@ -60,11 +62,12 @@ class PrivacyLedger(ABC):
     Args:
         plan: the noise of the aggregation.
         delta: at which epsilon is accounted.
-        budget: the epsilon that no client may exceed; None: any.
+        budget: the epsilon that no client may exceed; None: no limit.
 
     Attributes:
-        after_next: the epsilon that some client may have after one more round (where there is a budget).
-        costliest: the client that another round costs most, and the epsilon that it has spent; None: nobody yet.
+        after_next: the largest epsilon that a client may have after one more round (0 without a budget).
+        costliest: the client to which another round would cost most, and the epsilon that it has spent; None before
+            any client was charged.
     """
 
     def __init__(self, plan: NoisePlan, delta: float, budget: float | None) -> None:
@@ -76,26 +79,31 @@ class PrivacyLedger(ABC):
 
     @abstractmethod
     def spend(self, charges: Mapping[NoiseShares, Ids], round_number: int) -> Columns:
-        """Enter a round; returns the columns of its `privacy` rows but for the round, sorted by client.
+        """Enter a round.
 
         Args:
-            charges: whose data were in the round, and what hides them; no client twice.
-            round_number: which one it was, from 1.
+            charges: the clients whose data were in the round, by the noise that hides them; no client twice.
+            round_number: number of the round, from 1.
+
+        Returns:
+            The columns of the round's `privacy` rows except the round, sorted by client.
         """
 
     @abstractmethod
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order.
+        """Enter recorded rounds.
 
-        A client may have several rows in a round, alike or not: each was spent.
+        Args:
+            rounds: the columns of the `privacy` rows of each round, in order. A client may have several rows in a
+                round, alike or not: each was spent.
         """
 
     @property
     def spent(self) -> str:
-        """Why no further round may begin, in one line; empty while one may.
+        """The reason why no further round may begin, in one line; empty while one may begin.
 
-        Whom a round will take, and who will drop out of it, is known only when it is too late: so what counts is the
-        client that one more round would cost most.
+        The participants and dropouts of a round are known only when it is too late. So the client counts to which one
+        more round would cost most.
         """
         if self.budget is None or self.after_next <= self.budget:
             return ""
@@ -107,9 +115,9 @@ class PrivacyLedger(ABC):
 
 
 class Ledger(PrivacyLedger):
-    """`PrivacyLedger` where only the number of rounds counts that had which noise.
+    """`PrivacyLedger` of noise that is independent over rounds: only the number of rounds by noise counts.
 
-    Another round has no more noise than a round is sure to have.
+    A further round is assumed to have the least noise that the plan guarantees.
 
     Args:
         plan, delta, budget: see `PrivacyLedger`.
@@ -118,7 +126,7 @@ class Ledger(PrivacyLedger):
 
     def __init__(self, plan: NoisePlan, population: int, delta: float, budget: float | None = None) -> None:
         super().__init__(plan, delta, budget)
-        self._history = np.zeros(population, np.int32)  # the place of each client's in `_histories`
+        self._history = np.zeros(population, np.int32)  # each client's index into `_histories`
         self._histories: list[History] = [()]
         self._places: dict[History, int] = {(): 0}
         self._epsilon = lru_cache(maxsize=1 << 16)(lambda rounds: plan.accountant.epsilon(dict(rounds), delta))
@@ -127,7 +135,7 @@ class Ledger(PrivacyLedger):
             self.after_next = self._after_another_round(())
 
     def spend(self, charges: Mapping[NoiseShares, Ids], round_number: int = 0) -> Columns:
-        """Enter a round (`PrivacyLedger.spend`); which one it was makes no difference."""
+        """Enter a round (`PrivacyLedger.spend`); its number makes no difference."""
         shares = np.repeat(np.arange(len(charges)), [len(clients) for clients in charges.values()])
         clients = np.concatenate([np.zeros(0, np.int64), *charges.values()])
         for shares_of_charge, members in charges.items():
@@ -144,28 +152,28 @@ class Ledger(PrivacyLedger):
         )
 
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Enter rounds that were recorded (`PrivacyLedger.replay`)."""
+        """Enter recorded rounds (`PrivacyLedger.replay`)."""
         for columns in rounds:
             hidden = np.stack([np.asarray(columns[name], np.float64) for name in NoiseShares._fields], axis=1)
             distinct, inverse = np.unique(hidden, axis=0, return_inverse=True)
             for place, (noise, honest, colluding) in enumerate(distinct.tolist()):
-                in_sum = noise == noise  # what is missing was recorded as null and reads as NaN
+                in_sum = noise == noise  # a missing share was recorded as null and reads as NaN
                 shares = NoiseShares(noise if in_sum else None, honest if in_sum else None, colluding)
                 for clients in each_once(np.asarray(columns["client"], np.int64)[inverse.reshape(-1) == place]):
                     self._enter(shares, clients)
 
     def of(self, client: int) -> tuple[float, float, float]:
-        """A client's epsilon so far: achieved, planned, and against the server with its accomplices."""
+        """Return a client's epsilon so far: achieved, planned, and against the server with its colluding clients."""
         return self._costs(int(self._history[client]))
 
     def _enter(self, shares: NoiseShares, clients: Ids) -> None:
-        """Enter a round of these clients, none of them twice."""
+        """Enter a round of these clients, each of them once."""
         before, inverse = np.unique(self._history[clients], return_inverse=True)
         after = np.array([self._place(_with(self._histories[place], shares)) for place in before.tolist()], np.int32)
         self._history[clients] = after[inverse]
         if self.budget is None:
             return
-        # More rounds never cost less: the largest so far is that of all.
+        # More rounds never cost less: the largest epsilon so far is the largest of all clients.
         for number, place in enumerate(after.tolist()):
             rounds = _of_view(self._histories[place], 0)
             if (cost := self._after_another_round(rounds)) > self.after_next or self.costliest is None:
@@ -194,7 +202,12 @@ class Ledger(PrivacyLedger):
 
 
 def each_once(clients: Ids) -> Iterator[Ids]:
-    """`clients` in as many parts as the most frequent of them occurs, none of them twice in a part."""
+    """Split client numbers into parts without repetition, as many as the most frequent number occurs.
+
+    Example:
+        >>> [part.tolist() for part in each_once(np.array([4, 4, 7]))]
+        [[4, 7], [4]]
+    """
     while len(clients):
         _, first = np.unique(clients, return_index=True)
         yield clients[first]
@@ -208,7 +221,12 @@ def _with(history: History, shares: NoiseShares) -> History:
 
 
 def _of_view(history: History, view: int) -> tuple[tuple[float, int], ...]:
-    """How many rounds had which share of the noise in the eyes of one of the three, by share."""
+    """Return the number of rounds by share of the noise, as one of the three observers sees it.
+
+    Args:
+        history: rounds of a client.
+        view: index of the observer, a field of `NoiseShares`.
+    """
     counts: Counter[float] = Counter()
     for shares, count in history:
         if (share := shares[view]) is not None:
@@ -218,11 +236,11 @@ def _of_view(history: History, view: int) -> tuple[tuple[float, int], ...]:
 
 @dataclass(frozen=True)
 class PrivacyCharge:
-    """What a round costs whom.
+    """The rule that says which clients a round charges, for which noise.
 
     Attributes:
         plan: the noise of the aggregation.
-        dishonest: the clients that work for the server.
+        dishonest: the clients that collude with the server.
     """
 
     plan: NoisePlan
@@ -231,12 +249,12 @@ class PrivacyCharge:
     def of_round(
         self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
     ) -> dict[NoiseShares, Ids]:
-        """What the ledger enters for whom.
+        """Return the clients that a round charges, by the noise that hides their data.
 
         Args:
-            participants: of the round, sorted.
-            survivors: whose data are in the sum, sorted.
-            noise: share of the planned noise in the sum; None: there is no sum, the round ended early.
+            participants: sorted numbers of the participants.
+            survivors: sorted numbers of the clients whose data are in the sum.
+            noise: share of the planned noise in the sum; None: the round ended early, without a sum.
             asked: sorted numbers of the clients that were asked anything in the last stage of the aggregation.
             skipping: whether the dishonest participants added no noise in this round.
         """
@@ -262,10 +280,10 @@ class PrivacyCharge:
         return charges
 
     def of_attempt(self, participants: Ids, skipping: bool) -> dict[NoiseShares, Ids]:
-        """What the ledger enters for a round that reached the last stage, and of which nothing else is known.
+        """Return the charges of a round that reached the last stage and then was lost with its process.
 
         Args:
-            participants: of the round, sorted.
-            skipping: see `of_round`.
+            participants: sorted numbers of the participants.
+            skipping: whether the dishonest participants added no noise in this round.
         """
         return self.of_round(participants, participants[:0], None, participants, skipping)

@@ -1,22 +1,22 @@
 """Noise that participants add to their updates: the experiment's section `aggregation.noise`.
 
-The sum of all participants' shares is the noise of the round, distributed as if one had added it: each adds noise of
-the planned variance over the number of planned participants. Who drops out takes its share along.
+The noise of a round is the sum of the participants' shares: each of them adds noise with the planned variance over the
+number of planned participants. The share of a participant that drops out is missing.
 
-Enforced noise is more noise than planned, of which the server can take away what drop-outs did not cost: Jiang, Wang,
-Chen, Dordis: Efficient Federated Learning with Dropout-Resilient Differential Privacy, EuroSys 2024, arXiv 2209.12528
-(XNoise).
+Enforced noise is more noise than planned, the surplus of which the server removes when fewer clients drop out than
+tolerated: Jiang, Wang, Chen, Dordis: Efficient Federated Learning with Dropout-Resilient Differential Privacy, EuroSys
+2024, arXiv 2209.12528 (XNoise).
 
 To keep the planned variance v of a sum over s participants when up to T of them drop out, each adds components
 0, 1, ..., T of independent Skellam noise with the variances
 
     v / s,    and    v / ((s - k + 1)(s - k)) = v / (s - k) - v / (s - k + 1)    for k = 1, ..., T,
 
-so that the first j + 1 of them have v / (s - j) together. When s - j are left, the server takes the components after
-the j-th away from each of them, and (s - j) v / (s - j) = v remains: exactly, since Skellam noise adds up.
+so that the first j + 1 of them have v / (s - j) together. When s - j participants are left, the server removes the
+components after the j-th of each of them, and (s - j) v / (s - j) = v remains: exactly, since Skellam noise adds up.
 
-The components' seeds are a chain: a secret gives its component's seed and, by another hash, the next secret. Who is
-given the (j+1)-th secret can compute all components that are to go, and none that is to stay.
+The components' seeds are a chain: a secret gives its component's seed and, by another hash, the next secret. The
+(j+1)-th secret gives all components that are to be removed, and none that is to stay.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ _SEED, _NEXT = b"testbed/xnoise/seed/v1", b"testbed/xnoise/next/v1"
 
 
 class Enforcement(BaseModel):
-    """The planned noise is kept when participants drop out."""
+    """Enforced noise (XNoise): the planned noise stays in the sum when participants drop out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,11 +57,11 @@ class Enforcement(BaseModel):
 
 @dataclass(frozen=True)
 class RemovableNoise:
-    """How the noise of one sum is made up.
+    """Division of one participant's noise into components, of which the server can remove some.
 
     Attributes:
-        participants: s, who plan to take part.
-        tolerated: T, below s.
+        participants: s, the planned participants.
+        tolerated: T, the tolerated dropouts; below s.
     """
 
     participants: int
@@ -69,10 +69,13 @@ class RemovableNoise:
 
     def __post_init__(self) -> None:
         if not 0 <= self.tolerated < self.participants:
-            raise ValueError(f"tolerated_dropouts: {self.tolerated} of {self.participants} participants; fewer must be")
+            raise ValueError(
+                f"tolerated_dropouts: {self.tolerated} of {self.participants} participants; must be at least 0 and "
+                "below the number of participants"
+            )
 
     def part(self, component: int) -> float:
-        """A component's variance, as a part of the planned variance of the sum."""
+        """Return a component's variance, as a fraction of the planned variance of the sum."""
         if component == 0:
             return 1 / self.participants
         before = self.participants - component + 1
@@ -80,22 +83,32 @@ class RemovableNoise:
 
     @property
     def added(self) -> float:
-        """The variance of everything that one participant adds, as a part of that of the sum."""
+        """The variance of all components of one participant, as a fraction of that of the sum."""
         return 1 / (self.participants - self.tolerated)
 
     def first_removed(self, left: int) -> int | None:
-        """The first component to be taken away when so many are left; None where all stay."""
+        """Return the first component to remove when `left` participants survive; None if all stay."""
         first = self.participants - left + 1
         return first if first <= self.tolerated else None
 
     def kept(self, left: int) -> float:
-        """The variance in the sum when so many are left, once the rest is taken away: 1.0 up to T drop-outs."""
+        """Return the variance in the sum of `left` survivors after the removal, over the planned one.
+
+        Example:
+            >>> RemovableNoise(participants=10, tolerated=2).kept(left=8)
+            1.0
+        """
         dropouts = self.participants - left
         return 1.0 if dropouts <= self.tolerated else left * self.added
 
 
 def chain(secret: bytes, length: int) -> list[bytes]:
-    """`length` secrets, this one first; each gives those after it, and nothing about those before it."""
+    """Return a chain of secrets, each of which gives the following ones and nothing about those before it.
+
+    Args:
+        secret: 32 bytes, the first of the chain.
+        length: number of secrets.
+    """
     secrets = [secret]
     while len(secrets) < length:
         secrets.append(prf.evaluate(secrets[-1], _NEXT))
@@ -103,25 +116,28 @@ def chain(secret: bytes, length: int) -> list[bytes]:
 
 
 def seed_of(secret: bytes) -> bytes:
-    """The seed of the component that a secret of the chain stands for."""
+    """Return the seed of the component that belongs to a secret of the chain."""
     return prf.evaluate(secret, _SEED)
 
 
-_LEAST, _MOST = 2.0**-10, 2.0**20  # noise that hides nothing; noise beside which there is no signal
+_LEAST, _MOST = 2.0**-10, 2.0**20  # less noise hides nothing; with more there is no signal
 _TOLERANCE = 1e-6
 
 
 def noise_multiplier_for(accountant: Callable[[float], Accountant], epsilon: float, delta: float, rounds: int) -> float:
-    """The least noise multiplier that keeps a client's epsilon, to a relative 1e-6 and never below it; at least 2**-10.
+    """Find the least noise multiplier that keeps a client's epsilon.
 
     Args:
-        accountant: of a noise multiplier; its epsilon falls as that grows.
+        accountant: builds the accountant of a noise multiplier; its epsilon falls as the multiplier grows.
         epsilon: not to be exceeded.
         delta: in (0, 1).
-        rounds: that the client takes part in, with all of the planned noise.
+        rounds: number of rounds that the client takes part in, with all of the planned noise.
+
+    Returns:
+        The multiplier, to a relative 1e-6 and never too small; at least 2**-10.
 
     Raises:
-        ValueError: an argument out of range, or an epsilon that no noise of up to 2**20 times the clip attains.
+        ValueError: if an argument is out of range, or no noise of up to 2**20 times the clip attains epsilon.
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon: {epsilon}; must be above 0")
@@ -155,11 +171,11 @@ _LARGEST_RING = 64  # bits
 
 @dataclass(frozen=True)
 class NoiseShare:
-    """What one noise vector is made of: the same share gives the same vector, so it can be taken away again.
+    """Parameters of one noise vector: the same share gives the same vector, so it can be removed again.
 
     Attributes:
-        mechanism: its distribution.
-        variance: of each coordinate, in squared steps.
+        mechanism: distribution of the noise.
+        variance: variance of each coordinate, in squared steps.
         seed: 32 secret bytes, for this vector alone.
     """
 
@@ -169,21 +185,26 @@ class NoiseShare:
 
     @property
     def can_be_drawn(self) -> bool:
-        """Whether tables go so far."""
+        """Whether the variance is in the range of the sampling tables."""
         return SMALLEST_VARIANCE <= self.variance <= LARGEST_VARIANCE
 
     def prepare(self) -> None:
-        """Make the table that it is drawn from, once in a process."""
+        """Compute the sampling table of the distribution, once in a process."""
         if self.can_be_drawn:
             table_of(self.mechanism, self.variance)
 
     def add_to(self, vector: npt.NDArray[Any], sign: int = 1) -> None:
-        """Add it to the coordinates of an encoded `vector` `(D+1,)` in place, modulo its word (-1: take it away)."""
+        """Add the noise to an encoded vector in place, modulo its word size.
+
+        Args:
+            vector: `(D+1,)` ring elements; the last one, the count, gets no noise.
+            sign: 1, or -1 to remove the noise.
+        """
         add_noise(vector[:-1], self.mechanism, self.variance, self.seed, sign)
 
 
 class ClippedUpdates(BaseModel):
-    """Updates whose L2 norm is bounded, as elements of a ring: what noise has to hide, whoever adds it."""
+    """Updates of bounded L2 norm, encoded in a ring: the part of noise sections that does not depend on its source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -204,17 +225,27 @@ class ClippedUpdates(BaseModel):
     )
 
     def steps(self, dimension: int) -> float:
-        """The clip in integer steps, for a model of so many parameters."""
+        """Return the clip in integer steps, for a model of `dimension` parameters."""
         if self.scale is not None:
             return self.scale
         return float(min(_FINEST, 8 << -(-(padded(dimension).bit_length() - 1) // 2)))
 
     def encoding(self, dimension: int, bits: int) -> Encoding:
-        """How updates of d parameters become elements of a ring."""
+        """Return the encoding of updates of d parameters in a ring of `bits` bits."""
         return Encoding(dimension, self.clip, self.steps(dimension), bits, self.bias)
 
     def check_ring(self, participants: int, dimension: int, bits: int, noise_multiplier: float) -> None:
-        """Raise `ExperimentError` (one line) where the sum, with such noise in it, would not fit the ring."""
+        """Check that the sum of the updates and their noise fits the ring.
+
+        Args:
+            participants: number of summed updates.
+            dimension: number of model parameters d.
+            bits: ring width.
+            noise_multiplier: standard deviation of the noise in the sum over the clip; 0: none.
+
+        Raises:
+            ExperimentError: (one line) if the ring is too small.
+        """
         steps = self.steps(dimension)
         needed = self.encoding(dimension, bits).bits_needed(participants, noise_multiplier)
         if needed > bits:
@@ -228,7 +259,7 @@ class ClippedUpdates(BaseModel):
 
 
 class Noise(ClippedUpdates):
-    """Noise that the participants add, for differential privacy of what the sums tell."""
+    """Noise that the participants add, for differential privacy of the sums."""
 
     mechanism: Literal["skellam", "discrete-gaussian"] = Field(
         "skellam", description="Distribution of each participant's share of the noise"
@@ -242,15 +273,18 @@ class Noise(ClippedUpdates):
     epsilon: float | None = Field(
         None,
         gt=0,
-        description="Instead: what the epsilon of a client in every round shall be; the least noise for it is found",
+        description="Instead of noise_multiplier: the epsilon of a client that is in every round; the least noise that "
+        "keeps it is computed",
     )
-    delta: float | None = Field(None, gt=0, lt=1, description="At which epsilon is kept; none: the ledger's")
-    rounds: int | None = Field(None, gt=0, description="Over which epsilon is kept; none: all of the experiment")
+    delta: float | None = Field(None, gt=0, lt=1, description="The delta of epsilon; none: the ledger's")
+    rounds: int | None = Field(
+        None, gt=0, description="The rounds over which epsilon is kept; none: all of the experiment"
+    )
     enforcement: Enforcement | None = Field(
         None,
         exclude_if=lambda section: section is None,
-        description="Noise beyond the planned one, of which the server takes away what drop-outs leave over (XNoise); "
-        "none: who drops out takes its share of the noise along",
+        description="Noise beyond the planned variance, the surplus of which the server removes (XNoise); none: a "
+        "participant that drops out takes its share of the noise along",
     )
 
     @model_validator(mode="after")
@@ -263,26 +297,30 @@ class Noise(ClippedUpdates):
     def _as_noise_or_as_epsilon(self) -> "Noise":
         if (self.noise_multiplier is None) == (self.epsilon is None):
             then = "" if self.epsilon is None else "; set the other to null"
-            raise ValueError(f"noise_multiplier: either this or epsilon is needed, and not both{then}")
+            raise ValueError(f"noise_multiplier: set either this or epsilon, not both{then}")
         if self.epsilon is None and not (self.delta is None and self.rounds is None):
-            raise ValueError("delta and rounds go with epsilon; privacy.delta is that of the ledger")
+            raise ValueError("delta and rounds: allowed only with epsilon; the ledger's delta is privacy.delta")
         return self
 
     def planned_for(self, rounds: int, delta: float) -> "Noise":
-        """The same, with what an epsilon leaves open filled in."""
+        """Return the section with `rounds` and `delta` filled in where an epsilon is given without them."""
         if self.epsilon is None:
             return self
         completed = {"rounds": self.rounds or rounds, "delta": self.delta or delta}
         return self.model_copy(update=completed)
 
     def multiplier(self, participants: int, dimension: int) -> float:
-        """The noise multiplier, as given or for the given epsilon; raises `ExperimentError` if there is none."""
+        """Return the noise multiplier, as given or computed for the given epsilon.
+
+        Raises:
+            ExperimentError: (one line) if no noise keeps the epsilon.
+        """
         if self.noise_multiplier is not None:
             return self.noise_multiplier
         return _multiplier(self, participants, dimension)
 
     def accountant(self, participants: int, dimension: int) -> Accountant:
-        """What taking part costs, where so many share the noise, for a model of so many parameters."""
+        """Return the accountant of `participants` clients that share the noise, for d model parameters."""
         return self._accountant(self.multiplier(participants, dimension), participants, dimension)
 
     def _accountant(self, multiplier: float, participants: int, dimension: int) -> Accountant:
@@ -291,37 +329,37 @@ class Noise(ClippedUpdates):
         return RoundedAccountant(mechanism)
 
     def share(self, participants: int, dimension: int, seed: bytes, most: int | None = None) -> NoiseShare:
-        """What one of so many planned participants adds.
+        """Return the noise that one of the planned participants adds.
 
         Args:
-            participants: of this round, who share the noise.
+            participants: number of participants of this round, which share the noise.
             dimension: number of model parameters d.
-            seed: of this vector.
-            most: participants that any round may have; none: as many as this one. For an epsilon the multiplier is
-                that of the largest round: one for all rounds, and more than enough for smaller ones, in which fewer
-                discrete Gaussians, each of a larger variance, are nearer to one.
+            seed: 32 secret bytes, for this vector alone.
+            most: largest number of participants of any round; None: that of this round.
         """
+        # For an epsilon, all rounds have the multiplier of the largest round. It is more than enough for smaller
+        # rounds: fewer discrete Gaussians, each of a larger variance, are nearer to a discrete Gaussian.
         whole = (self.multiplier(most or participants, dimension) * self.steps(dimension)) ** 2
         return NoiseShare(self.mechanism, whole / participants, seed)
 
     def removable(self, participants: int) -> RemovableNoise | None:
-        """How the noise of a sum over so many planned participants is made up; None where all of it stays."""
+        """Return the components of enforced noise for `participants` planned participants; None without enforcement."""
         if self.enforcement is None:
             return None
         return RemovableNoise(participants, min(self.enforcement.tolerated_dropouts, participants - 1))
 
     def component(self, plan: RemovableNoise, dimension: int, number: int, seed: bytes) -> NoiseShare:
-        """One of the noise vectors that a participant adds; number 0 is `share`."""
+        """Return one of the noise vectors that a participant adds; number 0 is that of `share`."""
         share = self.share(plan.participants, dimension, seed)
         return replace(share, variance=share.variance * plan.participants * plan.part(number))
 
     def check(self, participants: int, dimension: int, bits: int) -> None:
-        """Raise `ExperimentError` (one line) where the sum would not fit the ring, or shares are of no use."""
+        """Raise `ExperimentError` (one line) if the sum does not fit the ring, or shares cannot be drawn."""
         self.check_share(participants, dimension)
         self.check_ring(participants, dimension, bits, self.multiplier(participants, dimension))
 
     def check_share(self, participants: int, dimension: int) -> None:
-        """Raise `ExperimentError` (one line) where a participant's share of the noise cannot be drawn or accounted."""
+        """Raise `ExperimentError` (one line) if a participant's share of the noise cannot be drawn or accounted."""
         steps = self.steps(dimension)
         deviation = self.share(participants, dimension, bytes(32)).variance ** 0.5
         least = LEAST_DEVIATION if self.mechanism == "discrete-gaussian" and participants > 1 else 2**-16
@@ -329,7 +367,7 @@ class Noise(ClippedUpdates):
             why = (
                 f"more than {2**16}, the most that can be drawn; lower it"
                 if deviation > 2**16
-                else f"less than {least:g}, the least that its accounting or drawing takes; raise it"
+                else f"less than {least:g}, the least that can be accounted or drawn; raise it"
             )
             raise ExperimentError(
                 f"aggregation.noise.scale: at {steps:g} steps to the clip, each of {participants} participants adds "
@@ -350,12 +388,17 @@ def _multiplier(noise: Noise, participants: int, dimension: int) -> float:
 
 
 def planned_multiplier(accountant: Callable[[float], Accountant], epsilon: float, delta: float, rounds: int) -> float:
-    """The noise multiplier of a section that gives an epsilon, rounded up to four digits: no machine's last bits show.
+    """Compute the noise multiplier of a section that gives an epsilon, rounded up to four digits.
 
-    Raises `ExperimentError` (one line) where `noise_multiplier_for` raises `ValueError`; the arguments are the same.
+    Args:
+        accountant, epsilon, delta, rounds: see `noise_multiplier_for`.
+
+    Raises:
+        ExperimentError: (one line) where `noise_multiplier_for` raises `ValueError`.
     """
     try:
         digits = Decimal(noise_multiplier_for(accountant, epsilon, delta, rounds))
     except ValueError as error:
         raise ExperimentError(f"aggregation.noise.{error}") from None
+    # Four digits: the last bits of a search differ between machines.
     return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 3)), ROUND_CEILING))

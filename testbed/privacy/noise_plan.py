@@ -1,8 +1,7 @@
-"""What an aggregation promises of its sums and of the noise in them, and what rounds with that noise cost: all that the
-ledger asks.
+"""Guarantees of an aggregation on its sums and their noise, and the privacy cost of rounds: the input of the ledger.
 
-A protocol's parameters configure it; what follows from them for so many participants is a `Guarantees`. What the
-accountant, the ledger and the bounds take is one `NoisePlan`.
+A protocol's parameters determine its `Guarantees` for a number of participants. The accountant, the ledger and the
+bounds take a `NoisePlan`.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +12,10 @@ from typing import ClassVar, Literal, Protocol
 
 
 class Accountant(Protocol):
-    """What taking part costs in privacy, under one mechanism with fixed parameters.
+    """Computes the privacy cost of taking part, under one mechanism with fixed parameters.
 
     Attributes:
-        unit: what is protected, a client's whole data or one sample of it; neighbours differ in one of them.
+        unit: the protected unit, a client's whole data or one sample of it; neighbours differ in one of them.
     """
 
     unit: ClassVar[Literal["client", "sample"]]
@@ -26,19 +25,19 @@ class Accountant(Protocol):
         """The name of the mechanism, as experiments write it."""
 
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """The epsilon at `delta` of all the rounds that one client took part in; inf where there was no noise.
+        """Return the epsilon at `delta` of all rounds that one client took part in; inf if there was no noise.
 
-        It holds for observers who see who takes part.
+        The epsilon holds for observers who see the participants.
 
         Args:
-            rounds: how many rounds had which share of the planned noise variance in their sum, as in
+            rounds: number of rounds by the share of the planned noise variance in their sum, as in
                 ``{1.0: 7, 0.9: 2}``.
             delta: in (0, 1).
         """
 
 
 NoiseSource = Literal["shares", "server", "clients"]
-"""Whose noise hides a client: the sum of the participants' shares; what the server adds; each client's own alone."""
+"""Noise that hides a client: the sum of the participants' shares, the server's noise, or each client's own alone."""
 
 _ONE_BY_ONE = 10_000
 _STEP = 1.001
@@ -46,17 +45,17 @@ _STEP = 1.001
 
 @dataclass(frozen=True)
 class Guarantees:
-    """What holds of sums among so many participants.
+    """Guarantees of an aggregation on the sums of a round, for a number of participants.
 
     Attributes:
         participants: s.
-        max_colluders: how many dishonest participants a malicious server may have and still see sums alone; -1: it
+        max_colluders: most dishonest participants with which a malicious server still sees sums alone; -1: the server
             sees updates.
-        min_sum_size: how many of the participants a sum has at least, while the server follows the protocol.
-        min_partition_size: how many, dishonest ones too, are in each sum that a malicious server may split them into,
-            at least. It counts where no more than `max_colluders` are dishonest, and where it is less than
+        min_sum_size: least number of participants in a sum, while the server follows the protocol.
+        min_partition_size: least number of participants, dishonest ones included, in each sum into which a malicious
+            server may split them. It counts where no more than `max_colluders` are dishonest, and where it is less than
             `min_sum_size`.
-        min_noise_share: the share of the planned noise that a sum has at least, where the participants share it.
+        min_noise_share: least share of the planned noise in a sum, where the participants share the noise.
     """
 
     participants: int
@@ -67,7 +66,12 @@ class Guarantees:
 
     @classmethod
     def none(cls, participants: int, min_noise_share: float | None = None) -> "Guarantees":
-        """Those of a server that sees every update; the noise share may still be more than one participant's."""
+        """Return the guarantees against a server that sees every update.
+
+        Args:
+            participants: s.
+            min_noise_share: least share of the planned noise in a sum; None: one participant's.
+        """
         share = 1 / participants if min_noise_share is None else min_noise_share
         return cls(participants, -1, 1, participants, share)
 
@@ -77,10 +81,11 @@ class NoisePlan:
     """The noise of an aggregation, in rounds of all sizes that a run may have.
 
     Attributes:
-        accountant: what taking part costs.
-        guarantees: what holds among so many participants; `ValueError`: there is no sum of so many.
-        smallest, largest: participants that a round may have.
-        source: whose noise hides a client.
+        accountant: computes the cost of taking part.
+        guarantees: computes the guarantees for a number of participants; raises `ValueError` if there is no sum of
+            that many.
+        smallest, largest: least and most participants of a round.
+        source: origin of the noise that hides a client.
     """
 
     accountant: Accountant
@@ -91,35 +96,33 @@ class NoisePlan:
 
     @property
     def noise_multiplier(self) -> float | None:
-        """The accountant's, as given or found for an epsilon; None where it has none (a user-defined one need not)."""
+        """The accountant's noise multiplier; None if it has none (a user-defined accountant need not have one)."""
         multiplier = getattr(self.accountant, "noise_multiplier", None)
         return float(multiplier) if isinstance(multiplier, int | float) else None
 
     @cached_property
     def min_share(self) -> float:
-        """The share of the planned noise that a sum has at least, however many participants drop out.
-
-        The least over all sizes that a round may have: as thresholds are rounded up, neither end of the range need have
-        it. No larger round sums fewer, and noise that is kept when participants drop out changes so little with their
-        number s that s^2 times the share does not fall either. So the share at one size bounds those at the next ones,
-        and only sizes that may have less than was found are looked at; above 10,000 not each of them, but what lies
-        between two that are is bounded from below, which costs at most two parts in a thousand.
-        """
+        """The least share of the planned noise in a sum, over all sizes of a round and all dropouts."""
+        # Thresholds are rounded up, so neither end of the range need have the least share. No larger round sums fewer,
+        # and enforced noise changes so little with the number s of participants that s^2 times the share does not fall
+        # either. So the share at one size bounds the shares at the next sizes, and only sizes that may have less than
+        # `least` are evaluated. Above 10,000 some of those are skipped, too: the bound from below for the sizes between
+        # two evaluated ones costs at most two parts in a thousand.
         least, size = 1.0, self.smallest
         while size <= self.largest:
             try:
                 share = float(self.guarantees(size).min_noise_share)
-            except ValueError:  # there is no sum of so many
+            except ValueError:  # no sum of this size
                 size += 1
                 continue
             least = min(least, share)
             following = size + 1
             if least > 0:
-                following = max(following, int(size * sqrt(share / least)))  # up to there no share is below `least`
+                following = max(following, int(size * sqrt(share / least)))  # no share before it is below `least`
             if size > _ONE_BY_ONE and (further := int(size * _STEP)) > following:
                 following = min(further, self.largest + 1)
                 least = min(least, share * (size / (following - 1)) ** 2)
             if size < self.largest < following:
-                following = self.largest  # whose share is exact
+                following = self.largest  # evaluated exactly
             size = following
         return least

@@ -1,4 +1,4 @@
-"""In which rounds one client may take part: what a selection promises, and correlated noise counts on.
+"""Rounds in which one client may take part: promised by a selection, required by correlated noise.
 
 Choquette-Choo, McMahan, Rush, Thakurta, Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning, arXiv
 2211.06530, section 2 (a fixed cycle is its (k, b)-participation); Choquette-Choo et al., (Amplified) Banded Matrix
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ParticipationPattern:
-    """What holds of the rounds of every single client, whoever drops out and however many rounds come to nothing.
+    """Limits on the rounds of every single client, for all dropouts and all rounds without a sum.
 
     Attributes:
-        min_separation: b, at least 1: whoever takes part in rounds t and t' has |t - t'| >= b; 1 forbids nothing.
-        max_participations: k, how many rounds a client may have; None: as many as the separation leaves room for.
+        min_separation: b, at least 1: a client that takes part in rounds t and t' has |t - t'| >= b; 1 forbids nothing.
+        max_participations: k, most rounds of a client; None: as many as the separation leaves room for.
         fixed_cycle: whether all rounds of a client are equal modulo b (balls in bins; Chua et al., arXiv 2412.16802).
     """
 
@@ -29,6 +29,11 @@ class ParticipationPattern:
             raise ValueError(f"max_participations: {self.max_participations}; must be at least 1, or none")
 
     def most_participations(self, rounds: int) -> int:
-        """The most rounds that a client can have had after so many."""
+        """Return the most rounds that a client can have had after `rounds` rounds.
+
+        Example:
+            >>> ParticipationPattern(min_separation=4).most_participations(10)
+            3
+        """
         room = -(-rounds // self.min_separation)
         return room if self.max_participations is None else min(room, self.max_participations)

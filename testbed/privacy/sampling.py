@@ -11,14 +11,13 @@ C_k = P(|X| <= k) in steps of 2**-127. The upper 63 of these bits and the sign a
 hundred bits, so each entry is right to its last bits, and the noise of a seed is the same on every machine: no
 floating-point operation decides an entry (`decimal`'s exp is correctly rounded on all of them).
 
-How far is the noise from the exact distribution? Entries are off by less than 2**-120 (their tail ends where less than
-2**-130 is left). So d coordinates of n clients in T rounds are within d n T times the number of entries times 2**-120
-in total variation, which is what is added to delta (times 1 + exp(epsilon)): for d = 2**24, n T = 2**20 and tables of
-2**19 entries that is 2**-57.
+Accuracy: entries are off by less than 2**-120 (the tail is cut where less than 2**-130 is left). So d coordinates of n
+clients in T rounds are within d n T times the number of entries times 2**-120 in total variation, which is added to
+delta (times 1 + exp(epsilon)): for d = 2**24, n T = 2**20 and tables of 2**19 entries that is 2**-57.
 
-The key stream is AES-256-CTR under a 32-byte seed, read as little-endian 64-bit words. Whoever does not know the seed
-cannot tell the words from uniform ones. The same seed gives the same words on every machine. Counters from 2**127 on
-are a stream of their own (`word_beside`), for the rare draw that needs more bits.
+The key stream is AES-256-CTR under a 32-byte seed, read as little-endian 64-bit words. Without the seed the words
+cannot be told from uniform ones. The same seed gives the same words on every machine. Counters from 2**127 on are a
+separate stream (`word_beside`), for the rare draw that needs more bits.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +39,7 @@ from testbed.crypto import require_length
 from testbed.emulation.compute.cost import meter
 
 SEED_BYTES = 32
-CHUNK = 1 << 15  # words at a time: they and what is made of them stay in the second-level cache
+CHUNK = 1 << 15  # words per part: a part and the arrays computed from it stay in the second-level cache
 
 _BLOCK_BYTES = 16
 _WORD_BYTES = 8
@@ -51,7 +50,13 @@ Words = npt.NDArray[np.uint64]
 
 
 def words(seed: bytes, count: int) -> Iterator[Words]:
-    """The first `count` words, `CHUNK` at a time (fewer in the last part); each part is overwritten by the next.
+    """Yield the first words of a seed's key stream, `CHUNK` at a time (fewer in the last part).
+
+    Each part is overwritten by the next.
+
+    Args:
+        seed: 32 bytes.
+        count: number of words.
 
     Raises:
         InvalidKey: if the seed is not 32 bytes long.
@@ -67,7 +72,7 @@ def words(seed: bytes, count: int) -> Iterator[Words]:
 
 
 def word_beside(seed: bytes, position: int) -> int:
-    """One more word for a position, of another stream than `words`."""
+    """Return one more word for a position, from another stream than that of `words`."""
     encryptor = Cipher(AES(seed), CTR((_BESIDE + position).to_bytes(_BLOCK_BYTES, "big"))).encryptor()
     return int.from_bytes(encryptor.update(bytes(_WORD_BYTES)), "little")
 
@@ -75,12 +80,12 @@ def word_beside(seed: bytes, position: int) -> int:
 Mechanism = Literal["skellam", "discrete-gaussian"]
 
 LARGEST_VARIANCE = 2.0**32
-"""Tables of larger ones would not fit in a cache; coarser steps serve as well."""
+"""Tables of larger variances would not fit in a cache; coarser steps serve as well."""
 SMALLEST_VARIANCE = 2.0**-32
 
-_PRECISION = 256  # bits behind the point while a table is computed
-_RESOLUTION = 127  # and in the table
-_BUCKETS_PER_DEVIATION = 64  # of the guide: then one draw in twelve or so has to be searched for
+_PRECISION = 256  # fractional bits while a table is computed
+_RESOLUTION = 127  # fractional bits in the table
+_BUCKETS_PER_DEVIATION = 64  # of the guide: about one draw in twelve has to be searched for
 _MOST_BUCKETS_BITS = 19
 _SIGN, _MAGNITUDE_BITS = np.uint64(1), 63
 
@@ -89,11 +94,12 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class NoiseTable:
-    """P(|X| <= k) of one distribution, made by `table_of`.
+    """The table of P(|X| <= k) of one distribution, computed by `table_of`.
 
     Attributes:
-        upper, lower: `(K,)` uint64, the entries' upper 63 and lower 64 bits; the last entry is 1 (above every draw).
-        guide: `(2**b,)` by the upper b bits of a draw: its magnitude, or -1 where those bits do not decide.
+        upper, lower: `(K,)` uint64, the upper 63 and lower 64 bits of the entries; the last entry is 1 (above every
+            draw).
+        guide: `(2**b,)` int32, the magnitude by the upper b bits of a draw, or -1 where those bits do not decide.
     """
 
     upper: npt.NDArray[np.uint64]
@@ -101,11 +107,11 @@ class NoiseTable:
     guide: npt.NDArray[np.int32]
 
     def magnitudes(self, draws: npt.NDArray[np.uint64], further: Callable[[int], int]) -> npt.NDArray[np.int32]:
-        """`(m,)` the number of entries that are at most each draw.
+        """Return the magnitude of each draw: the number of entries that are at most the draw, `(m,)`.
 
         Args:
             draws: `(m,)` the upper 63 bits.
-            further: the lower 64 bits of the draw at a position of `draws`.
+            further: returns the lower 64 bits of the draw at a position of `draws`.
         """
         shift = np.uint64(_MAGNITUDE_BITS - (len(self.guide).bit_length() - 1))
         magnitudes = self.guide.take((draws >> shift).view(np.int64))
@@ -120,14 +126,14 @@ class NoiseTable:
         return magnitudes
 
     def _beyond_ties(self, entry: int, draw: int, lower: int) -> int:
-        """The first entry above a draw, from `entry` on, whose upper bits are those of the draw."""
+        """Return the first entry above a draw, from `entry` on; the upper bits of both are equal."""
         while int(self.upper[entry]) == draw and int(self.lower[entry]) <= lower:
             entry += 1
         return entry
 
     @property
     def masses(self) -> list[Fraction]:
-        """P(|X| = k), exactly as it is drawn."""
+        """P(|X| = k) for each magnitude k, exactly as it is drawn."""
         entries = [int(high) << 64 | int(low) for high, low in zip(self.upper, self.lower, strict=True)]
         return [
             Fraction(after - before, 1 << _RESOLUTION) for before, after in zip([0, *entries], entries, strict=False)
@@ -136,18 +142,22 @@ class NoiseTable:
 
 @lru_cache(maxsize=64)
 def table_of(mechanism: Mechanism, variance: float) -> NoiseTable:
-    """The table of a distribution: of a Skellam of this variance, or a discrete Gaussian of this sigma**2.
+    """Compute the table of a distribution, once in a process.
 
-    Raises `ValueError` for a variance out of range. It takes a microsecond and 16 bytes for each of 13.5 standard
-    deviations' entries, once in a process.
+    Computing takes a microsecond and 16 bytes for each entry; 13.5 standard deviations have entries.
+
+    Args:
+        mechanism: Skellam or discrete Gaussian.
+        variance: variance of a Skellam, or sigma**2 of a discrete Gaussian.
+
+    Raises:
+        ValueError: if the variance is out of range.
     """
     if not SMALLEST_VARIANCE <= variance <= LARGEST_VARIANCE:
-        raise ValueError(
-            f"a variance of {variance:g}; between {SMALLEST_VARIANCE:g} and {LARGEST_VARIANCE:g} is needed"
-        )
+        raise ValueError(f"noise variance: {variance:g}; must be from {SMALLEST_VARIANCE:g} to {LARGEST_VARIANCE:g}")
     exact = Fraction(variance)
     weights = (_skellam if mechanism == "skellam" else _discrete_gaussian)(exact, _last(exact))
-    weights[1:] = [2 * weight for weight in weights[1:]]  # of either sign
+    weights[1:] = [2 * weight for weight in weights[1:]]  # both signs
     below = list(accumulate(weights))
     whole = below[-1]
     entries = [(partial << _RESOLUTION) // whole for partial in below]
@@ -157,19 +167,16 @@ def table_of(mechanism: Mechanism, variance: float) -> NoiseTable:
 
 
 def _last(variance: Fraction) -> int:
-    """The largest magnitude: less than 2**-130 is beyond.
-
-    Bernstein's inequality, P(X >= k) <= exp(-k**2 / 2(v + k/3)), holds for both, 91 being above 131 ln 2.
-    """
+    """Return the largest magnitude; a probability of less than 2**-130 is beyond it."""
+    # Bernstein's inequality, P(X >= k) <= exp(-k**2 / 2(v + k/3)), holds for both, and 91 is above 131 ln 2.
     up = -(-variance.numerator // variance.denominator)
     return 32 + isqrt(921 + 182 * up)
 
 
 def _skellam(variance: Fraction, last: int) -> list[int]:
-    """Proportional to P(0), ..., P(last): I_{k-1}(v) = I_{k+1}(v) + (2k/v) I_k(v), from the top down (Miller).
-
-    All terms are positive, so nothing cancels; that I_{last+1} is taken for 0 changes P(k) by P(last)**2 / P(k).
-    """
+    """Return numbers proportional to P(0), ..., P(last), from the top down (Miller)."""
+    # I_{k-1}(v) = I_{k+1}(v) + (2k/v) I_k(v). All terms are positive, so nothing cancels. Taking I_{last+1} for 0
+    # changes P(k) by P(last)**2 / P(k).
     twice_inverse = (2 << _PRECISION) * variance.denominator // variance.numerator
     above, here = 0, 1 << 192
     weights = [here]
@@ -180,7 +187,7 @@ def _skellam(variance: Fraction, last: int) -> list[int]:
 
 
 def _discrete_gaussian(variance: Fraction, last: int) -> list[int]:
-    """Proportional to P(0), ..., P(last): each is the one before times q**(2k-1), q = exp(-1/2v)."""
+    """Return numbers proportional to P(0), ..., P(last): each is the one before times q**(2k-1), q = exp(-1/2v)."""
     context = Context(prec=90)
     exponent = context.divide(Decimal(-variance.denominator), Decimal(2 * variance.numerator))
     q = int(context.multiply(context.exp(exponent), Decimal(1 << _PRECISION)))
@@ -203,18 +210,19 @@ def _guide(upper: npt.NDArray[np.uint64], variance: Fraction) -> npt.NDArray[np.
 
 
 def add_noise(accumulator: npt.NDArray[Any], mechanism: Mechanism, variance: float, seed: bytes, sign: int = 1) -> None:
-    """Add the noise of a seed to a vector, in place; with `sign` -1 the same noise is taken away.
+    """Add the noise of a seed to a vector in place, or remove it again.
 
     Args:
-        accumulator: `(m,)` of an integer type, whose width is added modulo (cut it to the ring's bits after).
-        mechanism: which distribution.
-        variance: of the noise of each coordinate (sigma**2 of a discrete Gaussian).
+        accumulator: `(m,)` of an integer type, modulo whose width the noise is added (cut the sum to the ring's bits
+            afterwards).
+        mechanism: distribution of the noise.
+        variance: variance of each coordinate (sigma**2 of a discrete Gaussian).
         seed: 32 secret bytes, for this vector alone.
-        sign: 1 or -1.
+        sign: 1, or -1 to remove the noise.
 
     Raises:
         InvalidKey: if the seed is not 32 bytes long.
-        ValueError: for a variance out of range.
+        ValueError: if the variance is out of range.
     """
     table = table_of(mechanism, variance)
     combine = np.add if sign == 1 else np.subtract
@@ -234,7 +242,15 @@ def add_noise(accumulator: npt.NDArray[Any], mechanism: Mechanism, variance: flo
 
 
 def noise(mechanism: Mechanism, variance: float, seed: bytes, length: int) -> Integers:
-    """`(length,)` the noise of a seed; see `add_noise`."""
+    """Return the noise of a seed.
+
+    Args:
+        mechanism, variance, seed: see `add_noise`.
+        length: number of coordinates.
+
+    Returns:
+        `(length,)` int64.
+    """
     vector = np.zeros(length, np.int64)
     add_noise(vector, mechanism, variance, seed)
     return vector

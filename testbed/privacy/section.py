@@ -1,4 +1,4 @@
-"""The experiment's `privacy:` section: the delta of the ledger, and what may be spent."""
+"""The experiment's `privacy:` section: the delta and the budget of the ledger."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ NEEDS_LOSSES = (
 
 
 class PrivacySection(BaseModel):
-    """How the privacy ledger accounts; it is kept wherever an aggregation adds noise, also without this section."""
+    """Accounting of the privacy ledger, which exists wherever an aggregation adds noise, also without this section."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -43,18 +43,22 @@ class PrivacySection(BaseModel):
         None,
         exclude_if=lambda section: section is None,
         description="Clients that send known vectors, so that `testbed attack audit` can measure what the run gives "
-        "away; none: everybody sends what it has learned",
+        "away; none: all clients send their updates",
     )
 
     def delta_for(self, records: int) -> float:
-        """The delta, given how many records there are that one of is protected."""
+        """Return the delta of an experiment in which `records` records are protected."""
         return 1 / (10 * records) if self.delta is None else self.delta
 
     def warning(self, unit: Unit, records: int) -> str:
-        """What is wrong with the delta, in one line; empty when nothing is.
+        """Return the reason why the delta is too large, in one line; empty if it is not.
 
         A mechanism that publishes one record in whole, at random, is (0, 1/records) private (Dwork, Roth 2014, section
-        2.3): such a delta promises nothing to anybody.
+        2.3). So a delta of 1/records or more protects nobody.
+
+        Args:
+            unit: the protected unit.
+            records: number of protected units.
         """
         if self.delta is None or self.delta < 1 / records:
             return ""

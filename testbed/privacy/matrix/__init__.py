@@ -1,1 +1,1 @@
-"""Correlated noise: matrix mechanisms whose noise of one round takes back some of that of the rounds before."""
+"""Correlated noise: matrix mechanisms, in which the noise of a round cancels part of that of the rounds before."""

@@ -1,12 +1,12 @@
-"""What correlated noise costs: one Gaussian mechanism, which says C x + z, and everything else follows from that.
+"""Privacy cost of correlated noise: one Gaussian mechanism that releases C x + z; the rest is post-processing.
 
-Its epsilon depends on mu alone, what a client changes in C x over the standard deviation of z: delta(epsilon) is
-Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), exactly (Balle, Wang, Improving the Gaussian Mechanism for
-Differential Privacy, ICML 2018, arXiv 1805.06530, Theorem 8). That the server adds z only as rounds come, and clients
-learn from what was released before, changes nothing (Denisov et al., arXiv 2202.08312, Theorem 2.1).
+Its epsilon depends on mu alone, the norm of a client's change of C x over the standard deviation of z: delta(epsilon)
+is Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), exactly (Balle, Wang, Improving the Gaussian Mechanism
+for Differential Privacy, ICML 2018, arXiv 1805.06530, Theorem 8). It makes no difference that the server adds z only as
+rounds come, and that clients learn from earlier releases (Denisov et al., arXiv 2202.08312, Theorem 2.1).
 
-Neighbours differ in one client, whose updates are there or are 0 in every round. Who takes part in which round is taken
-to be known, and not to depend on the data. Nothing is gained here from who was *not* chosen ("amplification").
+Neighbours differ in one client, whose updates are present or are 0 in every round. The participants of each round are
+taken to be known, and not to depend on the data: there is no amplification by sampling.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,18 @@ _HALVINGS = 60
 
 
 def gaussian_delta(epsilon: Floats, mu: Floats) -> Floats:
-    """The least delta at each epsilon, for each mu above 0; alike shapes."""
+    """Return the least delta of the Gaussian mechanism.
+
+    Args:
+        epsilon: any shape.
+        mu: of the same shape, above 0.
+
+    Returns:
+        The delta at each epsilon and mu.
+
+    Source:
+        Balle, Wang, arXiv 1805.06530, Theorem 8.
+    """
     from scipy.special import log_ndtr  # slow to import
 
     above, below = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
@@ -34,7 +45,18 @@ def gaussian_delta(epsilon: Floats, mu: Floats) -> Floats:
 
 
 def gaussian_epsilon(mu: Floats, delta: float) -> Floats:
-    """`(m,)` epsilon at `delta` of the Gaussian mechanism with each `(m,)` mu, never below it; 0 for a mu of 0."""
+    """Return epsilon of the Gaussian mechanism with each mu, never too small.
+
+    Args:
+        mu: `(m,)` at least 0; a mu of 0 gives 0, an infinite one inf.
+        delta: in (0, 1).
+
+    Returns:
+        `(m,)` epsilon.
+
+    Raises:
+        ValueError: if delta is out of range.
+    """
     if not 0 < delta < 1:
         raise ValueError(f"delta: {delta}; must be above 0 and below 1")
     epsilons = np.zeros(len(mu))
@@ -53,14 +75,13 @@ def gaussian_epsilon(mu: Floats, delta: float) -> Floats:
 
 @dataclass(frozen=True)
 class CorrelatedAccountant:
-    """`testbed.privacy.noise_plan.Accountant` of correlated noise, which also takes which rounds they were.
+    """The `Accountant` of correlated noise, which can also account for given rounds of a client.
 
     Attributes:
-        noise_multiplier: standard deviation of z, over what a client changes in C x at most whose rounds are such as
-            were planned for.
+        noise_multiplier: standard deviation of z, over the largest change of C x by a client with rounds as planned.
         strategy: C.
-        separation: b, between two rounds of a client as planned.
-        participations: k, the rounds of a client as planned.
+        separation: b, least distance between two rounds of a client as planned.
+        participations: k, most rounds of a client as planned.
     """
 
     noise_multiplier: float
@@ -72,13 +93,13 @@ class CorrelatedAccountant:
 
     @cached_property
     def sensitivity(self) -> float:
-        """That of the plan, for contributions of 1."""
+        """The sensitivity of the plan, for contributions of norm 1."""
         return sensitivity(self.strategy.coefficients, self.separation, self.participations)
 
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """See `Accountant.epsilon`: of the costliest rounds of this number that are as planned.
+        """Return the epsilon of the costliest rounds of this number that are as planned (`Accountant.epsilon`).
 
-        Of more than the plan has room for, each counts by itself and they add up, whichever they are.
+        If there are more rounds than the plan has room for, each counts by itself and their norms add up.
         """
         count, least = sum(rounds.values()), min((share for share, times in rounds.items() if times), default=1.0)
         if count == 0 or least == 0:
@@ -91,5 +112,13 @@ class CorrelatedAccountant:
         return float(self.epsilon_of(np.array([changed * changed / least]), delta)[0])
 
     def epsilon_of(self, squared: Floats, delta: float) -> Floats:
-        """`(m,)` epsilon of clients whose rounds have these `(m,)` squared sensitivities, for contributions of 1."""
+        """Return the epsilon of clients with given rounds.
+
+        Args:
+            squared: `(m,)` squared sensitivities of the clients' rounds, for contributions of norm 1.
+            delta: in (0, 1).
+
+        Returns:
+            `(m,)` epsilon.
+        """
         return gaussian_epsilon(np.sqrt(squared) / (self.noise_multiplier * self.sensitivity), delta)

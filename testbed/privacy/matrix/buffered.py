@@ -8,8 +8,8 @@ With decays theta and scales omega of m buffers the coefficients are 1 and sum_i
 Their generating function is prod(1 - theta'_i x) / prod(1 - theta_i x), a ratio of polynomials, so the inverse is a
 BLT as well, with decays theta' (Lemma 5.2 of arXiv 2404.16706): `scales` gives omega from both.
 
-What is optimised are decays that alternate, 1 > theta_1 > theta'_1 > theta_2 > ... > 0, through the logarithms of the
-steps between -log theta_1, -log theta'_1, ...: any numbers are allowed, and whatever they are omega is positive and the
+The optimised decays alternate, 1 > theta_1 > theta'_1 > theta_2 > ... > 0. The search is over the logarithms of the
+steps between -log theta_1, -log theta'_1, ...: any numbers are allowed, and for all of them omega is positive and the
 coefficients fall from 1 on (the sum of omega is that of theta - theta', below 1), which makes the sensitivity exact
 (`toeplitz.sensitivity`).
 """
@@ -23,31 +23,31 @@ from testbed.arrays import Floats
 from testbed.privacy.matrix.toeplitz import error_of, sensitivity
 
 MOST_BUFFERS = 10
-_SMALLEST, _LARGEST = 1e-10, 50.0  # of a step between logarithms of decays: what is beyond says nothing new
-_DIGITS = 5  # of a step that is kept: the loss is flat there, and no machine's last bits show
+_SMALLEST, _LARGEST = 1e-10, 50.0  # of a step between logarithms of decays: steps beyond make no difference
+_DIGITS = 5  # of a step: the loss is flat there, and the last bits differ between machines
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """A BLT.
+    """The parameters of a BLT.
 
     Attributes:
-        decays: theta, one a buffer, in (0, 1].
-        scales: omega, as many.
+        decays: theta, one per buffer, in (0, 1].
+        scales: omega, one per buffer.
     """
 
     decays: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
 
     def coefficients(self, rounds: int) -> Floats:
-        """`(rounds,)` of C."""
+        """Return the first column of C, `(rounds,)`."""
         return _series(np.array(self.decays), np.array(self.scales), rounds)
 
 
 INDEPENDENT = Buffers()
-"""C = I: what each round releases has noise of its own (DP-SGD, DP-FedAvg)."""
+"""C = I: each release has independent noise (DP-SGD, DP-FedAvg)."""
 PREFIX_SUMS = Buffers((1.0,), (1.0,))
-"""C = A: each model, and not each step, has noise of its own ("output perturbation")."""
+"""C = A: each model, rather than each step, has independent noise ("output perturbation")."""
 
 
 def _series(decays: Floats, scales: Floats, rounds: int) -> Floats:
@@ -60,7 +60,18 @@ def _series(decays: Floats, scales: Floats, rounds: int) -> Floats:
 
 
 def scales(decays: Floats, inverse_decays: Floats) -> Floats:
-    """`(m,)` omega of the BLT with these decays whose inverse has those (arXiv 2404.16706, Lemma 5.2)."""
+    """Compute the scales of a BLT from its decays and those of its inverse.
+
+    Args:
+        decays: `(m,)` theta.
+        inverse_decays: `(m,)` theta'.
+
+    Returns:
+        `(m,)` omega.
+
+    Source:
+        arXiv 2404.16706, Lemma 5.2.
+    """
     apart = decays[:, None] - decays
     np.fill_diagonal(apart, 1.0)
     ratios = (decays[:, None] - inverse_decays) / apart
@@ -70,22 +81,26 @@ def scales(decays: Floats, inverse_decays: Floats) -> Floats:
 
 
 def _decays(steps: Floats) -> tuple[Floats, Floats]:
-    """Both kinds of decays, of the logarithms of the `(2 m,)` steps between them."""
+    """Return the decays and the inverse decays from the logarithms of the `(2 m,)` steps between them."""
     places = np.exp(-np.cumsum(np.exp(steps)))
     return places[::2], places[1::2]
 
 
 @lru_cache(maxsize=256)
 def optimised(buffers: int, rounds: int, separation: int, participations: int, error: str = "mean") -> Buffers:
-    """The BLT with the least expected error for its sensitivity, as far as a local search finds it.
-
-    A quasi-Newton search on the closed forms of both, from two beginnings; the same arguments give the same BLT.
+    """Find the BLT with the least expected error for its sensitivity, by a local search.
 
     Args:
         buffers: m, from 1 to `MOST_BUFFERS`.
         rounds: n, at least 2.
         separation, participations: see `toeplitz.sensitivity`.
         error: see `toeplitz.expected_error`.
+
+    Returns:
+        The BLT; the same for the same arguments.
+
+    Raises:
+        ValueError: if an argument is out of range.
     """
     from scipy.optimize import minimize  # slow to import
 
@@ -97,7 +112,7 @@ def optimised(buffers: int, rounds: int, separation: int, participations: int, e
     def loss(steps: Floats) -> float:
         decays, inverse_decays = _decays(steps)
         if len(np.unique(np.append(decays, inverse_decays))) < 2 * buffers:
-            return 1e3  # too near to be told apart: no BLT of so many buffers
+            return 1e3  # two decays are equal: the BLT has fewer buffers
         coefficients = _series(decays, scales(decays, inverse_decays), rounds)
         noise = np.cumsum(_series(inverse_decays, scales(inverse_decays, decays), rounds))
         return float(np.log(error_of(noise, error) * sensitivity(coefficients, separation, participations)))

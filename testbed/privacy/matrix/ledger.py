@@ -1,20 +1,20 @@
-"""The privacy ledger where noise is correlated: a client's epsilon depends on which rounds it was in.
+"""The privacy ledger of correlated noise: a client's epsilon depends on which rounds it was in.
 
-A client that was in the rounds S has spent the Gaussian mechanism's epsilon for the norm by which its contributions
-change C x, over all n rows: the noise of later rounds takes back that of its own and so tells of its data, too. The
-square of that norm is at most the sum of |column s . column t| over all pairs of rounds in S, and equals it where no
-product is negative (Choquette-Choo et al., arXiv 2211.06530, Theorem 2). So the entry for a round never grows without
-another round, and is the cost of the whole run.
+A client that was in the rounds S has spent the Gaussian mechanism's epsilon for the norm of its change of C x, over all
+n rows: the noise of later rounds cancels part of that of its own rounds, and so reveals its data, too. The square of
+that norm is at most the sum of |column s . column t| over all pairs of rounds in S, and equals it where no product is
+negative (Choquette-Choo et al., arXiv 2211.06530, Theorem 2). So the entry for a round is the cost of the whole run,
+and grows only with another round.
 
-The server adds the noise, and is trusted with that: whoever sees the models is held off, the server is not. So a round
-that ended early has released nothing, and charges nobody; and a server that is malicious, or leaves out the noise, has
-everything: the epsilon against it is infinite.
+The server adds the noise and is trusted to do so: the noise protects against observers of the models, not against the
+server. So a round that ended early has released nothing, and charges nobody. A server that is malicious, or leaves out
+the noise, sees everything: the epsilon against it is infinite.
 
-A round that was begun in a process that died, and is run again with other noise, may have been released before (another
-machine may have gone on with it). Then C x + z has one row more: that round's, with noise of its own. It tells of all
-that is in the row, hence of the earlier rounds of clients that were not in this one, too. So everybody who has been in
-any round is charged for it, as if it had been in this one. Where rounds before it ended early, their noise, too, was
-drawn for that release: it follows from their rows, with noise of their own, and from this one; all are charged.
+A round that began in a process that died, and is run again with other noise, may have been released before (another
+machine may have continued it). Then C x + z has one more row: that round's, with independent noise. The row contains
+the earlier rounds of all clients, also of those that were not in this round. So every client that has been in any round
+is charged for it, as if it had been in this one. If rounds before it ended early, their noise was drawn for that
+release as well: it follows from their rows, with independent noise, and from this one; all are charged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,21 +36,21 @@ _ATTEMPT = NoiseShares(None, None, 0.0)
 
 @dataclass(frozen=True)
 class ServerCharge:
-    """What a round costs whom: those in a sum that was released, or may have been."""
+    """The charging rule of a server that adds the noise: clients in a sum that was released, or may have been."""
 
     def of_round(
         self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
     ) -> dict[NoiseShares, Ids]:
-        """See `PrivacyCharge.of_round`."""
+        """Charge the survivors of a round with a sum (`PrivacyCharge.of_round`)."""
         return {} if noise is None else {_NOISE: survivors}
 
     def of_attempt(self, participants: Ids, skipping: bool) -> dict[NoiseShares, Ids]:
-        """See `PrivacyCharge.of_attempt`."""
+        """Charge all participants of a lost round (`PrivacyCharge.of_attempt`)."""
         return {_ATTEMPT: participants}
 
 
 class CorrelatedLedger(PrivacyLedger):
-    """`PrivacyLedger` of correlated noise; another round is one that the plan allows.
+    """`PrivacyLedger` of correlated noise; a further round is assumed to be as planned.
 
     Args:
         plan, delta, budget: see `PrivacyLedger`; the plan's accountant is a `CorrelatedAccountant`.
@@ -64,17 +64,20 @@ class CorrelatedLedger(PrivacyLedger):
         self._coefficients = plan.accountant.strategy.coefficients
         self._squared = np.zeros(population)
         self._counts = np.zeros(population, np.int64)
-        self._last = np.full(population, -plan.accountant.separation, np.int64)  # each client's last step
+        self._last = np.full(population, -plan.accountant.separation, np.int64)  # last step of each client
         self._steps: list[tuple[int, Ids]] = []
         self._attempts: list[tuple[int, Ids]] = []
         self._look_ahead(0)
 
     def spend(self, charges: Mapping[NoiseShares, Ids], round_number: int) -> Columns:
-        """Enter a round, or an attempt at one; returns the columns of its `privacy` rows but for the round, by client.
+        """Enter a round, or an attempt at one.
 
         Args:
             charges: of a `ServerCharge`.
-            round_number: from 1; the noise of round t is row t - 1 of C^-1 z, whatever became of the rounds before.
+            round_number: from 1; the noise of round t is row t - 1 of C^-1 z, also where earlier rounds ended early.
+
+        Returns:
+            The columns of the round's `privacy` rows except the round, sorted by client.
         """
         hidden, clients = _NOISE, np.sort(np.concatenate([np.zeros(0, np.int64), *charges.values()]))
         if _ATTEMPT in charges:
@@ -100,7 +103,7 @@ class CorrelatedLedger(PrivacyLedger):
         }
 
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Enter rounds that were recorded; see `PrivacyLedger.replay`."""
+        """Enter recorded rounds (`PrivacyLedger.replay`)."""
         entered = 0
         for columns in rounds:
             entered, clients = int(columns["round"][0]), np.asarray(columns["client"], np.int64)
@@ -111,11 +114,15 @@ class CorrelatedLedger(PrivacyLedger):
         self._look_ahead(entered)
 
     def of(self, client: int) -> float:
-        """A client's achieved epsilon so far."""
+        """Return a client's achieved epsilon so far."""
         return float(self._accountant.epsilon_of(self._squared[[client]], self.delta)[0])
 
     def _products(self, step: int) -> tuple[Floats, float]:
-        """`(n,)` the products of column `step` with those of each client's rounds, summed; its own square."""
+        """Return the products of column `step` with the columns of each client's rounds, summed, and its own square.
+
+        Returns:
+            `(n,)` sums of absolute products, one per client, and the square of column `step`.
+        """
         row = np.abs(gram_row(self._coefficients, step))
         products = np.zeros(len(self._squared))
         for earlier, clients in self._steps:
@@ -132,12 +139,12 @@ class CorrelatedLedger(PrivacyLedger):
         self._steps.append((step, clients))
 
     def _ever_charged(self) -> Ids:
-        """`(m,)` who has been in any round, sorted."""
+        """Return the sorted numbers of all clients that have been in any round or attempt."""
         tried = [clients for _, clients in self._attempts]
         return np.unique(np.concatenate([np.flatnonzero(self._counts), *tried])).astype(np.int64)
 
     def _enter_attempt(self, step: int, clients: Ids) -> None:
-        """The rows since the last release once more: what is in them of each client's rounds, all added up."""
+        """Charge the rows since the last release once more: all contributions of each client to them, added up."""
         released = self._steps[-1][0] if self._steps else -1
         for row in range(released + 1, step + 1):
             changed = np.zeros(len(self._squared))
@@ -150,7 +157,7 @@ class CorrelatedLedger(PrivacyLedger):
         self._attempts.append((step, clients))
 
     def _look_ahead(self, step: int) -> None:
-        """Find what the next round may cost, where there is a budget."""
+        """Compute the largest cost of the next round, if there is a budget."""
         if self.budget is None:
             return
         accountant, self.after_next, self.costliest = self._accountant, 0.0, None

@@ -1,8 +1,8 @@
-"""How a strategy's noise is made, a round at a time: C^-1 z from what earlier rounds have left.
+"""Generation of a strategy's noise, a round at a time: C^-1 z from the vectors that earlier rounds have left.
 
 Both recurrences solve C w = z for the newest w, from the top: a BLT keeps a vector for each buffer (Dvijotham et al.,
-arXiv 2404.16706, Algorithm 1), a band keeps the last noise vectors. Nothing else of the past is needed, and the order
-of the additions is fixed: of the same z comes the same noise, bit for bit.
+arXiv 2404.16706, Algorithm 1), a band keeps the last noise vectors. Nothing else of the past is needed. The order of
+the additions is fixed: the same z gives the same noise, bit for bit.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Name = Literal["blt", "band", "identity", "prefix-sum"]
 
 @dataclass(frozen=True)
 class Strategy(ABC):
-    """The matrix C of so many rounds.
+    """The matrix C of n rounds.
 
     Attributes:
         rounds: n.
@@ -33,37 +33,38 @@ class Strategy(ABC):
     @cached_property
     @abstractmethod
     def coefficients(self) -> Floats:
-        """`(n,)` its first column."""
+        """First column of C, `(n,)`."""
 
     @property
     @abstractmethod
     def vectors(self) -> int:
-        """How many are kept from round to round."""
+        """Number of vectors that are kept from round to round."""
 
     @property
     def takes_back(self) -> bool:
-        """Whether rounds take back noise of earlier ones; else that of a round without a sum need not be released."""
+        """Whether rounds cancel noise of earlier ones; if not, the noise of a round without a sum is not released."""
         return self.vectors > 0
 
     @cached_property
     def largest_release(self) -> float:
-        """Standard deviation, over that of z, of the noise of a release, at most: its row, and those before it of
-        rounds that ended early.
+        """Largest standard deviation of the noise of a release, over that of z.
+
+        A release has the noise of its own row and of the rows before it whose rounds ended early.
         """
         return largest_sum(self.coefficients) if self.takes_back else 1.0
 
     @abstractmethod
     def correlate(self, noise: Floats, memory: Floats, step: int) -> None:
-        """Turn the independent noise of a round into its correlated noise, both in place.
+        """Turn the independent noise of a round into its correlated noise, in place.
 
         Args:
             noise: `(d,)` row `step` of z; becomes that of C^-1 z.
-            kept: `(vectors, d)` what the last step has left, 0 before the first.
+            memory: `(vectors, d)` left by the last step, see `beginning`; updated.
             step: from 0, one after the other.
         """
 
     def beginning(self, dimension: int) -> Floats:
-        """`(vectors, d)` what is kept before the first step."""
+        """Return the vectors that are kept before the first step: `(vectors, d)` zeros."""
         return np.zeros((self.vectors, dimension))
 
 
@@ -72,23 +73,23 @@ class BufferedStrategy(Strategy):
     """A BLT; independent noise and prefix sums are two of them.
 
     Attributes:
-        buffers: its decays and scales.
+        buffers: decays and scales.
     """
 
     buffers: Buffers
 
     @cached_property
     def coefficients(self) -> Floats:
-        """See `Strategy.coefficients`."""
+        """First column of C, `(n,)`."""
         return self.buffers.coefficients(self.rounds)
 
     @property
     def vectors(self) -> int:
-        """See `Strategy.vectors`."""
+        """Number of buffers."""
         return len(self.buffers.decays)
 
     def correlate(self, noise: Floats, memory: Floats, step: int) -> None:
-        """See `Strategy.correlate`: (C w)_t = w_t + sum_i omega_i s_i, where s_i sums theta_i^(t-1-j) w_j."""
+        """Turn independent into correlated noise: (C w)_t = w_t + sum_i omega_i s_i, s_i sums theta_i^(t-1-j) w_j."""
         part = np.empty_like(noise)
         for scale, own in zip(self.buffers.scales, memory, strict=True):
             noise -= np.multiply(own, scale, out=part)
@@ -102,25 +103,25 @@ class BandedStrategy(Strategy):
     """A band.
 
     Attributes:
-        band: c_0 = 1, c_1, ...
+        band: c_0 = 1, c_1, ...; the coefficients that are not 0.
     """
 
     band: tuple[float, ...]
 
     @cached_property
     def coefficients(self) -> Floats:
-        """`(n,)` the band, and zeros."""
+        """First column of C, `(n,)`: the band, and zeros."""
         padded = np.zeros(self.rounds)
         padded[: len(self.band)] = self.band
         return padded
 
     @property
     def vectors(self) -> int:
-        """See `Strategy.vectors`."""
+        """Number of noise vectors that are kept."""
         return len(self.band) - 1
 
     def correlate(self, noise: Floats, memory: Floats, step: int) -> None:
-        """See `Strategy.correlate`; the noise of step t is kept in row t modulo their number."""
+        """Turn independent into correlated noise; row t modulo `vectors` of the memory has the noise of step t."""
         part = np.empty_like(noise)
         for ago, coefficient in enumerate(self.band[1:], 1):
             noise -= np.multiply(memory[(step - ago) % self.vectors], coefficient, out=part)
@@ -132,14 +133,14 @@ class BandedStrategy(Strategy):
 def strategy(
     name: Name, size: int | None, rounds: int, separation: int, participations: int, error: str = "mean"
 ) -> Strategy:
-    """The strategy of this name, optimised for clients with so many rounds.
+    """Return the strategy of a name, optimised for clients with up to `participations` rounds.
 
     Args:
         name: ``blt``, ``band``, ``identity`` (independent noise) or ``prefix-sum`` (C = A).
-        size: buffers of a BLT, bands of a band (none: b, at most n); not read of the others.
+        size: buffers of a BLT, bands of a band (None: b, at most n); ignored for the others.
         rounds: n.
         separation, participations: b and k, see `toeplitz.sensitivity`.
-        error: which is made small, see `toeplitz.expected_error`.
+        error: the error that is minimised, see `toeplitz.expected_error`.
     """
     if name == "band":
         bands = min(separation, rounds) if size is None else size

@@ -1,15 +1,15 @@
-"""Lower-triangular Toeplitz strategies: what their noise costs in privacy and in accuracy.
+"""Lower-triangular Toeplitz strategies: the cost of their noise in privacy and in accuracy.
 
 Over n rounds the released sums x_1, ..., x_n (a row each) carry the noise C^-1 z, z independent Gaussians: as if
-C x + z had been released, of which everything else is made. So privacy depends on how much a client's rounds change C x
-(the sensitivity), and accuracy on what is left in the prefix sums A x, which are the models: A C^-1 z, where A is the
-lower-triangular matrix of ones. C is Toeplitz: column t is its first column, `coefficients`, from row t on.
+C x + z had been released, from which the sums follow. So privacy depends on a client's change of C x (the sensitivity),
+and accuracy on the noise in the prefix sums A x, which are the models: A C^-1 z, where A is the lower-triangular matrix
+of ones. C is Toeplitz: column t is its first column, `coefficients`, from row t on.
 
 Denisov, McMahan, Rush, Smith, Thakurta, Improved Differential Privacy for SGD via Optimal Private Linear Operators on
-Adaptive Streams, NeurIPS 2022, arXiv 2202.08312: the factorisation, and (Theorem 2.1) that what holds for x fixed in
-advance holds when each round's x depends on what was released before, as in training. Choquette-Choo, McMahan, Rush,
+Adaptive Streams, NeurIPS 2022, arXiv 2202.08312: the factorisation, and (Theorem 2.1) that results for x fixed in
+advance also hold when each round's x depends on earlier releases, as in training. Choquette-Choo, McMahan, Rush,
 Thakurta, arXiv 2211.06530, Theorem 2: the sensitivity where one client has several rounds. Kalinin, Lampert, Banded
-Square Root Matrix Factorization for Differentially Private Model Training, arXiv 2405.13763, Theorem 2: which rounds
+Square Root Matrix Factorization for Differentially Private Model Training, arXiv 2405.13763, Theorem 2: the rounds that
 cost most.
 """
 
@@ -19,7 +19,14 @@ from testbed.arrays import Floats
 
 
 def inverse(coefficients: Floats) -> Floats:
-    """`(n,)` the first column of C^-1, of `(n,)` coefficients, the first of which is not 0."""
+    """Return the first column of C^-1.
+
+    Args:
+        coefficients: `(n,)` first column of C, the first of which is not 0.
+
+    Returns:
+        `(n,)`.
+    """
     from scipy.signal import lfilter  # slow to import
 
     impulse = np.zeros(len(coefficients))
@@ -29,28 +36,31 @@ def inverse(coefficients: Floats) -> Floats:
 
 
 def expected_error(coefficients: Floats, of: str = "mean") -> float:
-    """What a prefix sum's coordinate is off by, for noise z of standard deviation 1.
+    """Return the standard error of a coordinate of the prefix sums, for noise z of standard deviation 1.
 
     Args:
-        coefficients: `(n,)` of C.
+        coefficients: `(n,)` first column of C.
         of: ``mean``: the root of the mean squared error of the n prefix sums; ``max``: that of the last, the largest.
     """
     return error_of(np.cumsum(inverse(coefficients)), of)
 
 
 def error_of(noise: Floats, of: str) -> float:
-    """The same of `(n,)` `noise`, the first column of A C^-1."""
+    """Return the expected error of the noise in the prefix sums.
+
+    Args:
+        noise: `(n,)` first column of A C^-1.
+        of: see `expected_error`.
+    """
     rounds = len(noise)
     times = np.arange(rounds, 0, -1) / rounds if of == "mean" else 1.0
     return float(np.sqrt((times * noise * noise).sum()))
 
 
 def largest_sum(coefficients: Floats) -> float:
-    """The largest standard deviation of a coordinate of successive rows of C^-1 z, one or more of them, summed.
-
-    Over the n rows: of m summed the last are the largest, ||P - P shifted by m|| with P the first column of A C^-1.
-    """
+    """Return the largest standard deviation of a coordinate of a sum of successive rows of C^-1 z."""
     from scipy.signal import correlate  # slow to import
+    # Of all sums of m rows, that of the last m is the largest: ||P - P shifted by m||, P the first column of A C^-1.
 
     prefix = np.cumsum(inverse(coefficients))
     rounds, squares = len(prefix), np.append(0.0, np.cumsum(prefix * prefix))
@@ -61,7 +71,15 @@ def largest_sum(coefficients: Floats) -> float:
 
 
 def gram_row(coefficients: Floats, row: int) -> Floats:
-    """`(row + 1,)` of C^T C: the product of column `row` (from 0) with each column up to itself."""
+    """Return a row of C^T C up to the diagonal.
+
+    Args:
+        coefficients: `(n,)` first column of C.
+        row: from 0.
+
+    Returns:
+        `(row + 1,)` products of column `row` with each column up to itself.
+    """
     rounds = len(coefficients)
     own = coefficients[: rounds - row]
     # Column s from row `row` on is the coefficients from row - s on.
@@ -70,29 +88,30 @@ def gram_row(coefficients: Floats, row: int) -> Floats:
 
 
 def does_not_increase(coefficients: Floats) -> bool:
-    """Whether no coefficient is negative, or above the one before it."""
+    """Return whether no coefficient is negative, or above the one before it."""
     return bool((coefficients >= 0).all() and (np.diff(coefficients) <= 0).all())
 
 
 def sensitivity(coefficients: Floats, separation: int, participations: int) -> float:
-    """The most that any client changes C x whose rounds are `separation` apart or more; contributions of 1.
+    """Return the largest change of C x by one client with contributions of norm 1.
 
-    Exact for coefficients that are not negative and do not increase: then the rounds 0, b, 2b, ... cost most, as early
-    as they can be and as near (Kalinin, Lampert 2024, Theorem 2). And where C has no more than b bands: then columns
-    of different rounds of a client have no row in common, and those of the first rounds are the longest.
+    The result is exact for coefficients that are not negative and do not increase: then the rounds 0, b, 2b, ... cost
+    most, as early and as near as possible (Kalinin, Lampert 2024, Theorem 2). It is exact, too, where C has no more
+    than b bands: then columns of different rounds of a client have no row in common, and those of the first rounds are
+    the longest.
 
     Args:
-        coefficients: `(n,)`.
-        separation: b, at least 1.
-        participations: k, at least 1; those for which n has no room do not count.
+        coefficients: `(n,)` first column of C.
+        separation: b, least distance between two rounds of a client, at least 1.
+        participations: k, most rounds of a client, at least 1; rounds beyond n do not count.
 
     Raises:
-        ValueError: coefficients of neither kind.
+        ValueError: if the coefficients are of neither kind.
     """
     rounds = len(coefficients)
     bands = len(np.trim_zeros(coefficients, "b"))
     if bands > separation and not does_not_increase(coefficients):
-        raise ValueError("coefficients: must not be negative, nor increase, or be no more than the separation")
+        raise ValueError("coefficients: must be at least 0 and not increase, or be no more than the separation")
     total = np.zeros(rounds)
     for begin in range(0, min(rounds, participations * separation), separation):
         total[begin:] += coefficients[: rounds - begin]
