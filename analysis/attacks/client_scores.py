@@ -31,15 +31,15 @@ def client_scores(participation: npt.NDArray[np.bool_], weights: Floats, values:
     Returns:
         `(n, s)` for a weight of 1; NaN for clients in no sum, and those that count nothing.
     """
-    there = participation.any(axis=0) & (weights > 0)
-    counted = participation[:, there] * weights[there]
+    in_sums = participation.any(axis=0) & (weights > 0)
+    counted = participation[:, in_sums] * weights[in_sums]
     totals = counted.sum(axis=1)
     common = totals @ values / (totals @ totals)  # (s,)
-    scale = np.sqrt(weights[there])
+    scale = np.sqrt(weights[in_sums])
     rows = counted / scale  # weighted as the norm of `analysis.attacks.reconstruction` is
     scores = np.full((participation.shape[1], values.shape[1]), np.nan)
     deviations = rows.T @ ridge(rows @ rows.T, values - totals[:, None] * common)
-    scores[there] = common + deviations / scale[:, None]
+    scores[in_sums] = common + deviations / scale[:, None]
     return scores
 
 
@@ -58,8 +58,8 @@ def ridge(gram: Floats, values: Floats) -> Floats:
         return np.zeros_like(values)
     turned = left.T @ values
     powers = np.square(turned).sum(axis=1)
-    kept = squares / (squares + _GRID[:, None] * squares[-1])  # of each direction, by weight
-    errors = np.square(1 - kept) @ powers / np.square(len(gram) - kept.sum(axis=1))
+    shrinkage = squares / (squares + _GRID[:, None] * squares[-1])  # of each direction, by weight
+    errors = np.square(1 - shrinkage) @ powers / np.square(len(gram) - shrinkage.sum(axis=1))
     penalty = _GRID[int(errors.argmin())] * squares[-1]
     solved: Floats = left @ (turned / (squares + penalty)[:, None])
     return solved

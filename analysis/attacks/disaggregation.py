@@ -49,48 +49,48 @@ class Disaggregation:
 
     true: View
     window: int
-    found: npt.NDArray[np.bool_]
+    estimated: npt.NDArray[np.bool_]
     unsolved: int
-    with_known: Reconstruction
-    with_found: Reconstruction
+    with_true: Reconstruction
+    with_estimated: Reconstruction
 
     def row(self) -> dict[str, Any]:
         """The outcome as one flat object."""
         matrix = self.true.participation
-        same = (self.found == matrix).all(axis=0)
-        there = matrix.any(axis=0)
-        known, found = (made.table["error"].dropna() for made in (self.with_known, self.with_found))
+        exact = (self.estimated == matrix).all(axis=0)
+        in_sums = matrix.any(axis=0)
+        true_errors, errors = (made.table["error"].dropna() for made in (self.with_true, self.with_estimated))
         return {
             "first_round": int(self.true.rounds[0]),
             "last_round": int(self.true.rounds[-1]),
             "completed": len(self.true.rounds),
             "window": self.window,
-            "clients": int(there.sum()),
-            "columns_found": int((same & there).sum()),
-            "entries_found": float((self.found == matrix)[:, there].mean()),
+            "clients": int(in_sums.sum()),
+            "columns_found": int((exact & in_sums).sum()),
+            "entries_found": float((self.estimated == matrix)[:, in_sums].mean()),
             "unsolved": self.unsolved,
-            "always_together": strong_privacy(matrix[:, there]),
-            "determined": int(self.with_known.table["determined"].sum()),
-            "median_error": float(found.median()),
-            "median_error_known": float(known.median()),
+            "always_together": strong_privacy(matrix[:, in_sums]),
+            "determined": int(self.with_true.table["determined"].sum()),
+            "median_error": float(errors.median()),
+            "median_error_known": float(true_errors.median()),
         }
 
     def text(self) -> str:
         """The outcome for a person, ending in a line feed."""
-        told = self.row()
+        row = self.row()
         lines = [
             "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in some sum",
             "known: counts of each client in every {window} completed rounds",
             "who was in which sum            {columns_found} of {clients} clients exactly, "
-            f"{told['entries_found']:.2%} of all entries",
+            f"{row['entries_found']:.2%} of all entries",
             "always in the same sums (T)     at least {always_together}",
             "updates that the sums determine {determined} of {clients}",
             "error |d - d^|^2 / |d|^2        median {median_error:.4g}; knowing who was in which sum "
             "{median_error_known:.4g}",
         ]
-        if told["unsolved"]:
+        if row["unsolved"]:
             lines.append("warning: of {unsolved} clients the search was ended early; --time-limit gives it longer")
-        return "\n".join([*lines, ""]).format_map(told)
+        return "\n".join([*lines, ""]).format_map(row)
 
 
 def disaggregate(
@@ -109,18 +109,18 @@ def disaggregate(
         ExperimentError: as `view` does; or there are not more completed rounds than clients in their sums.
     """
     victims = Victims(run) if victims is None else victims
-    seen = view(run, first, last)
-    rounds, clients = len(seen.rounds), int(seen.participation.any(axis=0).sum())
+    observed = view(run, first, last)
+    rounds, clients = len(observed.rounds), int(observed.participation.any(axis=0).sum())
     if rounds <= clients:
         raise ExperimentError(
             f"{run.path}: {rounds} completed rounds of {clients} clients: any column would fit; take more rounds than "
             "clients"
         )
-    found, unsolved = columns(seen.sums, counts(seen.participation, window), window, time_limit_s)
-    truth = victims.updates(seen.model, int(seen.rounds[0]))
-    with_known = measured(seen, victims.weights, truth)
-    with_found = measured(replace(seen, participation=found), victims.weights, truth)
-    return Disaggregation(seen, window, found, unsolved, with_known, with_found)
+    estimated, unsolved = columns(observed.sums, counts(observed.participation, window), window, time_limit_s)
+    truth = victims.updates(observed.model, int(observed.rounds[0]))
+    with_true = measured(observed, victims.weights, truth)
+    with_estimated = measured(replace(observed, participation=estimated), victims.weights, truth)
+    return Disaggregation(observed, window, estimated, unsolved, with_true, with_estimated)
 
 
 def counts(participation: npt.NDArray[np.bool_], window: int) -> Integers:
@@ -142,19 +142,19 @@ def columns(sums: Floats, counted: Integers, window: int, time_limit_s: float) -
         `(r, n)` bool, and of how many clients the nearest column is not proven; they have the nearest that was found.
     """
     rounds, clients = len(sums), counted.shape[1]
-    there = int((counted.sum(axis=0) > 0).sum())
+    in_sums = int((counted.sum(axis=0) > 0).sum())
     left, squares, _ = np.linalg.svd(sums @ sums.T)
-    changes = np.sqrt(np.maximum(squares[there:], squares[0] * _LEAST))
-    beside = left[:, there:].T * (changes.min() / changes)[:, None]
-    found, unsolved = np.zeros((rounds, clients), np.bool_), 0
+    changes = np.sqrt(np.maximum(squares[in_sums:], squares[0] * _LEAST))
+    beside = left[:, in_sums:].T * (changes.min() / changes)[:, None]
+    matrix, unsolved = np.zeros((rounds, clients), np.bool_), 0
     solved: dict[tuple[int, ...], tuple[npt.NDArray[np.bool_], bool]] = {}
     for client in range(clients):
         key = tuple(counted[:, client].tolist())
         if key not in solved:
             solved[key] = _nearest(beside, counted[:, client], window, time_limit_s)
-        found[:, client], proven = solved[key]
+        matrix[:, client], proven = solved[key]
         unsolved += not proven
-    return found, unsolved
+    return matrix, unsolved
 
 
 def _nearest(beside: Floats, counted: Integers, window: int, time_limit_s: float) -> tuple[npt.NDArray[np.bool_], bool]:

@@ -15,19 +15,19 @@ from analysis.tables import Table, csv, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
 
-_SEEN = {
+_OBSERVATIONS = {
     "update": "each update",
     "sums": "all sums",
     "group": "all sums: group",
     "round": "one sum",
     "model": "last model",
 }
-_WHOSE = ("Run", "T", "ε", "Seen")
-_MEMBERSHIP_HEADS = (*_WHOSE, "Members", "AUC", "interval", "TPR", "interval", "at most", "Source")
-_PROPERTY_HEADS = (*_WHOSE, "Top label", "interval", "guessing", "Shares off", "guessing", "Holds, AUC")
+_RUN_HEADS = ("Run", "T", "ε", "Seen")
+_MEMBERSHIP_HEADS = (*_RUN_HEADS, "Members", "AUC", "interval", "TPR", "interval", "at most", "Source")
+_PROPERTY_HEADS = (*_RUN_HEADS, "Top label", "interval", "guessing", "Shares off", "guessing", "Holds, AUC")
 
 
-def membership_table(found: Sequence[Membership], format: str, confidence: float) -> str:
+def membership_table(results: Sequence[Membership], format: str, confidence: float) -> str:
     """As ``text``, ``markdown``, ``csv`` or ``json``; raises `ExperimentError` for another format."""
 
     def cells(row: dict[str, Any]) -> list[str]:
@@ -42,7 +42,7 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
             "–" if row["source"] is None else f"{row['source']:.3f}",
         ]
 
-    level = found[0].told["model"].level
+    level = results[0].by_observation["model"].level
     notes = [
         f"TPR: members found while at most {level:.2%} of as many samples of nobody (same labels) are taken for one.",
         "At most: of any attack, over runs, by the ledger's epsilon; –: no noise, or it is not in there.",
@@ -51,10 +51,10 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
         f"Intervals: {confidence:.4g}, of other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson's,",
         "joined with the bootstrap's, since other samples have another threshold.",
     ]
-    return _rendered(found, format, _MEMBERSHIP_HEADS, cells, notes)
+    return _rendered(results, format, _MEMBERSHIP_HEADS, cells, notes)
 
 
-def property_table(found: Sequence[PropertyInference], format: str, confidence: float) -> str:
+def property_table(results: Sequence[PropertyInference], format: str, confidence: float) -> str:
     """As `membership_table`."""
 
     def cells(row: dict[str, Any]) -> list[str]:
@@ -76,41 +76,46 @@ def property_table(found: Sequence[PropertyInference], format: str, confidence: 
         f"Interval: {confidence:.4g}, Clopper and Pearson's, as if clients' answers were independent: of clients",
         "summed together they are the same.",
     ]
-    return _rendered(found, format, _PROPERTY_HEADS, cells, notes)
+    return _rendered(results, format, _PROPERTY_HEADS, cells, notes)
 
 
 def _rendered(
-    found: Sequence[Membership] | Sequence[PropertyInference],
+    results: Sequence[Membership] | Sequence[PropertyInference],
     format: str,
     heads: Sequence[str],
     cells: Callable[[dict[str, Any]], list[str]],
     notes: Sequence[str],
 ) -> str:
     require_format(format, "text", "markdown", "csv", "json")
-    rows = [row for one in found for row in one.rows()]
+    rows = [row for result in results for row in result.rows()]
     if format == "json":
         return to_json({"rows": rows})
     if format == "csv":
         return csv(pd.DataFrame(rows))
     lines = []
-    for one in found:
-        for row in one.rows():
-            whose = (row["run"], one.facts.shown_privacy, number(row["epsilon"], "–"), _SEEN[row["seen"]])
-            lines.append([*whose, *cells(row)])
+    for result in results:
+        for row in result.rows():
+            run_cells = (
+                row["run"],
+                result.facts.shown_privacy,
+                number(row["epsilon"], "–"),
+                _OBSERVATIONS[row["seen"]],
+            )
+            lines.append([*run_cells, *cells(row)])
     table = render_table(Table(heads, lines, left=(0, 3) if format == "text" else None), format)
-    said = [
+    notes_below = [
         "T: fewest clients whose sum the server can compute from these rounds' sums (weak multi-round privacy).",
         "ε: the largest of a client, by the ledger; –: no noise.",
         *(
-            f"{visible(one.run.label)}: the sums determine what {one.facts.isolated} of {one.facts.clients} clients "
+            f"{visible(result.run.label)}: the sums determine what {result.facts.isolated} of {result.facts.clients} clients "
             "(or their groups) sent, were updates constant"
-            for one in found
-            if one.facts.isolated < one.facts.clients
+            for result in results
+            if result.facts.isolated < result.facts.clients
         ),
         *notes,
-        *(f"warning: {visible(one.run.label)}: {said}" for one in found for said in one.warnings),
+        *(f"warning: {visible(result.run.label)}: {warning}" for result in results for warning in result.warnings),
     ]
-    return f"{table}\n" + "".join(f"{line}\n" for line in said)
+    return f"{table}\n" + "".join(f"{line}\n" for line in notes_below)
 
 
 def _interval(low: float, high: float) -> str:
@@ -120,23 +125,23 @@ def _interval(low: float, high: float) -> str:
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
 
-_COLOURS = dict(zip(_SEEN, SERIES_COLOURS, strict=False))
+_COLOURS = dict(zip(_OBSERVATIONS, SERIES_COLOURS, strict=False))
 
 
-def draw_membership(found: Sequence[Membership], out: Path) -> list[Path]:
+def draw_membership(results: Sequence[Membership], out: Path) -> list[Path]:
     """The area under the ROC curve against T: a series for each of what was seen, and with noise of all sums alone."""
-    return _drawn(found, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
+    return _drawn(results, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
 
 
-def draw_property(found: Sequence[PropertyInference], out: Path) -> list[Path]:
+def draw_property(results: Sequence[PropertyInference], out: Path) -> list[Path]:
     """As `draw_membership`, of how many clients (groups) the most frequent label is named."""
-    guessed = max(one.told["update"].top_guessed for one in found)
+    guessed = max(result.by_observation["update"].top_guessed for result in results)
     keys = ("top_label", "top_label_low", "top_label_high")
-    return _drawn(found, keys, "most frequent label named", guessed, out / "property")
+    return _drawn(results, keys, "most frequent label named", guessed, out / "property")
 
 
 def _drawn(
-    found: Sequence[Membership] | Sequence[PropertyInference],
+    results: Sequence[Membership] | Sequence[PropertyInference],
     keys: tuple[str, str, str],
     label: str,
     chance: float,
@@ -144,14 +149,14 @@ def _drawn(
 ) -> list[Path]:
     """Error bars are the intervals; points of one T stand side by side; where guessing gets is dashed."""
     series: dict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = {}
-    for one in found:
-        noise = one.facts.shown_noise
-        for row in one.rows():
+    for result in results:
+        noise = result.facts.shown_noise
+        for row in result.rows():
             if not noise or row["seen"] == "sums":
-                series.setdefault((row["seen"], noise), []).append((one.facts.privacy.value, row))
+                series.setdefault((row["seen"], noise), []).append((result.facts.privacy.value, row))
     with one_panel(2.9) as (figure, axes):
         noises = list(dict.fromkeys(noise for _, noise in series))
-        for place, ((seen, noise), points) in enumerate(series.items()):
+        for place, ((observation, noise), points) in enumerate(series.items()):
             points.sort(key=lambda point: point[0])
             beside = 2 ** (0.3 * (place / len(series) - 0.5))
             middle, low, high = ([row[key] for _, row in points] for key in keys)
@@ -162,17 +167,17 @@ def _drawn(
                     [a - b for a, b in zip(middle, low, strict=True)],
                     [b - a for a, b in zip(middle, high, strict=True)],
                 ],
-                color=_COLOURS[seen],
+                color=_COLOURS[observation],
                 marker="osD^v"[noises.index(noise) % 5],
                 markersize=3,
                 fillstyle="none" if noise else "full",
                 linestyle=("-", "--", ":", "-.")[noises.index(noise) % 4],
                 linewidth=0.9,
                 elinewidth=0.6,
-                label=f"{_SEEN[seen]}, {noise}" if noise else _SEEN[seen],
+                label=f"{_OBSERVATIONS[observation]}, {noise}" if noise else _OBSERVATIONS[observation],
             )
         axes.axhline(chance, color="#7F7F7F", linewidth=0.8, linestyle="--")
-        ticks = sorted({one.facts.privacy.value for one in found})
+        ticks = sorted({result.facts.privacy.value for result in results})
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()

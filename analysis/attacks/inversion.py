@@ -93,10 +93,10 @@ class InversionTarget:
         self.network.eval()
         self._parameters = list(self.network.parameters())
 
-    def gradient(self, images: Tensor, labels: Tensor, *, again: bool = False) -> Tensor:
+    def gradient(self, images: Tensor, labels: Tensor, *, differentiable: bool = False) -> Tensor:
         """`(d,)` of the mean cross-entropy; with `again` it can be differentiated."""
         loss = cross_entropy(self.network(images), labels)
-        parts = torch.autograd.grad(loss, self._parameters, create_graph=again)
+        parts = torch.autograd.grad(loss, self._parameters, create_graph=differentiable)
         return torch.cat([part.reshape(-1) for part in parts])
 
     def labels_of(self, gradient: Tensor, count: int, images: Tensor) -> npt.NDArray[np.int64]:
@@ -138,46 +138,46 @@ def invert(
         search: how.
         progress: told which start ended.
     """
-    known = torch.tensor(np.asarray(gradient), dtype=torch.float32, device=target.device)
-    known = known / known.norm()
-    wanted = torch.tensor(labels, device=target.device)
+    direction = torch.tensor(np.asarray(gradient), dtype=torch.float32, device=target.device)
+    direction = direction / direction.norm()
+    targets = torch.tensor(labels, device=target.device)
     rng = torch.Generator().manual_seed(search.seed)
     best: Reconstruction | None = None
     for start in range(search.starts):
         noise = torch.randn((len(labels), *target.shape), generator=rng)
         images = noise.clamp(low, high).to(target.device).requires_grad_()
-        found = _descend(target, known, wanted, images, low, high, search)
-        best = found if best is None or found.cost < best.cost else best
+        candidate = _descend(target, direction, targets, images, low, high, search)
+        best = candidate if best is None or candidate.cost < best.cost else best
         progress(start + 1)
     assert best is not None
     return best
 
 
 def _descend(
-    target: InversionTarget, known: Tensor, labels: Tensor, images: Tensor, low: float, high: float, search: Search
+    target: InversionTarget, direction: Tensor, labels: Tensor, images: Tensor, low: float, high: float, search: Search
 ) -> Reconstruction:
     descent = torch.optim.Adam([images], search.step)
     eighths = [search.iterations * eighth // 8 for eighth in (3, 5, 7)]
     schedule = torch.optim.lr_scheduler.MultiStepLR(descent, eighths, 0.1)
     for _ in range(search.iterations):
-        cost, _ = _cost(target, known, labels, images, search)
+        cost, _ = _cost(target, direction, labels, images, search)
         (slope,) = torch.autograd.grad(cost, images)
         images.grad = slope.sign()
         descent.step()
         schedule.step()
         with torch.no_grad():
             images.clamp_(low, high)
-    cost, cosine = _cost(target, known, labels, images, search)
+    cost, cosine = _cost(target, direction, labels, images, search)
     return Reconstruction(
         images.detach().cpu().numpy(), labels.cpu().numpy(), float(cost.detach()), float(cosine.detach())
     )
 
 
 def _cost(
-    target: InversionTarget, known: Tensor, labels: Tensor, images: Tensor, search: Search
+    target: InversionTarget, direction: Tensor, labels: Tensor, images: Tensor, search: Search
 ) -> tuple[Tensor, Tensor]:
-    gradient = target.gradient(images, labels, again=True)
-    cosine = gradient @ known / gradient.norm().clamp_min(1e-12)
+    gradient = target.gradient(images, labels, differentiable=True)
+    cosine = gradient @ direction / gradient.norm().clamp_min(1e-12)
     varied = images.diff(dim=1).abs().mean() + images.diff(dim=2).abs().mean()
     return 1 - cosine + search.smoothness * varied, cosine
 
@@ -279,22 +279,22 @@ class Inverter:
         gradient = -update / section.learning_rate_in(round_number)
         as_tensor = torch.tensor(gradient, dtype=torch.float32, device=self.target.device)
         labels = self.target.labels_of(as_tensor, number, self.held_out)
-        found = invert(self.target, gradient, labels, self.low, self.high, search)
-        truth = self.victims.workload.train(client, self.view.model, round_number).delta
+        pictures = invert(self.target, gradient, labels, self.low, self.high, search)
+        true_update = self.victims.workload.train(client, self.view.model, round_number).delta
         images, true_labels = self.data.shard(client)
-        originals, sought = self._pixels(images.numpy()), self._pixels(found.images)
-        costs = ((originals[:, None] - sought[None]) ** 2).mean(axis=tuple(range(2, originals.ndim + 1)))
-        mine, theirs = linear_sum_assignment(costs)
-        rest = np.setdiff1d(np.arange(len(sought)), theirs)
-        order = np.concatenate((theirs, rest))
+        originals, candidates = self._pixels(images.numpy()), self._pixels(pictures.images)
+        costs = ((originals[:, None] - candidates[None]) ** 2).mean(axis=tuple(range(2, originals.ndim + 1)))
+        own, matched = linear_sum_assignment(costs)
+        rest = np.setdiff1d(np.arange(len(candidates)), matched)
+        order = np.concatenate((matched, rest))
         prior = self._pixels(self.held_out.numpy().mean(axis=0))
         return Inversion(
             client=client,
             group=group,
-            error=float(errors(update[None], truth[None])[0]),
-            found=Reconstruction(sought[order], found.labels[order], found.cost, found.cosine),
+            error=float(errors(update[None], true_update[None])[0]),
+            pictures=Reconstruction(candidates[order], pictures.labels[order], pictures.cost, pictures.cosine),
             originals=originals,
-            mse=costs[mine, theirs],
+            mse=costs[own, matched],
             prior_mse=((originals - prior) ** 2).reshape(len(originals), -1).mean(axis=1),
             true_labels=true_labels.numpy(),
             steps=section.epochs * -(-int(counts[client]) // section.batch_size),
@@ -307,7 +307,7 @@ class Inverter:
 
 def row(made: Inversion) -> dict[str, Any]:
     """The outcome as one flat object."""
-    found = made.psnr[np.isfinite(made.psnr)]
+    finite = made.psnr[np.isfinite(made.psnr)]
     return {
         "client": made.client,
         "clients_in_the_update": len(made.group),
@@ -319,7 +319,7 @@ def row(made: Inversion) -> dict[str, Any]:
         "update_error": made.error,
         "cosine": made.found.cosine,
         "mean_mse": float(made.mse.mean()),
-        "mean_psnr": float(found.mean()) if len(found) else None,
+        "mean_psnr": float(finite.mean()) if len(finite) else None,
         "prior_mse": float(made.prior_mse.mean()),
         "prior_psnr": float(psnr(made.prior_mse).mean()),
     }
@@ -327,7 +327,7 @@ def row(made: Inversion) -> dict[str, Any]:
 
 def text(made: Inversion) -> str:
     """The outcome for a person, ending in a line feed."""
-    told = row(made)
+    outcome = row(made)
     lines = [
         "client {client}: {images} image(s), {images_sought} sought; {clients_in_the_update} client(s) in the update",
         "labels           {labels_found} found, the client's are {labels_true}",
@@ -337,19 +337,22 @@ def text(made: Inversion) -> str:
     ]
     if made.steps > 1:
         lines.append("the update is of {local_steps} local steps and no single gradient: less is found")
-    return "\n".join([*lines, ""]).format_map(told)
+    return "\n".join([*lines, ""]).format_map(outcome)
 
 
-def pictures(found: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:
+def pictures(inversions: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:
     """Fig. 11: originals and what was found of them side by side, with their PSNR; one row of pairs for each name."""
-    most = max(len(made.originals) for _, made in found)
+    most = max(len(made.originals) for _, made in inversions)
     with house_style():
         figure, axes = plt.subplots(
-            len(found), 2 * most, squeeze=False, figsize=(max(COLUMN_INCHES, 1.2 * most), 0.95 * len(found) + 0.3)
+            len(inversions),
+            2 * most,
+            squeeze=False,
+            figsize=(max(COLUMN_INCHES, 1.2 * most), 0.95 * len(inversions) + 0.3),
         )
         for axis in axes.flat:
             axis.set_axis_off()
-        for line, (name, made) in zip(axes, found, strict=True):
+        for line, (name, made) in zip(axes, inversions, strict=True):
             for i, original in enumerate(made.originals):
                 line[2 * i].set_title(figure_text(name) if i == 0 else "")
                 line[2 * i + 1].set_title(f"{made.psnr[i]:.1f} dB", fontweight="normal")

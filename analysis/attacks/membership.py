@@ -61,47 +61,53 @@ def _ends(yes: int, trials: int, error: float) -> tuple[float, float]:
 
 
 def attack_membership(
-    who: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
+    participation: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
 ) -> Advantage:
     """Run `trials` rounds with x' and as many without, and apply the best test for this epsilon to each.
 
     Each round is simulated whole: whether the client takes part, how many of its other samples it uses, whether it uses
     x', and the noise in the two directions in which anything can differ.
     """
-    threshold = Threshold(who, sigma, epsilon)
+    threshold = Threshold(participation, sigma, epsilon)
     yes = [0, 0]
     for with_x in (0, 1):
         for rounds in _portions(trials):
-            present = random.random(rounds) < who.client_rate
+            present = random.random(rounds) < participation.client_rate
             across, along = random.standard_normal(rounds), random.standard_normal(rounds)
-            here = np.flatnonzero(present)
-            used = random.binomial(who.local_samples, who.sample_rate, len(here))
-            across[here] += used * who.clip / sigma
+            participating = np.flatnonzero(present)
+            used = random.binomial(participation.local_samples, participation.sample_rate, len(participating))
+            across[participating] += used * participation.clip / sigma
             if with_x:
-                along[here] += (random.random(len(here)) < who.sample_rate) * who.clip / sigma
+                along[participating] += (
+                    (random.random(len(participating)) < participation.sample_rate) * participation.clip / sigma
+                )
             yes[with_x] += int((along > threshold(across)).sum())
     return Advantage(trials, yes[1], yes[0], epsilon)
 
 
 def coupled_delta(
-    who: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
+    participation: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
 ) -> tuple[float, float]:
     """The same delta from rounds with and without x' that share every other coin; and the half of its 95% interval.
 
     Such rounds differ only when x' is used, so only those are run twice: Pr[yes | with] - Pr[yes | without] is p q
     times the share in which x' makes the observer say yes. What is left, (e^epsilon - 1) Pr[yes | without], is small.
     """
-    threshold, unit = Threshold(who, sigma, epsilon), who.clip / sigma
+    threshold, unit = Threshold(participation, sigma, epsilon), participation.clip / sigma
     changed = yes = 0
     for rounds in _portions(trials):
-        across = random.standard_normal(rounds) + unit * random.binomial(who.local_samples, who.sample_rate, rounds)
+        across = random.standard_normal(rounds) + unit * random.binomial(
+            participation.local_samples, participation.sample_rate, rounds
+        )
         along, limit = random.standard_normal(rounds), threshold(across)
         changed += int(((along <= limit) & (along + unit > limit)).sum())
         across, along = random.standard_normal(rounds), random.standard_normal(rounds)
-        here = np.flatnonzero(random.random(rounds) < who.client_rate)
-        across[here] += unit * random.binomial(who.local_samples, who.sample_rate, len(here))
+        participating = np.flatnonzero(random.random(rounds) < participation.client_rate)
+        across[participating] += unit * random.binomial(
+            participation.local_samples, participation.sample_rate, len(participating)
+        )
         yes += int((along > threshold(across)).sum())
-    used, difference, without = who.client_rate * who.sample_rate, changed / trials, yes / trials
+    used, difference, without = participation.client_rate * participation.sample_rate, changed / trials, yes / trials
     variance = used**2 * difference * (1 - difference) + expm1(epsilon) ** 2 * without * (1 - without)
     return used * difference - expm1(epsilon) * without, 1.959964 * sqrt(variance / trials)
 
@@ -112,9 +118,9 @@ class Threshold:
     With unit = C / sigma the ratio is 1 - r + r exp(along unit - unit^2 / 2), r = q times how likely participation is.
     """
 
-    def __init__(self, who: Participation, sigma: float, epsilon: float) -> None:
-        unit = who.clip / sigma
-        points, _, rate = rates_across(who, sigma, _PER_DEVIATION)
+    def __init__(self, participation: Participation, sigma: float, epsilon: float) -> None:
+        unit = participation.clip / sigma
+        points, _, rate = rates_across(participation, sigma, _PER_DEVIATION)
         self._table = inner_epsilon(epsilon, rate) / unit + unit / 2
         self._first = points[0]
 

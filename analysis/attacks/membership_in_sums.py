@@ -42,8 +42,8 @@ from testbed.workload.specs import datasets
 from workloads.data.clients.contract import Batch
 from workloads.training.classification import TorchWorkload
 
-Seen = Literal["update", "sums", "round", "model"]
-SEEN: tuple[Seen, ...] = get_args(Seen)
+Observation = Literal["update", "sums", "round", "model"]
+OBSERVATIONS: tuple[Observation, ...] = get_args(Observation)
 
 _SAME = 9  # decimals of scores: those of clients always summed together differ by rounding alone
 
@@ -64,7 +64,7 @@ class Trials:
     holders: tuple[frozenset[int], ...]
 
     @classmethod
-    def drawn(
+    def sample(
         cls, workload: TorchWorkload, clients: npt.NDArray[np.int64], most: int, seed: int, several: bool = False
     ) -> "Trials":
         """At most so many members of these clients' data, at random, and as many held-out samples.
@@ -82,8 +82,8 @@ class Trials:
         counts = np.asarray(workload.sample_counts)[clients]
         ends = np.cumsum(counts)
         chosen: list[tuple[torch.Tensor, torch.Tensor]] = []
-        taken, whose = [], []
-        known: dict[bytes, set[int]] = {}
+        taken, clients_of_members = [], []
+        holders_by_key: dict[bytes, set[int]] = {}
         for number in rng.permutation(int(ends[-1])).tolist():
             if len(chosen) == most:
                 break
@@ -92,11 +92,11 @@ class Trials:
             inputs, its_labels = workload.data.shard(client)
             label = its_labels[place].item() if its_labels.dim() == 1 and not its_labels.is_floating_point() else 0
             key = _key(inputs[place], its_labels[place])
-            if left.get(label) and key not in known:
-                known[key] = {client}
+            if left.get(label) and key not in holders_by_key:
+                holders_by_key[key] = {client}
                 chosen.append((inputs[place], its_labels[place]))
                 taken.append(left[label].pop())
-                whose.append(client)
+                clients_of_members.append(client)
         if len(chosen) < 2:
             raise ExperimentError(
                 f"workload: {ends[-1]} training samples and {len(others)} held-out ones give {len(chosen)} pairs with "
@@ -106,10 +106,10 @@ class Trials:
         samples = torch.cat((members[0], others[taken])), torch.cat((members[1], labels[taken]))
         if several:
             for client in clients.tolist():
-                for one in zip(*workload.data.shard(client), strict=True):
-                    if (key := _key(*one)) in known:
-                        known[key].add(client)
-        return cls(samples, np.array(whose, np.int64), tuple(map(frozenset, known.values())))
+                for sample in zip(*workload.data.shard(client), strict=True):
+                    if (key := _key(*sample)) in holders_by_key:
+                        holders_by_key[key].add(client)
+        return cls(samples, np.array(clients_of_members, np.int64), tuple(map(frozenset, holders_by_key.values())))
 
 
 def _key(inputs: torch.Tensor, label: torch.Tensor) -> bytes:
@@ -153,40 +153,43 @@ class Membership:
 
     run: RunRecords
     facts: Facts
-    told: dict[Seen, Discrimination]
-    sources: dict[Seen, Proportion]
+    by_observation: dict[Observation, Discrimination]
+    sources: dict[Observation, Proportion]
     unlike: str
 
     @property
     def warnings(self) -> list[str]:
         """What is wrong with it."""
-        return [said for said in (self.facts.warning, self.unlike) if said]
+        return [warning for warning in (self.facts.warning, self.unlike) if warning]
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each of `SEEN`, for tables and JSON."""
-        named = {seen: vars(one) | {"rate": one.rate} for seen, one in self.sources.items()}
+        named = {
+            observation: vars(proportion) | {"rate": proportion.rate}
+            for observation, proportion in self.sources.items()
+        }
         return [
             {
                 "run": self.run.label,
                 **self.facts.row(),
-                "seen": seen,
-                "members": one.members,
-                "others": one.others,
+                "seen": observation,
+                "members": result.members,
+                "others": result.others,
                 "others_alike": not self.unlike,
-                "auc": one.auc,
-                "auc_low": one.auc_low,
-                "auc_high": one.auc_high,
-                "false_positive_rate": one.level,
-                "false_positives": one.false_positives,
-                "true_positive_rate": one.found.rate,
-                "true_positive_rate_low": one.found.low,
-                "true_positive_rate_high": one.found.high,
-                "source": named.get(seen, {}).get("rate"),
-                "source_low": named.get(seen, {}).get("low"),
-                "source_high": named.get(seen, {}).get("high"),
-                "true_positive_rate_at_most": None if seen == "update" else self.facts.most_found(one.level),
+                "auc": result.auc,
+                "auc_low": result.auc_low,
+                "auc_high": result.auc_high,
+                "false_positive_rate": result.level,
+                "false_positives": result.false_positives,
+                "true_positive_rate": result.true_positives.rate,
+                "true_positive_rate_low": result.true_positives.low,
+                "true_positive_rate_high": result.true_positives.high,
+                "source": named.get(observation, {}).get("rate"),
+                "source_low": named.get(observation, {}).get("low"),
+                "source_high": named.get(observation, {}).get("high"),
+                "true_positive_rate_at_most": None if observation == "update" else self.facts.most_found(result.level),
             }
-            for seen, one in self.told.items()
+            for observation, result in self.by_observation.items()
         ]
 
 
@@ -213,25 +216,27 @@ def membership(
     Raises:
         ExperimentError: as `SumsSeen.of` does; or single samples have no gradients.
     """
-    seen = SumsSeen.of(run, first, last)
-    experiment = seen.victims.experiment
-    trials = Trials.drawn(seen.workload, seen.clients, samples, seed, _several(experiment))
-    scores, rng = _scores(seen, trials), np.random.default_rng(seed)
-    whose, half = np.tile(trials.clients, 2), len(trials.clients)
-    first_round = seen.view.participation.argmax(axis=0)
-    asked = np.arange(2 * half)
-    own: dict[Seen, Floats] = {
-        "update": scores.updates[whose, asked],
-        "sums": scores.sums[whose, asked],
-        "round": scores.rounds[first_round[whose], asked],
+    observed = SumsSeen.of(run, first, last)
+    experiment = observed.victims.experiment
+    trials = Trials.sample(observed.workload, observed.clients, samples, seed, _several(experiment))
+    scores, rng = _scores(observed, trials), np.random.default_rng(seed)
+    clients, half = np.tile(trials.clients, 2), len(trials.clients)
+    first_round = observed.view.participation.argmax(axis=0)
+    samples_asked = np.arange(2 * half)
+    own: dict[Observation, Floats] = {
+        "update": scores.updates[clients, samples_asked],
+        "sums": scores.sums[clients, samples_asked],
+        "round": scores.rounds[first_round[clients], samples_asked],
         "model": scores.model,
     }
-    told = {name: discrimination(each[:half], each[half:], level, confidence) for name, each in own.items()}
-    sources: dict[Seen, Proportion] = {
-        "update": _named(seen.clients, trials, scores.updates, confidence),
-        "sums": _named(rng.permutation(seen.clients), trials, scores.sums.round(_SAME), confidence),
+    by_observation = {
+        name: discrimination(values[:half], values[half:], level, confidence) for name, values in own.items()
     }
-    return Membership(run, seen.facts(), told, sources, _unlike(experiment))
+    sources: dict[Observation, Proportion] = {
+        "update": _named(observed.clients, trials, scores.updates, confidence),
+        "sums": _named(rng.permutation(observed.clients), trials, scores.sums.round(_SAME), confidence),
+    }
+    return Membership(run, observed.facts(), by_observation, sources, _unlike(experiment))
 
 
 @dataclass(frozen=True)
@@ -250,13 +255,13 @@ class _Scores:
     model: Floats
 
 
-def _scores(seen: SumsSeen, trials: Trials) -> _Scores:
-    view, workload, count = seen.view, seen.workload, len(trials.samples[1])
+def _scores(observed: SumsSeen, trials: Trials) -> _Scores:
+    view, workload, count = observed.view, observed.workload, len(trials.samples[1])
     of_sums, norms = (np.zeros((len(view.rounds), count)) for _ in range(2))
     of_updates = np.zeros((view.participation.shape[1], count))
     for place, number in enumerate(view.rounds.tolist()):
-        model, total = seen.model(number), view.sums[place]
-        updates = seen.updates(place, model)
+        model, total = observed.model(number), view.sums[place]
+        updates = observed.updates(place, model)
         clients = np.array(list(updates), np.int64)
         directions = _unit(np.array([*updates.values(), total], np.float32))
         begin = 0
@@ -266,18 +271,18 @@ def _scores(seen: SumsSeen, trials: Trials) -> _Scores:
             cosines = -(_unit(gradients) @ directions.T)
             of_sums[place, part] = cosines[:, -1]
             of_updates[clients, part] += cosines[:, :-1].T * norms[place, part]
-    losses = np.concatenate([losses for _, losses in workload.sample_gradients(seen.final_model, trials.samples)])
+    losses = np.concatenate([losses for _, losses in workload.sample_gradients(observed.final_model, trials.samples)])
     rounds = view.participation.sum(axis=0)[:, None]
     totals = np.sqrt((view.participation.T @ np.square(norms)) * rounds)
     means: Floats = np.where(rounds > 0, of_updates / np.where(totals > 0, totals, 1.0), np.nan)
-    return _Scores(means, _solved(view, seen.weights, of_sums, norms), of_sums, -losses.astype(np.float64))
+    return _Scores(means, _solved(view, observed.weights, of_sums, norms), of_sums, -losses.astype(np.float64))
 
 
 def _named(clients: Ids, trials: Trials, scores: Floats, confidence: float) -> Proportion:
     """Of how many members the one of `clients` with the highest score holds it."""
     best = clients[scores[clients, : len(trials.clients)].argmax(axis=0)]
-    right = [client in holders for client, holders in zip(best.tolist(), trials.holders, strict=True)]
-    return Proportion.of(sum(right), len(right), confidence)
+    correct = [client in holders for client, holders in zip(best.tolist(), trials.holders, strict=True)]
+    return Proportion.of(sum(correct), len(correct), confidence)
 
 
 def _solved(view: View, weights: Floats, cosines: Floats, norms: Floats) -> Floats:

@@ -104,7 +104,7 @@ class OrthogonalGradients:
         return None
 
 
-def experiment_of(who: Participation, sigma: float, population: int, rounds: int, seed: int) -> Experiment:
+def experiment_of(participation: Participation, sigma: float, population: int, rounds: int, seed: int) -> Experiment:
     """The federation that is attacked; its server is trusted and adds the noise."""
     return Experiment.model_validate(
         {
@@ -113,11 +113,11 @@ def experiment_of(who: Participation, sigma: float, population: int, rounds: int
             "rounds": rounds,
             "population": population,
             "workload": {"dataset": "analysis.attacks.membership_of_models:OrthogonalGradients"},
-            "selection": {"protocol": "bernoulli", "client_rate": who.client_rate},
+            "selection": {"protocol": "bernoulli", "client_rate": participation.client_rate},
             "aggregation": {
                 "protocol": "dp-sgd-random-participation",
-                "sample_rate": who.sample_rate,
-                "clip": who.clip,
+                "sample_rate": participation.sample_rate,
+                "clip": participation.clip,
                 "sigma": sigma,
                 "learning_rate": 1.0,
             },
@@ -127,7 +127,7 @@ def experiment_of(who: Participation, sigma: float, population: int, rounds: int
 
 
 def attack_models(
-    who: Participation,
+    participation: Participation,
     sigma: float,
     epsilon: float,
     population: int,
@@ -144,11 +144,13 @@ def attack_models(
         seed: of both.
         progress: told how many rounds are done.
     """
-    threshold = Threshold(who, sigma, epsilon)
-    experiment = experiment_of(who, sigma, population, rounds, seed)
-    workloads = [OrthogonalGradients(population, who.local_samples, holds) for holds in (True, False)]
+    threshold = Threshold(participation, sigma, epsilon)
+    experiment = experiment_of(participation, sigma, population, rounds, seed)
+    workloads = [OrthogonalGradients(population, participation.local_samples, holds) for holds in (True, False)]
     federations = [federation_in_process(RunPlan(experiment, seed), workload, None) for workload in workloads]
-    per_deviation = who.client_rate * who.sample_rate * float(workloads[0].sample_counts.sum()) / sigma
+    per_deviation = (
+        participation.client_rate * participation.sample_rate * float(workloads[0].sample_counts.sum()) / sigma
+    )
     gained = lost = yes_without = 0
 
     async def run() -> None:
@@ -156,8 +158,8 @@ def attack_models(
         before = [workload.initial_model().astype(np.float64) for workload in workloads]
         for done in range(1, rounds + 1):
             after = [(await federation.run_next_round()).model.astype(np.float64) for federation in federations]
-            seen = [(old - new) * per_deviation for old, new in zip(before, after, strict=True)]
-            with_x, without = (one[1::2] > threshold(one[::2]) for one in seen)
+            differences = [(old - new) * per_deviation for old, new in zip(before, after, strict=True)]
+            with_x, without = (difference[1::2] > threshold(difference[::2]) for difference in differences)
             gained += int((with_x & ~without).sum())
             lost += int((without & ~with_x).sum())
             yes_without += int(without.sum())

@@ -88,10 +88,10 @@ class RecoveredSamples:
 
 def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate]:
     """What `send-different-models` has brought in each completed round; raises as `_attacked` does."""
-    section, found = victims.experiment.aggregation, []
+    section, updates = victims.experiment.aggregation, []
     step = _step(section)
     dishonest = _dishonest(run)
-    for number, detail, seen in _attacked(run, SendDifferentModels.name):
+    for number, detail, aggregate in _attacked(run, SendDifferentModels.name):
         match = _VICTIM.match(detail)
         if match is None:
             continue
@@ -99,14 +99,14 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
         survivors = _survivors(run, number)
         if victim not in survivors:
             continue
-        total = seen.mean * seen.weight
+        total = aggregate.mean * aggregate.weight
         for client in sorted(dishonest[number] & survivors):  # accomplices say what they have sent
-            total = total - weights[client] * _clipped(section, victims, client, seen, number)
-        true = _clipped(section, victims, victim, seen, number)
+            total = total - weights[client] * _clipped(section, victims, client, aggregate, number)
+        true = _clipped(section, victims, victim, aggregate, number)
         error = np.abs(total / weights[victim] - true)
         others = sum(weights[client] for client in survivors) / weights[victim]
         allowed = others * step if step else _UNQUANTISED * float(np.abs(true).max())
-        found.append(
+        updates.append(
             RecoveredUpdate(
                 number,
                 victim,
@@ -116,18 +116,18 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
                 float((error @ error) / max(float(true @ true), 1e-300)),
             )
         )
-    return found
+    return updates
 
 
 def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSamples]:
     """What `send-crafted-model` has brought in each completed round; raises as `_attacked` does."""
-    workload, found = victims.workload, []
-    for number, _, seen in _attacked(run, SendCraftedModel.name):
+    workload, rows = victims.workload, []
+    for number, _, aggregate in _attacked(run, SendCraftedModel.name):
         survivors = sorted(_survivors(run, number))
-        asked = run.exchanges.query("round == @number and stage == 'train'")["client"].to_numpy(np.int64)
-        expected = int(victims.workload.sample_counts[asked].sum())
+        trained = run.exchanges.query("round == @number and stage == 'train'")["client"].to_numpy(np.int64)
+        expected = int(victims.workload.sample_counts[trained].sum())
         made = imprint_of(inspectable(workload), expected, _gain(run), number)
-        bins = made.samples_in(seen.mean * seen.weight)
+        bins = made.samples_in(aggregate.mean * aggregate.weight)
         true = np.concatenate([victims.samples(client) for client in survivors]).reshape(-1, made.pixels)
         peak = float(np.ptp(inspectable(workload).known_samples()))
         best = np.full(len(true), -np.inf)
@@ -135,8 +135,8 @@ def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSample
             error = np.square(true - candidate).mean(axis=1)
             best = np.maximum(best, 10 * np.log10(peak**2 / np.maximum(error, 1e-12 * peak**2)))
         recovered = int((best >= RECOVERED_DB).sum())
-        found.append(RecoveredSamples(number, len(survivors), len(true), len(bins), recovered, best))
-    return found
+        rows.append(RecoveredSamples(number, len(survivors), len(true), len(bins), recovered, best))
+    return rows
 
 
 def _attacked(run: RunRecords, name: str) -> list[tuple[int, str, RoundAggregate]]:
@@ -146,17 +146,17 @@ def _attacked(run: RunRecords, name: str) -> list[tuple[int, str, RoundAggregate
     """
     done = set(run.rounds.loc[run.rounds["outcome"] == "completed", "round"])
     events = attacks(run.events, name)
-    found = []
+    attacked = []
     for number, detail in zip(events["round"].tolist(), events["detail"].tolist(), strict=True):
         if number not in done:
             continue
-        seen = run.aggregate(number)
-        if seen is None:
+        aggregate = run.aggregate(number)
+        if aggregate is None:
             raise ExperimentError(
                 f"{run.path}: has no aggregate of round {number}; run it with records.aggregates: all"
             )
-        found.append((number, detail, seen))
-    return found
+        attacked.append((number, detail, aggregate))
+    return attacked
 
 
 def _survivors(run: RunRecords, number: int) -> set[int]:
@@ -167,16 +167,16 @@ def _survivors(run: RunRecords, number: int) -> set[int]:
 def _dishonest(run: RunRecords) -> dict[int, set[int]]:
     rows = run.participation
     rows = rows[rows["dishonest"]]
-    found: dict[int, set[int]] = {number: set() for number in run.rounds["round"]}
+    by_round: dict[int, set[int]] = {number: set() for number in run.rounds["round"]}
     for number, client in zip(rows["round"].tolist(), rows["client"].tolist(), strict=True):
-        found[number].add(client)
-    return found
+        by_round[number].add(client)
+    return by_round
 
 
 def _gain(run: RunRecords) -> float:
     section = AdversarySection.model_validate(run.experiment["adversary"])
-    (one,) = (one for one in section.server if name_of(one) == SendCraftedModel.name)
-    chosen = options(SendCraftedModel, one)
+    (entry,) = (entry for entry in section.server if name_of(entry) == SendCraftedModel.name)
+    chosen = options(SendCraftedModel, entry)
     assert isinstance(chosen, ImprintOptions)
     return chosen.gain
 
@@ -191,10 +191,10 @@ def _step(section: AggregationParameters) -> float:
 
 
 def _clipped(
-    section: AggregationParameters, victims: Victims, client: int, seen: RoundAggregate, number: int
+    section: AggregationParameters, victims: Victims, client: int, aggregate: RoundAggregate, number: int
 ) -> Floats:
     """A client's update as it may be summed: nobody could have more of it."""
-    delta = victims.workload.train(client, seen.model, number).delta.astype(np.float64)
+    delta = victims.workload.train(client, aggregate.model, number).delta.astype(np.float64)
     clipped: Floats = delta
     if (noise := noise_of(section)) is not None:
         clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
@@ -221,7 +221,7 @@ def other_models(runs: Sequence[RunRecords]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for run in runs:
         section = run.experiment.get("adversary")
-        names = [] if not section else [name_of(one) for one in AdversarySection.model_validate(section).server]
+        names = [] if not section else [name_of(entry) for entry in AdversarySection.model_validate(section).server]
         for name in (SendDifferentModels.name, SendCraftedModel.name):
             if name in names:
                 rows.append(_row(run, name))
@@ -252,17 +252,21 @@ def _row(run: RunRecords, name: str) -> dict[str, Any]:
         return row | {
             "completed": len(updates),
             "of": victims.workload.dimension,
-            "recovered": _mean([one.recovered for one in updates if one.recovered is not None]),
-            "largest_error": max((one.largest_error for one in updates if one.largest_error is not None), default=None),
-            "relative_error": _mean([one.relative_error for one in updates]),
+            "recovered": _mean([result.recovered for result in updates if result.recovered is not None]),
+            "largest_error": max(
+                (result.largest_error for result in updates if result.largest_error is not None), default=None
+            ),
+            "relative_error": _mean([result.relative_error for result in updates]),
         }
     samples = recovered_samples(run, victims)
     return row | {
         "completed": len(samples),
-        "clients": _mean([one.clients for one in samples]),
-        "of": _mean([one.samples for one in samples]),
-        "recovered": _mean([one.recovered for one in samples]),
-        "psnr": _mean([float(np.median(one.psnr[one.psnr >= RECOVERED_DB])) for one in samples if one.recovered]),
+        "clients": _mean([result.clients for result in samples]),
+        "of": _mean([result.samples for result in samples]),
+        "recovered": _mean([result.recovered for result in samples]),
+        "psnr": _mean(
+            [float(np.median(result.psnr[result.psnr >= RECOVERED_DB])) for result in samples if result.recovered]
+        ),
     }
 
 
@@ -274,8 +278,8 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     """The table that `other_models` made as ``text``, ``markdown`` or ``json``, ending in a line feed."""
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        known = [{key: value for key, value in row.items() if value is not None} for row in plain(frame)]
-        return to_json({"rows": known})
+        rows = [{key: value for key, value in row.items() if value is not None} for row in plain(frame)]
+        return to_json({"rows": rows})
     return render_table(_table(frame), format)
 
 
@@ -286,8 +290,8 @@ def _table(frame: pd.DataFrame) -> Table:
         updates = row["attack"] == SendDifferentModels.name
         recovered, error = "–", "–"
         if row["recovered"] is not None:
-            what = "coordinates" if updates else f"samples of {row['clients']:g} clients"
-            recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {what}"
+            counted = "coordinates" if updates else f"samples of {row['clients']:g} clients"
+            recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {counted}"
         if updates and row["completed"]:
             steps = row["largest_error"]
             error = f"{row['relative_error']:.2g}" + ("" if steps is None else f", at most {steps:.2g} steps")

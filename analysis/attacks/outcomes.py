@@ -69,7 +69,7 @@ class AttackOutcome:
         return len(self.dishonest) - len(self.dishonest_if_verified)
 
     @property
-    def seen(self) -> int:
+    def detected(self) -> int:
         """Attacked rounds in which an honest party saw something."""
         return self.refused + self.left_out
 
@@ -93,25 +93,27 @@ def attained(run: RunRecords, name: str = "") -> AttackOutcome:
     section = AdversarySection.model_validate(run.experiment["adversary"])
     planned = {number for number in rounds["round"] if section.attacks(number)}
     attacked = set(attacks(events, name)["round"])
-    seen = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
+    detections = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
-    left_out = (set(seen["round"]) & completed) - set(seen.loc[seen["kind"] == "refusal", "round"])
+    left_out = (set(detections["round"]) & completed) - set(detections.loc[detections["kind"] == "refusal", "round"])
     names = [
         detail.partition(":")[0] if kind == "refusal" else detail
-        for kind, detail in zip(seen["kind"], seen["detail"], strict=True)
+        for kind, detail in zip(detections["kind"], detections["detail"], strict=True)
     ]
-    where = Counter((name, stage) for name, stage, _ in set(zip(names, seen["stage"], seen["round"], strict=True)))
-    unseen = (attacked or planned) - set(seen["round"])
+    where = Counter(
+        (name, stage) for name, stage, _ in set(zip(names, detections["stage"], detections["round"], strict=True))
+    )
+    unseen = (attacked or planned) - set(detections["round"])
     done = sorted(unseen & completed)
     by_round = run.participation.groupby("round")["dishonest"]
     counts, nobody_honest = by_round.sum(), by_round.all()
-    told = attacks(events, name)
-    recovered = told.loc[[update_recovered(detail) for detail in told["detail"]], "round"].nunique()
-    checks = sorted(where.items(), key=lambda one: (-one[1], one[0]))
+    attack_events = attacks(events, name)
+    recovered = attack_events.loc[[update_recovered(detail) for detail in attack_events["detail"]], "round"].nunique()
+    checks = sorted(where.items(), key=lambda item: (-item[1], item[0]))
     return AttackOutcome(
         len(planned),
         len(attacked),
-        len(set(seen["round"]) - left_out),
+        len(set(detections["round"]) - left_out),
         len(left_out),
         tuple((check, stage, times) for (check, stage), times in checks),
         len(attacked.intersection(done)),
@@ -142,34 +144,34 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
 
 
 def _row(run: RunRecords, eta: float) -> dict[str, Any]:
-    experiment, found = run.experiment, attained(run)
+    experiment, outcome = run.experiment, attained(run)
     section = AdversarySection.model_validate(experiment["adversary"])
     population, selection = int(experiment["population"]), experiment["selection"]
     s, c = int(selection["participants"]), section.number_of(population)
-    share = found.exceeding(allowed(population, c, s, eta))
-    longest = max((s, *found.dishonest))
+    share = outcome.exceeding(allowed(population, c, s, eta))
+    longest = max((s, *outcome.dishonest))
     return {
         "label": run.label,
         "selection": protocol_name(selection),
         "aggregation": protocol_name(experiment["aggregation"]),
-        "server": [_said(one) for one in section.server],
-        "clients": [_said(one) for one in section.clients],
+        "server": [format_misbehaviour(misbehaviour) for misbehaviour in section.server],
+        "clients": [format_misbehaviour(misbehaviour) for misbehaviour in section.clients],
         "population": population,
         "dishonest": c,
         "participants": s,
         "rounds": len(run.rounds),
-        "planned": found.planned,
-        "attacked": found.attacked,
-        "refused": found.refused,
-        "left_out": found.left_out,
-        "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in found.checks],
-        "completed": found.completed,
-        "all_dishonest": found.all_dishonest,
-        "recovered": found.recovered,
-        "counted": len(found.dishonest),
-        "mean": sum(found.dishonest) / len(found.dishonest) if found.dishonest else None,
-        "max": max(found.dishonest, default=None),
-        "distribution": [found.dishonest.count(x) for x in range(longest + 1)],
+        "planned": outcome.planned,
+        "attacked": outcome.attacked,
+        "refused": outcome.refused,
+        "left_out": outcome.left_out,
+        "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in outcome.checks],
+        "completed": outcome.completed,
+        "all_dishonest": outcome.all_dishonest,
+        "recovered": outcome.recovered,
+        "counted": len(outcome.dishonest),
+        "mean": sum(outcome.dishonest) / len(outcome.dishonest) if outcome.dishonest else None,
+        "max": max(outcome.dishonest, default=None),
+        "distribution": [outcome.dishonest.count(x) for x in range(longest + 1)],
         "due": s * c / population,
         "eta": eta,
         "exceeded": share.count,
@@ -180,11 +182,11 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
     }
 
 
-def _said(one: Named) -> str:
+def format_misbehaviour(misbehaviour: Named) -> str:
     """A misbehaviour as an experiment has it: its name, and its options in brackets."""
-    given = next(iter(one.values())) if isinstance(one, dict) else {}
-    options = ", ".join(f"{key}={value}" for key, value in given.items())
-    return f"{name_of(one)} ({options})" if options else name_of(one)
+    own_options = next(iter(misbehaviour.values())) if isinstance(misbehaviour, dict) else {}
+    options = ", ".join(f"{key}={value}" for key, value in own_options.items())
+    return f"{name_of(misbehaviour)} ({options})" if options else name_of(misbehaviour)
 
 
 def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: float) -> float | None:
@@ -225,7 +227,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     if format == "csv":
         lists = {name: frame[name].map(json.dumps) for name in ("server", "clients", "checks", "distribution")}
         return data(frame.assign(**lists), format)
-    tables = "\n".join(render_table(table, format) for table in (_seen(frame), _shifts(frame)))
+    tables = "\n".join(render_table(table, format) for table in (_detection_table(frame), _shifts(frame)))
     lines = [textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in _notes(frame)]
     return "\n".join([tables, *lines]) + "\n"
 
@@ -261,7 +263,7 @@ def _named(frame: pd.DataFrame) -> list[str]:
     return names if len(set(names)) == len(names) else frame["label"].tolist()
 
 
-def _seen(frame: pd.DataFrame) -> Table:
+def _detection_table(frame: pd.DataFrame) -> Table:
     numbers = {"Rounds": "planned", "Attacked": "attacked", "Attacks refused": "refused", "Left out": "left_out"}
     numbers |= {"Completed unseen": "completed", "All dishonest": "all_dishonest", "Updates recovered": "recovered"}
     for head, (column, _) in _RARE.items():
@@ -269,7 +271,7 @@ def _seen(frame: pd.DataFrame) -> Table:
             del numbers[head]
     rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
-        checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
+        checks = [f"{failure['check']} at {failure['stage']} ({failure['rounds']})" for failure in row["checks"]]
         is_idle = not row["attacked"] and [*row["server"], *row["clients"]]
         seen = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "nothing")
         rows.append([name, *(str(row[column]) for column in numbers.values()), seen])

@@ -31,8 +31,8 @@ from testbed.records import RunRecords
 from workloads.data.clients.contract import Batch
 from workloads.training.classification import TorchWorkload
 
-Seen = Literal["update", "sums", "group", "round"]
-SEEN: tuple[Seen, ...] = get_args(Seen)
+Observation = Literal["update", "sums", "group", "round"]
+OBSERVATIONS: tuple[Observation, ...] = get_args(Observation)
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class LabelEstimate:
     holds: Discrimination | None
 
     @classmethod
-    def of(cls, said: Floats, shares: Floats, confidence: float) -> "LabelEstimate":
+    def of(cls, estimated: Floats, shares: Floats, confidence: float) -> "LabelEstimate":
         """Of `(m, labels)` what is said, and what is true."""
         largest = shares == shares.max(axis=1, keepdims=True)
-        right = largest[np.arange(len(said)), said.argmax(axis=1)]
-        held = shares > 0
-        both = held.any() and not held.all()
+        right = largest[np.arange(len(estimated)), estimated.argmax(axis=1)]
+        positive = shares > 0
+        both = positive.any() and not positive.all()
         return cls(
             top=Proportion.of(int(right.sum()), len(right), confidence),
             top_guessed=float(largest.mean(axis=0).max()),
-            off=_off(said, shares),
+            off=_off(estimated, shares),
             off_guessed=_off(shares.mean(axis=0, keepdims=True), shares),
-            holds=discrimination(said[held], said[~held], confidence=confidence) if both else None,
+            holds=discrimination(estimated[positive], estimated[~positive], confidence=confidence) if both else None,
         )
 
 
@@ -83,7 +83,7 @@ class PropertyInference:
     run: RunRecords
     facts: Facts
     shadows: int
-    told: dict[Seen, LabelEstimate]
+    by_observation: dict[Observation, LabelEstimate]
 
     @property
     def warnings(self) -> list[str]:
@@ -96,19 +96,19 @@ class PropertyInference:
             {
                 "run": self.run.label,
                 **self.facts.row(),
-                "seen": seen,
+                "seen": observation,
                 "shadows": self.shadows,
-                "top_label": one.top.rate,
-                "top_label_low": one.top.low,
-                "top_label_high": one.top.high,
-                "top_label_guessed": one.top_guessed,
-                "shares_off": one.off,
-                "shares_off_guessed": one.off_guessed,
-                "holds_auc": None if one.holds is None else one.holds.auc,
-                "holds_auc_low": None if one.holds is None else one.holds.auc_low,
-                "holds_auc_high": None if one.holds is None else one.holds.auc_high,
+                "top_label": estimate.top.rate,
+                "top_label_low": estimate.top.low,
+                "top_label_high": estimate.top.high,
+                "top_label_guessed": estimate.top_guessed,
+                "shares_off": estimate.off,
+                "shares_off_guessed": estimate.off_guessed,
+                "holds_auc": None if estimate.holds is None else estimate.holds.auc,
+                "holds_auc_low": None if estimate.holds is None else estimate.holds.auc_low,
+                "holds_auc_high": None if estimate.holds is None else estimate.holds.auc_high,
             }
-            for seen, one in self.told.items()
+            for observation, estimate in self.by_observation.items()
         ]
 
 
@@ -133,41 +133,45 @@ def property_inference(
     Raises:
         ExperimentError: as `SumsSeen.of` does; or samples have no label that is a class.
     """
-    seen = SumsSeen.of(run, first, last)
-    counts = _label_counts(run, seen.workload)
-    clients, there = seen.clients, seen.view.participation
+    observed = SumsSeen.of(run, first, last)
+    counts = _label_counts(run, observed.workload)
+    clients, participation = observed.clients, observed.view.participation
     with np.errstate(invalid="ignore"):
         shares = counts / counts.sum(axis=1, keepdims=True)
-    by_update, by_sum = _detected(seen, counts.shape[1], shadows, seed)
-    rounds = there.sum(axis=0)[:, None]
-    said: dict[Seen, Floats] = {
+    by_update, by_sum = _detected(observed, counts.shape[1], shadows, seed)
+    rounds = participation.sum(axis=0)[:, None]
+    estimated: dict[Observation, Floats] = {
         "update": by_update[clients] / rounds[clients],
-        "sums": client_scores(there, seen.weights, by_sum * (there @ seen.weights)[:, None])[clients],
-        "round": by_sum[there.argmax(axis=0)][clients],
+        "sums": client_scores(participation, observed.weights, by_sum * (participation @ observed.weights)[:, None])[
+            clients
+        ],
+        "round": by_sum[participation.argmax(axis=0)][clients],
     }
-    places, of_groups = _of_groups(seen, shares)
-    told = {name: LabelEstimate.of(numbers, shares[clients], confidence) for name, numbers in said.items()}
-    told["group"] = LabelEstimate.of(said["sums"][places], of_groups, confidence)
-    told = {name: told[name] for name in SEEN}
-    return PropertyInference(run, seen.facts(), shadows, told)
+    places, of_groups = _of_groups(observed, shares)
+    by_observation = {
+        name: LabelEstimate.of(numbers, shares[clients], confidence) for name, numbers in estimated.items()
+    }
+    by_observation["group"] = LabelEstimate.of(estimated["sums"][places], of_groups, confidence)
+    by_observation = {name: by_observation[name] for name in OBSERVATIONS}
+    return PropertyInference(run, observed.facts(), shadows, by_observation)
 
 
-def _detected(seen: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:
+def _detected(observed: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:
     """What the detectors say: `(n, labels)` the sum over each client's own updates, and `(r, labels)` of each mean."""
-    view, rng, own = seen.view, np.random.default_rng(seed), _OwnSamples(seen.workload, labels)
+    view, rng, own = observed.view, np.random.default_rng(seed), _OwnSamples(observed.workload, labels)
     by_update, by_sum = np.zeros((view.participation.shape[1], labels)), np.zeros((len(view.rounds), labels))
-    sizes = np.asarray(seen.workload.sample_counts)[seen.clients]
+    sizes = np.asarray(observed.workload.sample_counts)[observed.clients]
     for place, number in enumerate(view.rounds.tolist()):
-        model = seen.model(number)
-        mixtures, learned = [], []
+        model = observed.model(number)
+        mixtures, updates = [], []
         for shadow in range(shadows):
-            samples = own.drawn(int(rng.choice(sizes)), rng)
+            samples = own.sample(int(rng.choice(sizes)), rng)
             mixtures.append(np.bincount(samples[1].numpy(), minlength=labels) / len(samples[1]))
-            learned.append(seen.workload.train_on(samples, model, number, view.participation.shape[1] + shadow))
-        detector = Detector.learned(np.array(learned, np.float64), np.array(mixtures))
-        mean = view.sums[place] / (view.participation[place] @ seen.weights)
+            updates.append(observed.workload.train_on(samples, model, number, view.participation.shape[1] + shadow))
+        detector = Detector.fit(np.array(updates, np.float64), np.array(mixtures))
+        mean = view.sums[place] / (view.participation[place] @ observed.weights)
         by_sum[place] = detector(mean[None])[0]
-        for client, update in seen.updates(place, model).items():
+        for client, update in observed.updates(place, model).items():
             by_update[client] += detector(update[None].astype(np.float64))[0]
     return by_update, by_sum
 
@@ -187,7 +191,7 @@ class Detector:
     mean: Floats
 
     @classmethod
-    def learned(cls, updates: Floats, shares: Floats) -> "Detector":
+    def fit(cls, updates: Floats, shares: Floats) -> "Detector":
         """From `(k, d)` updates and their `(k, labels)` shares, by ridge regression."""
         centre, mean = updates.mean(axis=0), shares.mean(axis=0)
         rows = updates - centre
@@ -195,8 +199,8 @@ class Detector:
 
     def __call__(self, updates: Floats) -> Floats:
         """`(k, labels)` what it says of `(k, d)` updates."""
-        said: Floats = (updates - self.centre) @ self.slopes + self.mean
-        return said
+        shares: Floats = (updates - self.centre) @ self.slopes + self.mean
+        return shares
 
 
 class _OwnSamples:
@@ -204,17 +208,17 @@ class _OwnSamples:
 
     def __init__(self, workload: TorchWorkload, labels: int) -> None:
         self._inputs, self._labels = workload.data.held_out()
-        known = self._labels.numpy()
-        self._of_label = [np.flatnonzero(known == label) for label in range(labels)]
+        labels_of_samples = self._labels.numpy()
+        self._of_label = [np.flatnonzero(labels_of_samples == label) for label in range(labels)]
         self._there = np.flatnonzero([len(places) > 0 for places in self._of_label])
 
-    def drawn(self, size: int, rng: np.random.Generator) -> Batch:
+    def sample(self, size: int, rng: np.random.Generator) -> Batch:
         """So many, in a mixture of labels that is uniform among all; the same sample again where there are too few."""
         counts = rng.multinomial(size, rng.dirichlet(np.ones(len(self._there))))
         places = []
         for label, count in zip(self._there.tolist(), counts.tolist(), strict=True):
-            known = self._of_label[label]
-            places += rng.choice(known, count, replace=count > len(known)).tolist()
+            places_of_label = self._of_label[label]
+            places += rng.choice(places_of_label, count, replace=count > len(places_of_label)).tolist()
         chosen = torch.tensor(places)
         return self._inputs[chosen], self._labels[chosen]
 
@@ -230,18 +234,18 @@ def _label_counts(run: RunRecords, workload: TorchWorkload) -> npt.NDArray[np.in
     return counts
 
 
-def _of_groups(seen: SumsSeen, shares: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+def _of_groups(observed: SumsSeen, shares: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
     """Of each group of `seen.clients` that are always in the same sums: the place of one of them, and the shares.
 
     `(groups,)` and `(groups, labels)`, the mean shares of its members as they weigh in the sums.
     """
-    groups, places = np.unique(seen.groups[seen.clients], return_index=True)
-    found = []
+    groups, places = np.unique(observed.groups[observed.clients], return_index=True)
+    mean_shares = []
     for group in groups.tolist():
-        members = np.flatnonzero((seen.groups == group) & np.isfinite(shares).all(axis=1))
-        found.append(seen.weights[members] @ shares[members] / seen.weights[members].sum())
-    return places, np.array(found)
+        members = np.flatnonzero((observed.groups == group) & np.isfinite(shares).all(axis=1))
+        mean_shares.append(observed.weights[members] @ shares[members] / observed.weights[members].sum())
+    return places, np.array(mean_shares)
 
 
-def _off(said: Floats, shares: Floats) -> float:
-    return float(np.abs(np.clip(said, 0, 1) - shares).sum(axis=1).mean() / 2)
+def _off(estimated: Floats, shares: Floats) -> float:
+    return float(np.abs(np.clip(estimated, 0, 1) - shares).sum(axis=1).mean() / 2)

@@ -76,7 +76,7 @@ def view(run: RunRecords, first: int, last: int) -> View:
     rounds = stretch.loc[stretch["outcome"] == "completed", "round"].to_numpy(np.int64)
     if not len(rounds):
         raise ExperimentError(f"{run.path}: none of rounds {first} to {last} was completed; take more")
-    seen: list[RoundAggregate] = []
+    aggregates: list[RoundAggregate] = []
     for number in rounds.tolist():
         aggregate = run.aggregate(number)
         if aggregate is None:
@@ -84,12 +84,14 @@ def view(run: RunRecords, first: int, last: int) -> View:
                 f"{run.path}: has no aggregate of round {number}; run it with records.aggregates: all, "
                 f"or [{first}, {last}]"
             )
-        both = np.concatenate((aggregate.model, aggregate.mean))
-        if (seen and len(both) != 2 * len(seen[0].model)) or len(aggregate.model) != len(aggregate.mean):
+        model_and_mean = np.concatenate((aggregate.model, aggregate.mean))
+        if (aggregates and len(model_and_mean) != 2 * len(aggregates[0].model)) or len(aggregate.model) != len(
+            aggregate.mean
+        ):
             raise ExperimentError(f"{run.path}: the aggregate of round {number} is of another model; run it again")
-        if not np.isfinite(both).all():
+        if not np.isfinite(model_and_mean).all():
             raise ExperimentError(f"{run.path}: the aggregate of round {number} is not finite; run it again")
-        seen.append(aggregate)
+        aggregates.append(aggregate)
     rows = run.participation
     rows = rows[rows["survived"] & rows["round"].isin(rounds)]
     population = int(run.experiment["population"])
@@ -100,8 +102,8 @@ def view(run: RunRecords, first: int, last: int) -> View:
         )
     participation = np.zeros((len(rounds), population), np.bool_)
     participation[np.searchsorted(rounds, rows["round"]), rows["client"]] = True
-    sums = np.array([aggregate.mean * aggregate.weight for aggregate in seen])
-    return View(rounds, last - first + 1 - len(rounds), participation, sums, seen[0].model)
+    sums = np.array([aggregate.mean * aggregate.weight for aggregate in aggregates])
+    return View(rounds, last - first + 1 - len(rounds), participation, sums, aggregates[0].model)
 
 
 # -- least squares ----------------------------------------------------------------------------------------------------
@@ -155,10 +157,10 @@ def _determined(participation: Floats) -> npt.NDArray[np.bool_]:
 def spanned(participation: npt.ArrayLike, group: Integers) -> bool:
     """Whether the sum over the clients `group`, and nobody else, is a combination of the rows of P `(rounds, n)`."""
     matrix = np.asarray(participation, np.float64)
-    wanted = np.zeros(matrix.shape[1])
-    wanted[group] = 1
+    indicator = np.zeros(matrix.shape[1])
+    indicator[group] = 1
     right = _row_space(matrix)
-    return bool(np.square(right @ wanted).sum() > _DETERMINED * len(group))
+    return bool(np.square(right @ indicator).sum() > _DETERMINED * len(group))
 
 
 def spanned_groups(participation: npt.NDArray[np.bool_], groups: Integers) -> npt.NDArray[np.bool_]:
@@ -197,8 +199,8 @@ def _quotients(
     estimated: Floats, true: npt.NDArray[np.float32], parts: Callable[[Floats, Floats], tuple[Any, Any]]
 ) -> Floats:
     """`(m,)` the quotient of the parts of each row, one row after the other: no copies of (m, d); NaN over 0."""
-    found = [parts(guess, update.astype(np.float64)) for guess, update in zip(estimated, true, strict=True)]
-    above, below = np.array(found, np.float64).reshape(-1, 2).T
+    parts_of_rows = [parts(guess, update.astype(np.float64)) for guess, update in zip(estimated, true, strict=True)]
+    above, below = np.array(parts_of_rows, np.float64).reshape(-1, 2).T
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(below > 0, above / below, np.nan)
 
@@ -234,32 +236,32 @@ def reconstruct(run: RunRecords, first: int, last: int, victims: Victims | None 
     Raises `ExperimentError` as `view` does, and when the run's workload cannot be made again.
     """
     victims = Victims(run) if victims is None else victims
-    seen = view(run, first, last)
-    return measured(seen, victims.weights, victims.updates(seen.model, int(seen.rounds[0])))
+    observed = view(run, first, last)
+    return measured(observed, victims.weights, victims.updates(observed.model, int(observed.rounds[0])))
 
 
-def measured(seen: View, weights: npt.NDArray[np.float64], truth: npt.NDArray[np.float32]) -> Reconstruction:
+def measured(observed: View, weights: npt.NDArray[np.float64], truth: npt.NDArray[np.float32]) -> Reconstruction:
     """The attack on `seen`, against the true updates, `(n, d)` float32, of its first round."""
-    found = estimates(seen, weights)
-    true = truth[found.clients]
-    first = seen.participation[0, found.clients]
-    deviation = relative_distance(seen.sums[0], (weights[found.clients] * first) @ true)
+    solution = estimates(observed, weights)
+    true = truth[solution.clients]
+    first = observed.participation[0, solution.clients]
+    deviation = relative_distance(observed.sums[0], (weights[solution.clients] * first) @ true)
     table = pd.DataFrame(
         {
-            "client": found.clients,
-            "error": errors(found.updates, true),
-            "cosine": cosines(found.updates, true),
-            "determined": found.determined,
-            "rounds": seen.participation[:, found.clients].sum(axis=0),
+            "client": solution.clients,
+            "error": errors(solution.updates, true),
+            "cosine": cosines(solution.updates, true),
+            "determined": solution.determined,
+            "rounds": observed.participation[:, solution.clients].sum(axis=0),
         }
     )
-    return Reconstruction(seen, found, table, deviation)
+    return Reconstruction(observed, solution, table, deviation)
 
 
-def relative_distance(known: Floats, other: Floats) -> float:
+def relative_distance(reference: Floats, other: Floats) -> float:
     """Return the norm of the difference of two `(d,)` vectors over that of the first; 0 where the first is 0."""
-    norm = float(np.linalg.norm(known))
-    return float(np.linalg.norm(known - other)) / norm if norm else 0.0
+    norm = float(np.linalg.norm(reference))
+    return float(np.linalg.norm(reference - other)) / norm if norm else 0.0
 
 
 def other_training(deviation: float) -> str:
@@ -274,18 +276,18 @@ def other_training(deviation: float) -> str:
 
 def row(made: Reconstruction) -> dict[str, Any]:
     """The outcome as one flat object; NaN is not known."""
-    seen, found, error = made.view, made.estimates, made.table["error"].dropna()
+    observed, solution, error = made.view, made.estimates, made.table["error"].dropna()
     return {
-        "first_round": int(seen.rounds[0]),
-        "last_round": int(seen.rounds[-1]),
-        "completed": len(seen.rounds),
-        "skipped": seen.skipped,
-        "clients": seen.participation.shape[1],
-        "in_some_sum": len(found.clients),
-        "dimension": int(seen.sums.shape[1]),
-        "rank": found.rank,
-        "condition": found.condition,
-        "determined": int(found.determined.sum()),
+        "first_round": int(observed.rounds[0]),
+        "last_round": int(observed.rounds[-1]),
+        "completed": len(observed.rounds),
+        "skipped": observed.skipped,
+        "clients": observed.participation.shape[1],
+        "in_some_sum": len(solution.clients),
+        "dimension": int(observed.sums.shape[1]),
+        "rank": solution.rank,
+        "condition": solution.condition,
+        "determined": int(solution.determined.sum()),
         "mean_error": error.mean(),
         "median_error": error.median(),
         "smallest_error": error.min(),
@@ -298,7 +300,7 @@ def row(made: Reconstruction) -> dict[str, Any]:
 
 def text(made: Reconstruction) -> str:
     """The outcome for a person, ending in a line feed."""
-    told = row(made)
+    outcome = row(made)
     lines = [
         "rounds {first_round} to {last_round}: {completed} completed, {skipped} not; "
         "{in_some_sum} of {clients} clients in some sum",
@@ -310,7 +312,7 @@ def text(made: Reconstruction) -> str:
     ]
     if warning := other_training(made.deviation):
         lines.append(f"warning: {warning}")
-    return "\n".join([*lines, ""]).format_map(told)
+    return "\n".join([*lines, ""]).format_map(outcome)
 
 
 def files(made: Reconstruction, out: Path) -> list[Path]:
@@ -331,18 +333,18 @@ def written(path: Path, content: bytes) -> Path:
     return path
 
 
-def histogram(found: Mapping[str, npt.NDArray[np.float64]], path: Path) -> list[Path]:
+def histogram(samples: Mapping[str, npt.NDArray[np.float64]], path: Path) -> list[Path]:
     """Fig. 10: how many clients' updates were reconstructed with which error, one panel for each name."""
-    everything = np.concatenate(list(found.values()))
+    everything = np.concatenate(list(samples.values()))
     positive = everything[everything > 0]
     low = np.floor(np.log10(positive.min(initial=0.1)))
     high = max(np.ceil(np.log10(positive.max(initial=1.0))), low + 1)
     bins = np.logspace(low, high, int(high - low) * 8 + 1)
     with house_style():
         figure, axes = plt.subplots(
-            len(found), 1, figsize=(COLUMN_INCHES, 1.1 + 0.9 * len(found)), sharex=True, squeeze=False
+            len(samples), 1, figsize=(COLUMN_INCHES, 1.1 + 0.9 * len(samples)), sharex=True, squeeze=False
         )
-        for axis, colour, (name, values) in zip(axes[:, 0], _COLOURS * len(found), found.items(), strict=False):
+        for axis, colour, (name, values) in zip(axes[:, 0], _COLOURS * len(samples), samples.items(), strict=False):
             axis.hist(np.clip(values, bins[0], None), bins, color=colour)
             axis.axvline(values.mean(), color="#7F7F7F", linewidth=0.8, linestyle="--")
             axis.set(xscale="log", ylabel="clients")

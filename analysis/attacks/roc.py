@@ -39,7 +39,7 @@ class Discrimination:
     auc_high: float
     level: float
     false_positives: int
-    found: Proportion
+    true_positives: Proportion
 
 
 def discrimination(members: Floats, others: Floats, level: float = 0.01, confidence: float = 0.95) -> Discrimination:
@@ -64,7 +64,7 @@ def discrimination(members: Floats, others: Floats, level: float = 0.01, confide
         auc_high=high,
         level=level,
         false_positives=int((others > thresholds[allowed]).sum()),
-        found=_found(members, thresholds, level, confidence),
+        true_positives=_true_positives(members, thresholds, level, confidence),
     )
 
 
@@ -89,7 +89,7 @@ def _interval(auc: float, deviation: float, pairs: int, confidence: float) -> tu
     return auc * alike, 1 - (1 - auc) * alike
 
 
-def _found(members: Floats, thresholds: Floats, level: float, confidence: float) -> Proportion:
+def _true_positives(members: Floats, thresholds: Floats, level: float, confidence: float) -> Proportion:
     """How many members are above the threshold of `level`, with an interval of both samples drawn anew.
 
     That of Clopper and Pearson takes the threshold as given: at 1 % of 288 others it holds the true rate 56 to 76 times
@@ -101,7 +101,7 @@ def _found(members: Floats, thresholds: Floats, level: float, confidence: float)
     """
     rest, rng = len(thresholds) - 1, np.random.default_rng(0)
 
-    def drawn(place: int) -> Floats:
+    def resampled_rate(place: int) -> Floats:
         """The rate above the `place`-th score of others drawn anew; a uniform sample's such place is of a Beta law."""
         if place >= rest:
             return np.ones(_DRAWN)
@@ -110,11 +110,13 @@ def _found(members: Floats, thresholds: Floats, level: float, confidence: float)
         return rng.binomial(len(members), above / len(members)) / len(members)
 
     allowed, strict = _rank(level * rest), _rank(level * (rest + 1)) - 1
-    given = Proportion.of(int((members > thresholds[allowed]).sum()), len(members), confidence)
+    fixed_threshold = Proportion.of(int((members > thresholds[allowed]).sum()), len(members), confidence)
     tail = (1 - confidence) / 2
-    low = float(np.quantile(drawn(strict), tail)) if strict > 0 else 0.0
-    high = float(np.quantile(drawn(allowed), 1 - tail))
-    return Proportion(given.count, given.trials, min(given.low, low), max(given.high, high))
+    low = float(np.quantile(resampled_rate(strict), tail)) if strict > 0 else 0.0
+    high = float(np.quantile(resampled_rate(allowed), 1 - tail))
+    return Proportion(
+        fixed_threshold.count, fixed_threshold.trials, min(fixed_threshold.low, low), max(fixed_threshold.high, high)
+    )
 
 
 def _area(members: Floats, others: Floats) -> tuple[float, float]:

@@ -57,21 +57,21 @@ class SumsSeen:
                 what a network of torch has learned from their data.
         """
         begin, end = _recorded(run)
-        seen = view(run, begin if first is None else first, end if last is None else last)
+        observed = view(run, begin if first is None else first, end if last is None else last)
         victims = Victims(run)
         workload = _torch_workload(run, victims)
-        if workload.dimension != len(seen.model):
+        if workload.dimension != len(observed.model):
             raise ExperimentError(
-                f"{run.path}: its models have {len(seen.model)} parameters, and the experiment's has "
+                f"{run.path}: its models have {len(observed.model)} parameters, and the experiment's has "
                 f"{workload.dimension}: experiment.yaml is not that of these records"
             )
         recorded = run.participation
         dishonest = recorded.loc[recorded["dishonest"], "client"].unique()
-        clients = np.flatnonzero(seen.participation.any(axis=0) & (np.asarray(workload.sample_counts) > 0))
+        clients = np.flatnonzero(observed.participation.any(axis=0) & (np.asarray(workload.sample_counts) > 0))
         clients = np.setdiff1d(clients, dishonest)
         if not len(clients):
             raise ExperimentError(f"{run.path}: no honest client with samples is in a sum of these rounds; take more")
-        return cls(run, seen, victims, workload, clients, victims.weights)
+        return cls(run, observed, victims, workload, clients, victims.weights)
 
     def model(self, number: int) -> npt.NDArray[np.float32]:
         """`(d,)` at the start of this round."""

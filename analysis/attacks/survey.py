@@ -62,14 +62,14 @@ class SurveyFinding:
     @property
     def outcome(self) -> str:
         """In a few words, as in a cell of the threat model."""
-        said: str = self.verdict
+        text: str = self.verdict
         if self.verdict.startswith("refused"):
-            said += f": {', '.join(self.checks)}"
+            text += f": {', '.join(self.checks)}"
         if self.verdict == "bounded":
-            said += f": {self.limit}"
+            text += f": {self.limit}"
         elif self.verdict == "refused in part" and self.limit:
-            said += f"; unseen: {self.limit}"
-        return f"{said}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else said
+            text += f"; unseen: {self.limit}"
+        return f"{text}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else text
 
 
 def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[SurveyTrial]:
@@ -80,12 +80,12 @@ def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[Surv
     if experiment.sweep:
         raise ExperimentError(f"{where}: sweep: a survey sweeps over misbehaviours itself; take out the sweep")
     protocols = {experiment.selection.protocol, experiment.aggregation.protocol, "train"}
-    known = [SurveyTrial(party, name) for party in OF_PARTY for name in names(party, protocols)]
-    unknown = sorted(set(only) - {one.name for one in known})
+    applicable = [SurveyTrial(party, name) for party in OF_PARTY for name in names(party, protocols)]
+    unknown = sorted(set(only) - {trial.name for trial in applicable})
     if unknown:
-        allowed = ", ".join(one.name for one in known)
+        allowed = ", ".join(trial.name for trial in applicable)
         raise ExperimentError(f"{where}: --only {unknown[0]}: does not apply to these protocols; allowed: {allowed}")
-    return [one for one in known if one.name in only or (not only and _arises(experiment, one, where))]
+    return [trial for trial in applicable if trial.name in only or (not only and _arises(experiment, trial, where))]
 
 
 def _arises(experiment: Experiment, trial: SurveyTrial, where: str) -> bool:
@@ -103,7 +103,7 @@ def survey_of(experiment: Experiment, tried: Sequence[SurveyTrial], where: str) 
     section = experiment.adversary or AdversarySection()
     data = experiment.model_dump(mode="json", exclude_unset=True)
     data["adversary"] = section.model_dump(mode="json", exclude_unset=True, exclude=set(OF_PARTY))
-    data["sweep"] = {"adversary": [_adversary(section, one) for one in tried]}
+    data["sweep"] = {"adversary": [_adversary(section, trial) for trial in tried]}
     return validated(data, where)
 
 
@@ -111,7 +111,7 @@ def _adversary(section: AdversarySection, trial: SurveyTrial) -> dict[str, list[
     """What is tried, outermost, beside its companions."""
     parties: dict[str, list[Any]] = {}
     for party in PARTIES:
-        listed = {name_of(one): one for one in section.named(party)}
+        listed = {name_of(entry): entry for entry in section.named(party)}
         tried = [listed.pop(trial.name, trial.name)] if party == trial.party else []
         parties[party] = [*tried, *listed.values()]
     return parties
@@ -119,44 +119,44 @@ def _adversary(section: AdversarySection, trial: SurveyTrial) -> dict[str, list[
 
 def findings(experiment: Experiment, tried: Sequence[SurveyTrial], runs: Sequence[RunRecords]) -> list[SurveyFinding]:
     """What came of each trial with the experiment; `runs` are those of the survey, in its order."""
-    return [_finding(one, run, limit(one.name, experiment)) for one, run in zip(tried, runs, strict=True)]
+    return [_finding(trial, run, limit(trial.name, experiment)) for trial, run in zip(tried, runs, strict=True)]
 
 
 def _finding(trial: SurveyTrial, run: RunRecords, bound: str) -> SurveyFinding:
-    found = attained(run, trial.name)
+    outcome = attained(run, trial.name)
     verdict: Verdict
-    if not found.attacked:
+    if not outcome.attacked:
         verdict = "did not arise"
-    elif found.seen:
-        verdict = "refused" if found.seen == found.attacked else "refused in part"
+    elif outcome.detected:
+        verdict = "refused" if outcome.seen == outcome.attacked else "refused in part"
     else:
         verdict = "bounded" if bound else "not protected"
-    checks = tuple(f"{check} at {stage}" for check, stage, _ in found.checks)
+    checks = tuple(f"{check} at {stage}" for check, stage, _ in outcome.checks)
     return SurveyFinding(
         trial=trial,
         verdict=verdict,
         checks=checks,
         limit=bound,
-        attacked=found.attacked,
-        refused=found.seen,
-        completed=found.completed,
-        recovered=found.recovered,
+        attacked=outcome.attacked,
+        refused=outcome.detected,
+        completed=outcome.completed,
+        recovered=outcome.recovered,
     )
 
 
 # -- printing -------------------------------------------------------------------------------------------------------
 
 
-def render(found: Sequence[SurveyFinding], format: str = "text") -> str:
+def render(results: Sequence[SurveyFinding], format: str = "text") -> str:
     """The findings as ``text``, ``markdown`` or ``json``; raises `ExperimentError` for another format."""
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        rows = [vars(one) | {"trial": vars(one.trial), "outcome": one.outcome} for one in found]
+        rows = [vars(finding) | {"trial": vars(finding.trial), "outcome": finding.outcome} for finding in results]
         return to_json({"rows": rows}, ascii=True)
     lines = []
-    for one in found:
-        counts = [str(number) for number in (one.attacked, one.refused, one.completed)]
-        lines.append([one.trial.name, one.trial.party, *counts, one.outcome])
+    for finding in results:
+        counts = [str(number) for number in (finding.attacked, finding.refused, finding.completed)]
+        lines.append([finding.trial.name, finding.trial.party, *counts, finding.outcome])
     heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "What came of it"]
     return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)
 

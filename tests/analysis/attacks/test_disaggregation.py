@@ -76,7 +76,7 @@ def test_an_early_end_is_counted_and_said(made: Made, monkeypatch: pytest.Monkey
     ended = disaggregate(made(), 1, 24, 10, 5.0)
     assert ended.unsolved == 8
     assert "warning: of 8 clients the search was ended early" in ended.text()
-    assert np.array_equal(counts(ended.found, 10), counts(ended.true.participation, 10))
+    assert np.array_equal(counts(ended.estimated, 10), counts(ended.true.participation, 10))
 
 
 def test_options_of_the_command(made: Made, capsys: Any) -> None:

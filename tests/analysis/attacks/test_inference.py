@@ -44,11 +44,11 @@ def test_members_are_told_from_others_by_their_clients_updates_and_by_all_sums(p
     found = membership(plain)
     assert (found.facts.privacy.value, found.facts.isolated) == (1, 12)
     assert not found.facts.warning
-    assert found.told["update"].members == 120
-    assert found.told["update"].auc_low > 0.6
-    assert found.told["sums"].auc_low > 0.5
-    assert membership(plain, level=0.1).told["update"].found.low > 0.1
-    assert found.told["update"].auc > found.told["sums"].auc > found.told["round"].auc
+    assert found.by_observation["update"].members == 120
+    assert found.by_observation["update"].auc_low > 0.6
+    assert found.by_observation["sums"].auc_low > 0.5
+    assert membership(plain, level=0.1).by_observation["update"].true_positives.low > 0.1
+    assert found.by_observation["update"].auc > found.by_observation["sums"].auc > found.by_observation["round"].auc
     assert found.sources["update"].low > 1 / 12
     assert found.sources["sums"].low > 1 / 12
 
@@ -60,8 +60,8 @@ def test_batches_leave_the_sums_less_and_single_updates_as_they_are(made: Made, 
     alone = membership(plain)
     assert batches.sources["sums"].rate <= 0.25 + 0.05  # of four, whose sums are one, each is as likely
     assert batches.sources["update"].low > batches.sources["sums"].rate
-    assert batches.told["sums"].auc < alone.told["sums"].auc
-    assert batches.told["update"].auc == pytest.approx(alone.told["update"].auc, abs=0.1)
+    assert batches.by_observation["sums"].auc < alone.by_observation["sums"].auc
+    assert batches.by_observation["update"].auc == pytest.approx(alone.by_observation["update"].auc, abs=0.1)
 
 
 def test_one_sample_a_client_and_one_step_give_everything_away(made: Made) -> None:
@@ -73,11 +73,11 @@ def test_one_sample_a_client_and_one_step_give_everything_away(made: Made) -> No
     cosine = -(gradients[0] @ update[1]) / np.linalg.norm(gradients[0]) / np.linalg.norm(update[1])
     assert cosine == pytest.approx(1, abs=1e-4)
     assert losses[0] == pytest.approx(seen.workload.train(update[0], seen.view.model, 1).loss, rel=1e-5)
-    assert membership(made(), 1, 3).told["update"].auc > 0.95
+    assert membership(made(), 1, 3).by_observation["update"].auc > 0.95
 
 
 def test_samples_of_nobody_are_not_told_from_one_another(plain: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = Trials.drawn
+    drawn = Trials.sample
 
     def nobody(workload: TorchWorkload, clients: Any, most: int, seed: int, several: bool) -> Trials:
         made = drawn(workload, clients, most, seed, several)
@@ -91,14 +91,14 @@ def test_samples_of_nobody_are_not_told_from_one_another(plain: RunRecords, monk
         members = torch.cat((inputs[taken], made.samples[0][len(made.clients) :]))
         return Trials((members, made.samples[1]), made.clients, made.holders)
 
-    monkeypatch.setattr(membership_in_sums.Trials, "drawn", nobody)
-    for told in membership(plain).told.values():
+    monkeypatch.setattr(membership_in_sums.Trials, "sample", nobody)
+    for told in membership(plain).by_observation.values():
         assert told.auc_low < 0.5 < told.auc_high
 
 
 def test_trials_are_of_the_clients_and_have_the_same_labels(plain: RunRecords) -> None:
     seen = SumsSeen.of(plain)
-    trials = Trials.drawn(seen.workload, seen.clients, 60, 3)
+    trials = Trials.sample(seen.workload, seen.clients, 60, 3)
     members, others = np.split(trials.samples[1].numpy(), 2)
     assert np.array_equal(members, others)
     held_out = {image.tobytes() for image in seen.workload.data.held_out()[0].numpy()}
@@ -114,13 +114,13 @@ def test_samples_that_all_clients_share_are_asked_about_once(made: Made) -> None
     shared = SMALL["workload"] | {"partition": {"shared_samples": 10}, "samples_per_client": 12}
     run = made(**SMALL | {"workload": shared, "rounds": 4})
     seen = SumsSeen.of(run)
-    trials = Trials.drawn(seen.workload, seen.clients, 300, 1, several=True)
+    trials = Trials.sample(seen.workload, seen.clients, 300, 1, several=True)
     everybody = frozenset(seen.clients.tolist())
     assert len(trials.clients) == 10 + 2 * len(everybody)
     assert sorted(map(len, trials.holders)) == [1] * 2 * len(everybody) + [len(everybody)] * 10
     assert all(client in held for client, held in zip(trials.clients.tolist(), trials.holders, strict=True))
     found = membership(run)
-    assert found.told["update"].members == len(trials.clients)
+    assert found.by_observation["update"].members == len(trials.clients)
     assert found.sources["sums"].count >= 10  # of these each client is right
     assert not found.warnings
 
@@ -136,7 +136,7 @@ def test_others_of_other_writers_are_warned_of(made: Made) -> None:
 def test_secagg_shows_the_same_sums(made: Made, plain: RunRecords) -> None:
     masked = membership(made(**SMALL | {"aggregation": {"protocol": "secagg"}}))
     assert masked.facts.deviation < 0.02
-    assert masked.told["sums"].auc == pytest.approx(membership(plain).told["sums"].auc, abs=0.05)
+    assert masked.by_observation["sums"].auc == pytest.approx(membership(plain).by_observation["sums"].auc, abs=0.05)
 
 
 def test_much_noise_leaves_nothing_and_no_more_than_the_ledger_allows(made: Made) -> None:
@@ -146,39 +146,39 @@ def test_much_noise_leaves_nothing_and_no_more_than_the_ledger_allows(made: Made
     assert found.facts.epsilon is not None
     assert 0 < found.facts.epsilon < 1
     for name in ("sums", "round"):
-        told = found.told[name]
+        told = found.by_observation[name]
         assert told.auc_low < 0.5 < told.auc_high
         most = found.facts.most_found(Proportion.of(told.false_positives, told.others).high)
         assert most is not None
-        assert told.found.low <= most < 0.2
+        assert told.true_positives.low <= most < 0.2
     rows = {row["seen"]: row for row in found.rows()}
     assert rows["update"]["true_positive_rate_at_most"] is None
     assert rows["sums"]["true_positive_rate_at_most"] == found.facts.most_found(0.01)
     labels = property_inference(noisy, shadows=20)
-    assert labels.told["update"].top.low > labels.told["update"].top_guessed
-    assert labels.told["sums"].top.low < labels.told["sums"].top_guessed
+    assert labels.by_observation["update"].top.low > labels.by_observation["update"].top_guessed
+    assert labels.by_observation["sums"].top.low < labels.by_observation["sums"].top_guessed
 
 
 def test_labels_are_found_of_clients_by_all_sums_and_of_batches_only_together(made: Made) -> None:
     skewed = SMALL | {"workload": SMALL["workload"] | {"partition": {"scheme": "label-shards", "shards_per_client": 1}}}
     alone = property_inference(made(**skewed), shadows=30)
     for seen in ("update", "sums", "group"):
-        assert alone.told[seen].top.rate >= 0.9
-        assert alone.told[seen].off < 0.5 * alone.told[seen].off_guessed
-    assert alone.told["sums"].top == alone.told["group"].top
-    assert alone.told["round"].top.rate < alone.told["sums"].top.rate
+        assert alone.by_observation[seen].top.rate >= 0.9
+        assert alone.by_observation[seen].off < 0.5 * alone.by_observation[seen].off_guessed
+    assert alone.by_observation["sums"].top == alone.by_observation["group"].top
+    assert alone.by_observation["round"].top.rate < alone.by_observation["sums"].top.rate
     together = property_inference(made(**skewed | {"selection": BATCHES}), shadows=30)
-    assert together.told["update"].top.rate >= 0.9
-    assert together.told["sums"].top.rate <= 0.6  # a batch of four has about four labels
-    assert together.told["group"].top.trials == 3
-    assert together.told["group"].off < 0.5 * together.told["group"].off_guessed
-    assert together.told["group"].off < 0.5 * together.told["sums"].off
+    assert together.by_observation["update"].top.rate >= 0.9
+    assert together.by_observation["sums"].top.rate <= 0.6  # a batch of four has about four labels
+    assert together.by_observation["group"].top.trials == 3
+    assert together.by_observation["group"].off < 0.5 * together.by_observation["group"].off_guessed
+    assert together.by_observation["group"].off < 0.5 * together.by_observation["sums"].off
 
 
 def test_a_detector_of_linear_updates_is_exact() -> None:
     rng = np.random.default_rng(1)
     directions, shares = rng.normal(size=(3, 50)), rng.dirichlet(np.ones(3), 40)
-    detector = Detector.learned(shares @ directions + 1.0, shares)
+    detector = Detector.fit(shares @ directions + 1.0, shares)
     others = rng.dirichlet(np.ones(3), 5)
     assert detector(others @ directions + 1.0) == pytest.approx(others, abs=1e-3)
 

@@ -62,7 +62,10 @@ def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) 
     refusing = set(seen.loc[seen["kind"] == "refusal", "round"])
     expected = {number for number in seen["round"] if number in set(completed) and number not in refusing}
     assert found.left_out == len(expected) > 0
-    assert (found.refused, found.seen) == (found.attacked - found.left_out - found.completed, len(set(seen["round"])))
+    assert (found.refused, found.detected) == (
+        found.attacked - found.left_out - found.completed,
+        len(set(seen["round"])),
+    )
     text = render(adversaries([run]))
     assert "Left out: attacked rounds in which nobody refused" in " ".join(text.split())
     assert "All dishonest" not in text  # neither a head nor a note on one that is not there

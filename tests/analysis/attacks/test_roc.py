@@ -25,10 +25,10 @@ def test_area_and_rate_are_those_of_scikit_learn(members: list[int], others: lis
     scores = np.concatenate((there, rest))
     assert found.auc == pytest.approx(roc_auc_score(truth, scores))
     rates, hits, _ = roc_curve(truth, scores, drop_intermediate=False)
-    assert found.found.rate == pytest.approx(hits[rates <= level + 1e-12].max())
+    assert found.true_positives.rate == pytest.approx(hits[rates <= level + 1e-12].max())
     assert found.false_positives <= level * len(rest)
-    given = Proportion.of(found.found.count, len(there))
-    assert 0 <= found.found.low <= given.low <= given.rate <= given.high <= found.found.high <= 1
+    given = Proportion.of(found.true_positives.count, len(there))
+    assert 0 <= found.true_positives.low <= given.low <= given.rate <= given.high <= found.true_positives.high <= 1
 
 
 @settings(max_examples=examples(30))
@@ -73,15 +73,15 @@ def test_interval_of_the_rate_counts_the_threshold(distance: float) -> None:
     """The members' law is the others' moved: Clopper and Pearson's interval alone would hold 56 to 76 % of these."""
     rng = np.random.default_rng(6)
     true = norm.sf(norm.isf(0.01) - distance)
-    drawn = [discrimination(rng.normal(distance, 1, 288), rng.normal(0, 1, 288)).found for _ in range(200)]
+    drawn = [discrimination(rng.normal(distance, 1, 288), rng.normal(0, 1, 288)).true_positives for _ in range(200)]
     assert np.mean([one.low <= true <= one.high for one in drawn]) >= 0.92
 
 
 def test_few_others_leave_the_threshold_open() -> None:
     few = discrimination(np.linspace(1, 2, 60), np.linspace(0, 1.5, 60))
-    assert few.found.low == 0 < few.found.rate
+    assert few.true_positives.low == 0 < few.true_positives.rate
     enough = discrimination(np.linspace(1, 2, 300), np.linspace(0, 1.5, 300))
-    assert 0 < enough.found.low < enough.found.rate < enough.found.high
+    assert 0 < enough.true_positives.low < enough.true_positives.rate < enough.true_positives.high
 
 
 def test_share_of_others_is_not_rounded_down() -> None:
