@@ -1,8 +1,8 @@
-"""Attacks on privacy that are carried out: what an honest-but-curious server, or any observer, can tell.
+"""Privacy attacks by an honest-but-curious server, or any other observer, carried out on recorded runs.
 
-`reconstruction` solves what a server has seen of a real run for single updates, `inversion` makes pictures of them;
-`victims` is what a server must not know. `membership` tells whether one sample took part in DP-SGD;
-`membership_in_sums` and `property_of_sums` ask of a run's sums (`sums_seen`) what clients' data are. `outcomes` is what
-an adversary has attained, `other_models` what it has learned from other models than the one to be trained, and
+`reconstruction` solves the sums of a run for single updates, and `inversion` turns updates into pictures. `victims` has
+the truth, which a server must not know. `membership` tests whether one sample took part in DP-SGD; `membership_in_sums`
+and `property_of_sums` infer clients' data from a run's sums (`sums_seen`). `outcomes` measures the success of an
+adversary, `other_models` the information that a server gains by sending other models than the one to be trained, and
 `survey` tries every misbehaviour.
 """

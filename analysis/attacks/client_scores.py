@@ -1,12 +1,13 @@
-"""What single clients add to a number that is linear in a round's sum, from the sums and who was in them: Kerkouche,
-Acs, Fritz, Client-specific Property Inference against Secure Aggregation in Federated Learning, WPES 2023, arXiv
-2303.03908.
+"""Contributions of single clients to a statistic that is linear in a round's sum, from the sums and participants.
 
-An attacker that has a linear detector for each round's model applies it to each round's sum. What comes out is the sum
-of what it would say of the participants; over the rounds it is solved for the clients by ridge regression. Clients that
-are always in the same sums get the same number. (Written from the paper's abstract and introduction and the authors'
-public code; the code has the weight of the regression fixed by hand, here it is found from the sums by generalised
-cross-validation, and what all clients have in common is not shrunk.)
+Kerkouche, Acs, Fritz, Client-specific Property Inference against Secure Aggregation in Federated Learning, WPES 2023,
+arXiv 2303.03908.
+
+An attacker that has a linear detector for each round's model applies it to each round's sum. The result is the sum of
+the detector's outputs on the participants' updates. The results of all rounds are solved for the clients by ridge
+regression. Clients that are always in the same sums get the same score. (Written from the paper's abstract and
+introduction and the authors' public code. In that code the weight of the penalty is fixed by hand; here generalised
+cross-validation finds it from the sums, and the clients' common mean is not shrunk.)
 """
 
 from typing import Final
@@ -17,19 +18,19 @@ import numpy.typing as npt
 from testbed.arrays import Floats
 
 _GRID: Final = np.logspace(-6, 3, 73)
-"""Weights of the penalty that are tried, in units of the largest squared singular value."""
+"""Candidate weights of the penalty, in units of the largest squared singular value."""
 
 
 def client_scores(participation: npt.NDArray[np.bool_], weights: Floats, values: Floats) -> Floats:
-    """What each client adds.
+    """Solve a statistic of the sums for the contribution of each client.
 
     Args:
-        participation: `(r, n)`, P: who is in which sum; each round has somebody.
-        weights: `(n,)` what each client's update counts in a sum, at least 0.
-        values: `(r, s)` s numbers of each round's sum.
+        participation: `(r, n)` bool, P: the clients in each sum; each round has at least one.
+        weights: `(n,)` weight of each client's update in a sum, at least 0.
+        values: `(r, s)` s statistics of each round's sum.
 
     Returns:
-        `(n, s)` for a weight of 1; NaN for clients in no sum, and those that count nothing.
+        `(n, s)` contributions for a weight of 1; NaN for clients in no sum, or of weight 0.
     """
     in_sums = participation.any(axis=0) & (weights > 0)
     counted = participation[:, in_sums] * weights[in_sums]
@@ -44,13 +45,16 @@ def client_scores(participation: npt.NDArray[np.bool_], weights: Floats, values:
 
 
 def ridge(gram: Floats, values: Floats) -> Floats:
-    """`(r, s)` alpha: ``rows.T @ alpha`` is the ridge regression of `values` on `rows`, where ``gram = rows @ rows.T``.
+    """Return alpha, for which ``rows.T @ alpha`` is the ridge regression of `values` on `rows`.
 
-    One weight of the penalty for all s columns, by generalised cross-validation (Golub, Heath, Wahba 1979).
+    All s columns share one weight of the penalty, found by generalised cross-validation (Golub, Heath, Wahba 1979).
 
     Args:
-        gram: `(r, r)` positive semidefinite.
+        gram: `(r, r)` positive semidefinite, ``rows @ rows.T``.
         values: `(r, s)`.
+
+    Returns:
+        `(r, s)`.
     """
     squares, left = np.linalg.eigh(gram)
     squares = np.maximum(squares, 0.0)
@@ -58,7 +62,7 @@ def ridge(gram: Floats, values: Floats) -> Floats:
         return np.zeros_like(values)
     turned = left.T @ values
     powers = np.square(turned).sum(axis=1)
-    shrinkage = squares / (squares + _GRID[:, None] * squares[-1])  # of each direction, by weight
+    shrinkage = squares / (squares + _GRID[:, None] * squares[-1])  # factor of each direction, by weight
     errors = np.square(1 - shrinkage) @ powers / np.square(len(gram) - shrinkage.sum(axis=1))
     penalty = _GRID[int(errors.argmin())] * squares[-1]
     solved: Floats = left @ (turned / (squares + penalty)[:, None])

@@ -1,16 +1,17 @@
-"""Who was in which sum, from the sums alone and how often each client took part: Lam, Wei, Brooks, Reddi, Mitzenmacher,
-Gradient Disaggregation, ICML 2021, arXiv 2106.06089.
+"""Disaggregation: the participants of each sum, from the sums alone and each client's number of participations.
 
-The observer of `analysis.attacks.reconstruction` knows P, who is in which sum. This one does not: it has the sums, and
-of each client how often it took part in each window of some rounds, as device analytics tell (section 4.2). If updates
-hardly change, sums are P times constants, so that each column of P lies in the column space of the sums, and adds up to
-the client's counts in the windows. Of all columns of zeros and ones with these counts, the one nearest to that space
-(in the sum of absolute distances along its complement, so that it is a mixed-integer linear programme) is taken for
-the client's. Directions count the more the less the sums reach into them. With P the sums are then solved for the
-updates as there.
+Lam, Wei, Brooks, Reddi, Mitzenmacher, Gradient Disaggregation, ICML 2021, arXiv 2106.06089.
 
-Clients that are always in the same sums have the same column: it is found, and no more than their sum is. Clients with
-the same counts are given the same column, whether they have it or not.
+The observer of `analysis.attacks.reconstruction` knows P, the participants of each sum. This observer does not: it has
+the sums, and for each client the number of participations in each window of some rounds, as device analytics report
+(section 4.2). If updates hardly change, sums are P times constants, so that each column of P lies in the column space
+of the sums, and adds up to the client's counts in the windows. The client's column is taken to be the one, of all
+columns of zeros and ones with these counts, that is nearest to that space (in the sum of absolute distances along its
+complement, so that the search is a mixed-integer linear programme). Directions count the more the less the sums reach
+into them. With the estimated P the sums are then solved for the updates as there.
+
+Clients that are always in the same sums have the same column: the column can be found, but of their updates only the
+sum. Clients with the same counts are given the same column, even if their columns differ.
 """
 
 from dataclasses import dataclass, replace
@@ -31,20 +32,20 @@ from testbed.records import RunRecords
 
 Integers = npt.NDArray[np.int64]
 
-_LEAST = 1e-24  # of the largest squared singular value: below is rounding
+_LEAST = 1e-24  # of the largest squared singular value: less is rounding
 
 
 @dataclass(frozen=True)
 class Disaggregation:
-    """What came of it.
+    """The outcome of a disaggregation attack.
 
     Attributes:
-        true: what the server saw, with the true P.
-        window: rounds for which counts are known.
-        found: `(r, n)` bool, the P that was found.
-        unsolved: clients whose column was not proven to be the nearest in the time that there was.
-        with_known: the updates solved with the true P; of `analysis.attacks.reconstruction`.
-        with_found: with the one that was found.
+        true: the server's view, with the true P.
+        window: number of completed rounds for which counts are known.
+        estimated: `(r, n)` bool, the estimated P.
+        unsolved: clients whose nearest column was not proven within the time limit.
+        with_true: the updates solved with the true P; of `analysis.attacks.reconstruction`.
+        with_estimated: the updates solved with the estimated P.
     """
 
     true: View
@@ -55,7 +56,7 @@ class Disaggregation:
     with_estimated: Reconstruction
 
     def row(self) -> dict[str, Any]:
-        """The outcome as one flat object."""
+        """Return the outcome as one flat object, for JSON."""
         matrix = self.true.participation
         exact = (self.estimated == matrix).all(axis=0)
         in_sums = matrix.any(axis=0)
@@ -76,11 +77,11 @@ class Disaggregation:
         }
 
     def text(self) -> str:
-        """The outcome for a person, ending in a line feed."""
+        """Return the outcome as text, ending in a line feed."""
         row = self.row()
         lines = [
             "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in some sum",
-            "known: counts of each client in every {window} completed rounds",
+            "known: number of participations of each client in every {window} completed rounds",
             "who was in which sum            {columns_found} of {clients} clients exactly, "
             f"{row['entries_found']:.2%} of all entries",
             "always in the same sums (T)     at least {always_together}",
@@ -89,32 +90,32 @@ class Disaggregation:
             "{median_error_known:.4g}",
         ]
         if row["unsolved"]:
-            lines.append("warning: of {unsolved} clients the search was ended early; --time-limit gives it longer")
+            lines.append("warning: the search for {unsolved} clients reached its time limit; raise --time-limit")
         return "\n".join([*lines, ""]).format_map(row)
 
 
 def disaggregate(
     run: RunRecords, first: int, last: int, window: int, time_limit_s: float, victims: Victims | None = None
 ) -> Disaggregation:
-    """Attack rounds `first` to `last` of a run.
+    """Attack the rounds `first` to `last` of a run.
 
     Args:
         run: its records, with aggregates.
-        first, last: rounds; those that completed count.
-        window: completed rounds for which counts are known.
-        time_limit_s: of the search for one client's column.
-        victims: of the run.
+        first, last: rounds; only completed ones count.
+        window: number of completed rounds for which counts are known.
+        time_limit_s: limit of the search for one client's column, in seconds.
+        victims: of the run; None: made from the run.
 
     Raises:
-        ExperimentError: as `view` does; or there are not more completed rounds than clients in their sums.
+        ExperimentError: as `view` does; or if there are not more completed rounds than clients in their sums.
     """
     victims = Victims(run) if victims is None else victims
     observed = view(run, first, last)
     rounds, clients = len(observed.rounds), int(observed.participation.any(axis=0).sum())
     if rounds <= clients:
         raise ExperimentError(
-            f"{run.path}: {rounds} completed rounds of {clients} clients: any column would fit; take more rounds than "
-            "clients"
+            f"{run.path}: {rounds} completed rounds of {clients} clients: any column would fit; select more rounds "
+            "than clients"
         )
     estimated, unsolved = columns(observed.sums, counts(observed.participation, window), window, time_limit_s)
     truth = victims.updates(observed.model, int(observed.rounds[0]))
@@ -124,22 +125,31 @@ def disaggregate(
 
 
 def counts(participation: npt.NDArray[np.bool_], window: int) -> Integers:
-    """`(windows, n)` how often each client was in a sum in each window of so many rounds; the last may be shorter."""
+    """Return the number of participations of each client in each window.
+
+    Args:
+        participation: `(r, n)` bool, P.
+        window: number of rounds; the last window may be shorter.
+
+    Returns:
+        `(windows, n)`.
+    """
     begins = np.arange(0, len(participation), window)
     return np.add.reduceat(participation.astype(np.int64), begins, axis=0)
 
 
 def columns(sums: Floats, counted: Integers, window: int, time_limit_s: float) -> tuple[npt.NDArray[np.bool_], int]:
-    """The P that fits.
+    """Estimate P from the sums and the counts.
 
     Args:
         sums: `(r, d)`, more rounds than clients that are in some sum.
-        counted: `(windows, n)`.
-        window: rounds.
-        time_limit_s: for one client.
+        counted: `(windows, n)` participations of each client in each window.
+        window: number of rounds of a window.
+        time_limit_s: limit for one client, in seconds.
 
     Returns:
-        `(r, n)` bool, and of how many clients the nearest column is not proven; they have the nearest that was found.
+        `(r, n)` bool, and the number of clients for which the nearest column is not proven; they have the nearest
+        column that was found in time.
     """
     rounds, clients = len(sums), counted.shape[1]
     in_sums = int((counted.sum(axis=0) > 0).sum())
@@ -158,7 +168,7 @@ def columns(sums: Floats, counted: Integers, window: int, time_limit_s: float) -
 
 
 def _nearest(beside: Floats, counted: Integers, window: int, time_limit_s: float) -> tuple[npt.NDArray[np.bool_], bool]:
-    """`(r,)` the column with these counts that is nearest to the space that `beside` is the complement of."""
+    """Return the column `(r,)` with these counts that is nearest to the orthogonal complement of `beside`."""
     across, rounds = beside.shape
     windows = np.zeros((len(counted), rounds))
     windows[np.arange(rounds) // window, np.arange(rounds)] = 1
@@ -175,7 +185,7 @@ def _nearest(beside: Floats, counted: Integers, window: int, time_limit_s: float
             ],
             options={"time_limit": time_limit_s},
         )
-    if result.x is None:  # nothing was found in time: a column with the right counts
+    if result.x is None:  # no solution in time: take any column with the right counts
         column = np.arange(rounds) % window < np.repeat(counted, window)[:rounds]
         return column, False
     return result.x[:rounds] > 0.5, result.status == 0

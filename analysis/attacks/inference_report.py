@@ -1,4 +1,4 @@
-"""Membership and property inference of runs as tables and pictures, beside T and the ledger's epsilon."""
+"""Membership and property inference on runs as tables and figures, with T and the ledger's epsilon beside them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +28,16 @@ _PROPERTY_HEADS = (*_RUN_HEADS, "Top label", "interval", "guessing", "Shares off
 
 
 def membership_table(results: Sequence[Membership], format: str, confidence: float) -> str:
-    """As ``text``, ``markdown``, ``csv`` or ``json``; raises `ExperimentError` for another format."""
+    """Render membership inference on runs.
+
+    Args:
+        results: one or more.
+        format: ``text``, ``markdown``, ``csv`` or ``json``.
+        confidence: of the intervals, for the notes.
+
+    Raises:
+        ExperimentError: for another format.
+    """
 
     def cells(row: dict[str, Any]) -> list[str]:
         most = "–" if row["true_positive_rate_at_most"] is None else f"{row['true_positive_rate_at_most']:.3g}"
@@ -44,18 +53,24 @@ def membership_table(results: Sequence[Membership], format: str, confidence: flo
 
     level = results[0].by_observation["model"].level
     notes = [
-        f"TPR: members found while at most {level:.2%} of as many samples of nobody (same labels) are taken for one.",
-        "At most: of any attack, over runs, by the ledger's epsilon; –: no noise, or it is not in there.",
-        "Source: of how many members the client is named, of all that are in a sum.",
-        "Each update: as it was learned, before any clipping and noise, so that neither ε nor at most are of it.",
-        f"Intervals: {confidence:.4g}, of other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson's,",
+        f"TPR: share of members detected while at most {level:.2%} of as many non-members (same labels) are.",
+        "At most: the bound on the TPR of any attack, by the ledger's epsilon; –: no noise, or not covered by it.",
+        "Source: share of members whose client is named correctly, among all clients in a sum.",
+        "Each update: as trained, before any clipping and noise, so that neither ε nor at most apply.",
+        f"Intervals: {confidence:.4g}, for other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson's,",
         "joined with the bootstrap's, since other samples have another threshold.",
     ]
     return _rendered(results, format, _MEMBERSHIP_HEADS, cells, notes)
 
 
 def property_table(results: Sequence[PropertyInference], format: str, confidence: float) -> str:
-    """As `membership_table`."""
+    """Render property inference on runs; see `membership_table`.
+
+    Args:
+        results: one or more.
+        format: ``text``, ``markdown``, ``csv`` or ``json``.
+        confidence: of the intervals, for the notes.
+    """
 
     def cells(row: dict[str, Any]) -> list[str]:
         holds = "–" if row["holds_auc"] is None else f"{row['holds_auc']:.3f}"
@@ -69,12 +84,12 @@ def property_table(results: Sequence[PropertyInference], format: str, confidence
         ]
 
     notes = [
-        "Top label: of how many clients the most frequent label is named; guessing: one label for all.",
+        "Top label: share of clients whose most frequent label is named correctly; guessing: one label for all.",
         "Shares off: half the sum of the differences to the true shares; guessing: the mean of all clients.",
-        "Holds: whether a client has a label at all. group: of all clients always in the same sums together.",
-        "Each update: as it was learned, before any clipping and noise, so that ε is not of it.",
-        f"Interval: {confidence:.4g}, Clopper and Pearson's, as if clients' answers were independent: of clients",
-        "summed together they are the same.",
+        "Holds: whether a client has a label at all. group: all clients always in the same sums together.",
+        "Each update: as trained, before any clipping and noise, so that ε does not apply.",
+        f"Interval: {confidence:.4g}, Clopper and Pearson's, as if clients' answers were independent: clients that",
+        "are summed together have equal answers.",
     ]
     return _rendered(results, format, _PROPERTY_HEADS, cells, notes)
 
@@ -107,8 +122,8 @@ def _rendered(
         "T: fewest clients whose sum the server can compute from these rounds' sums (weak multi-round privacy).",
         "ε: the largest of a client, by the ledger; –: no noise.",
         *(
-            f"{visible(result.run.label)}: the sums determine what {result.facts.isolated} of {result.facts.clients} clients "
-            "(or their groups) sent, were updates constant"
+            f"{visible(result.run.label)}: the sums determine the updates of {result.facts.isolated} of "
+            f"{result.facts.clients} clients (or of their groups), were updates constant"
             for result in results
             if result.facts.isolated < result.facts.clients
         ),
@@ -122,19 +137,32 @@ def _interval(low: float, high: float) -> str:
     return f"{low:.3f} to {high:.3f}"
 
 
-# -- pictures ---------------------------------------------------------------------------------------------------------
+# -- figures ----------------------------------------------------------------------------------------------------------
 
 
 _COLOURS = dict(zip(_OBSERVATIONS, SERIES_COLOURS, strict=False))
 
 
 def draw_membership(results: Sequence[Membership], out: Path) -> list[Path]:
-    """The area under the ROC curve against T: a series for each of what was seen, and with noise of all sums alone."""
+    """Draw the AUC against T: one series per observation; of runs with noise all sums alone.
+
+    Args:
+        results: one or more.
+        out: folder of the figure.
+
+    Returns:
+        Paths of the written files.
+    """
     return _drawn(results, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
 
 
 def draw_property(results: Sequence[PropertyInference], out: Path) -> list[Path]:
-    """As `draw_membership`, of how many clients (groups) the most frequent label is named."""
+    """Draw the rate of clients (groups) whose most frequent label is named correctly; see `draw_membership`.
+
+    Args:
+        results: one or more.
+        out: folder of the figure.
+    """
     guessed = max(result.by_observation["update"].top_guessed for result in results)
     keys = ("top_label", "top_label_low", "top_label_high")
     return _drawn(results, keys, "most frequent label named", guessed, out / "property")
@@ -147,7 +175,7 @@ def _drawn(
     chance: float,
     path: Path,
 ) -> list[Path]:
-    """Error bars are the intervals; points of one T stand side by side; where guessing gets is dashed."""
+    """Draw intervals as error bars, points of one T side by side, and the rate of guessing as a dashed line."""
     series: dict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = {}
     for result in results:
         noise = result.facts.shown_noise

@@ -1,17 +1,19 @@
-"""Pictures out of a gradient: Geiping, Bauermeister, Droege, Moeller, Inverting Gradients - How easy is it to break
-privacy in federated learning?, NeurIPS 2020, arXiv 2003.14053.
+"""Gradient inversion: images from a gradient.
 
-The images sought are those whose gradient points where the known one does: 1 - cos(g(x), g) + lambda TV(x) is
+Geiping, Bauermeister, Droege, Moeller, Inverting Gradients - How easy is it to break privacy in federated learning?,
+NeurIPS 2020, arXiv 2003.14053.
+
+The attack searches for images whose gradient has the direction of the known one: 1 - cos(g(x), g) + lambda TV(x) is
 minimised by Adam on the signs of its gradient, inside the range of pixels, from several random starts; the start with
 the smallest cost wins. As in the paper the step is divided by ten after 3/8, 5/8 and 7/8 of the iterations.
 
 An update is a gradient (times the learning rate) when a client takes one step on all its images (FedSGD). After more
 steps it is a sum of gradients at different points: the attack still runs, and finds less.
 
-On a run, least squares comes first (`analysis.attacks.reconstruction`). What it gives of a client that is always in
-the same sums as others is their mean update. It can be inverted in two ways. Alone: as if it were the client's own,
-what the paper of Multi-RoundSecAgg does (Fig. 11). Jointly: as the gradient of all their images, whose number the
-server knows; then each original is compared with the picture that is most like it.
+On a run, least squares comes first (`analysis.attacks.reconstruction`). For clients that are always in the same sums it
+gives only their mean update, which can be inverted in two ways. Alone: as if it were the client's own update, as in the
+paper of Multi-RoundSecAgg (Fig. 11). Jointly: as the gradient of all their images, whose number the server knows; then
+each original is compared with the most similar picture.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +41,7 @@ from workloads.training.classification import ImageClassification
 
 @dataclass(frozen=True)
 class Search:
-    """How long, and for what, is searched.
+    """Parameters of the search.
 
     Attributes:
         iterations: steps of each start.
@@ -58,13 +60,13 @@ class Search:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What the gradient gave away.
+    """The images that an inversion found.
 
     Attributes:
         images: `(m, ...)` float32, as the model sees them.
         labels: `(m,)` int64.
-        cost: of the best start.
-        cosine: of its gradient and the known one.
+        cost: cost of the best start.
+        cosine: cosine of its gradient and the known one.
     """
 
     images: npt.NDArray[np.float32]
@@ -77,9 +79,13 @@ class InversionTarget:
     """A model of images whose gradients can be differentiated once more.
 
     Args:
-        name: of `workloads.models.registry`; raises `ExperimentError` for one whose vector holds more than
-        parameters. shape: of an image, (height, width) or (height, width, 3). classes: number of labels. parameters:
-        `(d,)` float32, the model.
+        name: name of a model in `workloads.models.registry`.
+        shape: shape of an image, (height, width) or (height, width, 3).
+        classes: number of labels.
+        parameters: `(d,)` float32, the model.
+
+    Raises:
+        ExperimentError: if the model's vector holds more than parameters.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], classes: int, parameters: npt.NDArray[np.float32]) -> None:
@@ -94,18 +100,30 @@ class InversionTarget:
         self._parameters = list(self.network.parameters())
 
     def gradient(self, images: Tensor, labels: Tensor, *, differentiable: bool = False) -> Tensor:
-        """`(d,)` of the mean cross-entropy; with `again` it can be differentiated."""
+        """Return the gradient of the mean cross-entropy.
+
+        Args:
+            images: `(m, ...)`.
+            labels: `(m,)`.
+            differentiable: whether the gradient can be differentiated again.
+
+        Returns:
+            `(d,)`.
+        """
         loss = cross_entropy(self.network(images), labels)
         parts = torch.autograd.grad(loss, self._parameters, create_graph=differentiable)
         return torch.cat([part.reshape(-1) for part in parts])
 
     def labels_of(self, gradient: Tensor, count: int, images: Tensor) -> npt.NDArray[np.int64]:
-        """`(count,)` the labels behind a gradient, from that of the last layer's bias: mean probability minus share.
+        """Infer the labels behind a gradient, from that of the last layer's bias: mean probability minus share.
 
         Args:
-            gradient: `(d,)`, with its scale: the update over the learning rate, negative.
-            count: how many images it is a mean over.
-            images: others, for the probabilities that the model gives on average.
+            gradient: `(d,)`, to scale: the negative update over the learning rate.
+            count: number of images in the mean.
+            images: other images, for the mean probabilities of the model.
+
+        Returns:
+            `(count,)` sorted labels.
         """
         if self._parameters[-1].shape != (self.classes,):
             raise ExperimentError("workload.model: its last layer has no bias to infer labels from")
@@ -128,15 +146,15 @@ def invert(
     search: Search,
     progress: Callable[[int], None] = lambda start: None,
 ) -> Reconstruction:
-    """The images with these labels whose gradient is most like `gradient`, `(d,)` of any scale.
+    """Search for the images with given labels whose gradient is most similar to a known one.
 
     Args:
         target: the model.
-        gradient: what is known.
-        labels: `(m,)`, how many images and of what.
+        gradient: `(d,)` the known gradient, of any scale.
+        labels: `(m,)` labels of the images.
         low, high: range of a pixel as the model sees it.
-        search: how.
-        progress: told which start ended.
+        search: parameters of the search.
+        progress: called with the number of finished starts.
     """
     direction = torch.tensor(np.asarray(gradient), dtype=torch.float32, device=target.device)
     direction = direction / direction.norm()
@@ -186,23 +204,23 @@ def _cost(
 
 
 Images = npt.NDArray[np.floating]
-_MOST_IMAGES = 64  # sought at once; Geiping et al. find little in more
+_MOST_IMAGES = 64  # Geiping et al. find little in a gradient of more
 
 
 @dataclass(frozen=True)
 class Inversion:
-    """What was found of one client.
+    """The outcome of inverting one client's update.
 
     Attributes:
         client: the victim.
-        group: `(g,)` clients that are in exactly the sums that the victim is in, itself too.
-        error: of the update that was inverted, as in (33).
+        group: `(g,)` clients that are in exactly the same sums as the victim, the victim included.
+        error: error of the update that was inverted, as in (33).
         found: the pictures, in the range of pixels 0 to 1, matched: the victim's first, in the order of `originals`.
         originals: `(n, ...)` the victim's images, 0 to 1.
         mse: `(n,)` mean squared error of each matched picture.
-        prior_mse: `(n,)` that of the mean of the held-out images, which says nothing of the client.
-        true_labels: `(n,)` of the victim's images.
-        steps: local steps behind the update; 1: it is a gradient.
+        prior_mse: `(n,)` mean squared error of the mean held-out image, which needs no information on the client.
+        true_labels: `(n,)` labels of the victim's images.
+        steps: local steps behind the update; with 1 step it is a gradient.
     """
 
     client: int
@@ -217,12 +235,17 @@ class Inversion:
 
     @property
     def psnr(self) -> npt.NDArray[np.float64]:
-        """`(n,)` decibels, for pixels from 0 to 1."""
+        """`(n,)` peak signal-to-noise ratio in decibels, for pixels from 0 to 1."""
         return psnr(self.mse)
 
 
 def psnr(mse: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Peak signal-to-noise ratio in decibels of pixels from 0 to 1; infinite for identical images."""
+    """Return the peak signal-to-noise ratio in decibels of pixels from 0 to 1; infinite for identical images.
+
+    Example:
+        >>> float(psnr(0.01))
+        20.0
+    """
     with np.errstate(divide="ignore"):
         return -10 * np.log10(np.asarray(mse, np.float64))
 
@@ -232,17 +255,17 @@ class Inverter:
 
     Args:
         run: its records.
-        first, last: rounds whose sums are solved; the pictures are sought at the model of the first completed one.
+        first, last: rounds whose sums are solved; the pictures are searched at the model of the first completed one.
 
     Raises:
-        ExperimentError: as `analysis.attacks.reconstruction.view`; or no images are learned with a built-in model.
+        ExperimentError: as `analysis.attacks.reconstruction.view`; or if the run does not train a built-in image model.
     """
 
     def __init__(self, run: RunRecords, first: int, last: int) -> None:
         self.victims = Victims(run)
         workload = self.victims.workload
         if not isinstance(workload, ImageClassification):
-            raise ExperimentError(f"{run.path}: does not learn images with a built-in model; nothing to invert")
+            raise ExperimentError(f"{run.path}: does not train a built-in image model; nothing to invert")
         self.data = data = workload.data
         self.view = view(run, first, last)
         self.estimates = estimates(self.view, self.victims.weights)
@@ -253,9 +276,15 @@ class Inverter:
         self.target = InversionTarget(workload.model_name, tuple(held_out.shape[1:]), classes, self.view.model)
 
     def invert(self, client: int, search: Search, *, alone: bool = False) -> Inversion:
-        """Seek the images of `client`; `alone`: take the recovered update for its own, whatever is in it.
+        """Search for the images of a client.
 
-        Raises `ExperimentError` when the client is in no sum, or there are too many images.
+        Args:
+            client: the victim.
+            search: parameters of the search.
+            alone: whether to take the recovered update for the client's own, even if it is a group's mean.
+
+        Raises:
+            ExperimentError: if the client is in no sum, or there are too many images.
         """
         place = np.flatnonzero(self.estimates.clients == client)
         if not len(place):
@@ -265,13 +294,13 @@ class Inverter:
         if not spanned(columns, group):
             raise ExperimentError(
                 f"--round: the sums of these rounds determine neither client {client}'s update nor that of the "
-                f"{len(group)} clients always summed together; give one round, or more of them"
+                f"{len(group)} clients always summed together; select one round, or more rounds"
             )
         counts = self.victims.workload.sample_counts
         number = int(counts[client] if alone else counts[group].sum())
         if number > _MOST_IMAGES:
             raise ExperimentError(
-                f"--client: {number} images are behind this update; at most {_MOST_IMAGES} are sought"
+                f"--client: {number} images are behind this update; at most {_MOST_IMAGES} can be searched for"
             )
         update = self.estimates.updates[place[0]]
         section = self.victims.experiment.workload
@@ -306,7 +335,7 @@ class Inverter:
 
 
 def row(made: Inversion) -> dict[str, Any]:
-    """The outcome as one flat object."""
+    """Return the outcome as one flat object, for JSON."""
     finite = made.psnr[np.isfinite(made.psnr)]
     return {
         "client": made.client,
@@ -326,22 +355,30 @@ def row(made: Inversion) -> dict[str, Any]:
 
 
 def text(made: Inversion) -> str:
-    """The outcome for a person, ending in a line feed."""
+    """Return the outcome as text, ending in a line feed."""
     outcome = row(made)
     lines = [
         "client {client}: {images} image(s), {images_sought} sought; {clients_in_the_update} client(s) in the update",
         "labels           {labels_found} found, the client's are {labels_true}",
         "update           error {update_error:.4g}; cosine with the pictures' gradient {cosine:.4f}",
         f"pictures         PSNR {made.psnr.mean():.2f} dB, MSE {{mean_mse:.4g}}",
-        "mean image       PSNR {prior_psnr:.2f} dB, MSE {prior_mse:.4g} (what somebody who has seen nothing could say)",
+        "mean image       PSNR {prior_psnr:.2f} dB, MSE {prior_mse:.4g} (the best guess without any update)",
     ]
     if made.steps > 1:
-        lines.append("the update is of {local_steps} local steps and no single gradient: less is found")
+        lines.append("the update has {local_steps} local steps and is no single gradient: less is found")
     return "\n".join([*lines, ""]).format_map(outcome)
 
 
 def pictures(inversions: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:
-    """Fig. 11: originals and what was found of them side by side, with their PSNR; one row of pairs for each name."""
+    """Draw originals and recovered pictures side by side, with their PSNR (Fig. 11).
+
+    Args:
+        inversions: names and outcomes; one row of pairs each.
+        path: of the figure, without suffix.
+
+    Returns:
+        Paths of the written files.
+    """
     most = max(len(made.originals) for _, made in inversions)
     with house_style():
         figure, axes = plt.subplots(

@@ -1,8 +1,8 @@
 """Membership inference against one round of DP-SGD with random participation, carried out.
 
 Algorithm 1 of Hasircioglu and Gunduz (arXiv 2205.01556) runs many times with and without the sample x', on the pair of
-data sets of `analysis.bounds.random_participation.orthogonal_pair`; an observer of the noisy sum alone tests whether x'
-is there. Whatever test it uses: (epsilon, delta) holds only if Pr[yes | with] - e^epsilon Pr[yes | without] <= delta.
+data sets of `analysis.bounds.random_participation.orthogonal_pair`. An observer of the noisy sum alone tests whether x'
+is present. For every test, (epsilon, delta) holds only if Pr[yes | with] - e^epsilon Pr[yes | without] <= delta.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ from analysis.bounds.random_participation import Participation, inner_epsilon, r
 from analysis.statistics import Interval
 from testbed.arrays import Floats
 
-_PER_DEVIATION = 1024  # points at which the threshold is tabulated
-_AT_A_TIME = 2**22  # rounds
+_PER_DEVIATION = 1024  # table entries of the threshold per standard deviation
+_AT_A_TIME = 2**22  # rounds simulated together
 
 
 @dataclass(frozen=True)
 class Advantage:
-    """How well the test told the data sets apart.
+    """Success of the test in telling the data sets apart.
 
     Attributes:
         trials: rounds with x', and as many without.
-        yes_with, yes_without: in how many of them the observer says that x' is there.
-        epsilon: of the claim that is tested.
+        yes_with, yes_without: rounds of each kind in which the observer says that x' is present.
+        epsilon: of the tested claim.
     """
 
     trials: int
@@ -37,14 +37,15 @@ class Advantage:
 
     @property
     def delta(self) -> float:
-        """Pr[yes | with] - e^epsilon Pr[yes | without], estimated."""
+        """Estimate of Pr[yes | with] - e^epsilon Pr[yes | without]."""
         return (self.yes_with - exp(self.epsilon) * self.yes_without) / self.trials
 
     def interval(self, confidence: float = 0.95) -> Interval:
-        """delta, and the half-width of its interval: both rates' (Clopper and Pearson's), added as variances are.
+        """Return delta, and the half-width of its interval.
 
-        Newcombe 1998, Interval estimation for the difference between independent proportions, method 10; of its two
-        unequal sides the longer.
+        Source:
+            Newcombe 1998, Interval estimation for the difference between independent proportions, method 10, from both
+            rates' intervals by Clopper and Pearson; of the two unequal sides the longer.
         """
         error = (1 - confidence) / 2
         low, high = _ends(self.yes_with, self.trials, error)
@@ -55,7 +56,7 @@ class Advantage:
 
 
 def _ends(yes: int, trials: int, error: float) -> tuple[float, float]:
-    """Of a rate, each missed with probability `error` at most."""
+    """Return the ends of a rate's interval, each missed with probability `error` at most."""
     low = float(beta.ppf(error, yes, trials - yes + 1)) if yes else 0.0
     return low, float(beta.ppf(1 - error, yes + 1, trials - yes)) if yes < trials else 1.0
 
@@ -65,8 +66,15 @@ def attack_membership(
 ) -> Advantage:
     """Run `trials` rounds with x' and as many without, and apply the best test for this epsilon to each.
 
-    Each round is simulated whole: whether the client takes part, how many of its other samples it uses, whether it uses
-    x', and the noise in the two directions in which anything can differ.
+    Each round is simulated completely: whether the client takes part, the number of its other samples in use, whether
+    it uses x', and the noise in the two directions in which the data sets can differ.
+
+    Args:
+        participation: parameters of the mechanism.
+        sigma: standard deviation of the noise.
+        epsilon: of the tested claim.
+        trials: number of rounds of each kind.
+        random: source of all coins and noise.
     """
     threshold = Threshold(participation, sigma, epsilon)
     yes = [0, 0]
@@ -88,12 +96,17 @@ def attack_membership(
 def coupled_delta(
     participation: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
 ) -> tuple[float, float]:
-    """The same delta from rounds with and without x' that share every other coin; and the half of its 95% interval.
+    """Estimate the same delta from rounds with and without x' that share every other coin.
 
-    Such rounds differ only when x' is used, so only those are run twice: Pr[yes | with] - Pr[yes | without] is p q
-    times the share in which x' makes the observer say yes. What is left, (e^epsilon - 1) Pr[yes | without], is small.
+    Args:
+        participation, sigma, epsilon, trials, random: see `attack_membership`.
+
+    Returns:
+        delta, and the half-width of its 95% interval.
     """
     threshold, unit = Threshold(participation, sigma, epsilon), participation.clip / sigma
+    # Such rounds differ only when x' is used, so only those are run twice: Pr[yes | with] - Pr[yes | without] is p q
+    # times the share in which x' changes the answer to yes. The rest, (e^epsilon - 1) Pr[yes | without], is small.
     changed = yes = 0
     for rounds in _portions(trials):
         across = random.standard_normal(rounds) + unit * random.binomial(
@@ -113,9 +126,9 @@ def coupled_delta(
 
 
 class Threshold:
-    """Above which `along`, given `across`, the likelihood ratio exceeds e^epsilon (the test of Neyman and Pearson).
+    """The value of `along`, given `across`, above which the likelihood ratio exceeds e^epsilon (Neyman and Pearson).
 
-    With unit = C / sigma the ratio is 1 - r + r exp(along unit - unit^2 / 2), r = q times how likely participation is.
+    With unit = C / sigma the ratio is 1 - r + r exp(along unit - unit^2 / 2), r = q times the chance of participation.
     """
 
     def __init__(self, participation: Participation, sigma: float, epsilon: float) -> None:

@@ -1,25 +1,25 @@
-"""Whether a sample was in a client's training data, asked of what was seen of a real run: each update, all rounds'
-sums, one round's sum, or the last model.
+"""Membership inference on a recorded run, for several observations: each update, all sums, one sum, the last model.
 
 The score of a sample is the cosine of an update and of the negative gradient of the sample's loss at the model that the
 update started from: Li, Li, Ribeiro, Effective passive membership inference attacks in federated learning against
-overparameterized models, ICLR 2023 (as Zhu et al., FedMIA, arXiv 2402.06289, equation (7), state it). It takes no
-shadow models: the attacker has the models, what it has seen of the updates, and the sample with its label. Over several
-rounds the paper takes the mean; here rounds count by the norm of the sample's gradient, since that of a sample which
-the model knows vanishes, and its direction is noise.
+overparameterized models, ICLR 2023 (as Zhu et al., FedMIA, arXiv 2402.06289, equation (7), state it). The attack needs
+no shadow models: the attacker has the models, the observed updates or sums, and the sample with its label. Over several
+rounds the paper takes the mean. Here rounds are weighted by the norm of the sample's gradient: the gradient of a sample
+that the model has learned vanishes, and its direction is noise.
 
 - ``update``: each client's own updates, as a server without secure aggregation has them.
-- ``sums``: a round's score is that of its mean update, times its participants: linear in the sum, so that it is solved
-  for the clients over all rounds (`analysis.attacks.client_scores`). Clients that are always summed together have one
-  score: a member is then a sample of any of them.
+- ``sums``: a round's score is that of its mean update, times its participants: linear in the sum, so that the scores
+can
+  be solved for the clients over all rounds (`analysis.attacks.client_scores`). Clients that are always summed together
+  have one score: a member is then a sample of any of them.
 - ``round``: the sum of one round in which the client was, the first.
-- ``model``: an outsider's, by the loss under the last model: Yeom, Giacomelli, Fredrikson, Jha, Privacy Risk in Machine
-  Learning, CSF 2018, arXiv 1709.01604, section 3.
+- ``model``: an outsider's view, by the loss under the last model: Yeom, Giacomelli, Fredrikson, Jha, Privacy Risk in
+  Machine Learning, CSF 2018, arXiv 1709.01604, section 3.
 
-Each is asked about the same samples: members, drawn from the training data of all clients that are in a sum, and as
-many held-out ones with the same labels. Of a member ``update`` and ``sums`` also say whose it is, the client with the
-highest score (source inference: Hu, Salcic, Sun, Dobbie, Zhang, ICDM 2021, arXiv 2109.05659; by the cosine instead of
-the loss of the client's model, which sums do not give).
+Each attack is tried on the same samples: members, chosen from the training data of all clients that are in a sum, and
+as many held-out ones with the same labels. For a member, ``update`` and ``sums`` also name its source, the client with
+the highest score (source inference: Hu, Salcic, Sun, Dobbie, Zhang, ICDM 2021, arXiv 2109.05659; by the cosine instead
+of the loss of the client's model, which sums do not give).
 """
 
 from dataclasses import dataclass
@@ -45,18 +45,18 @@ from workloads.training.classification import TorchWorkload
 Observation = Literal["update", "sums", "round", "model"]
 OBSERVATIONS: tuple[Observation, ...] = get_args(Observation)
 
-_SAME = 9  # decimals of scores: those of clients always summed together differ by rounding alone
+_SAME = 9  # decimals of scores: scores of clients always summed together differ by rounding alone
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The samples that are asked about.
+    """The samples that the attacks are tried on.
 
     Attributes:
-        samples: `(2 m, ...)` and their labels: members, then held-out ones.
-        clients: `(m,)` int64, whose data each member is in. Of each held-out sample the same is asked as of the member
-            in its place.
-        holders: `(m,)` all clients whose data each member is in; more than one with samples that are shared.
+        samples: `(2 m, ...)` and their labels: members, then held-out samples.
+        clients: `(m,)` int64, the client of each member. Each held-out sample is tested against the client of the
+            member in its place.
+        holders: `(m,)` all clients that hold each member; more than one for shared samples.
     """
 
     samples: Batch
@@ -67,13 +67,20 @@ class Trials:
     def sample(
         cls, workload: TorchWorkload, clients: npt.NDArray[np.int64], most: int, seed: int, several: bool = False
     ) -> "Trials":
-        """At most so many members of these clients' data, at random, and as many held-out samples.
+        """Choose members among the clients' data at random, and as many held-out samples.
 
-        A member whose label no held-out sample has any more is left out, and another one drawn; so is one that is the
-        same as one before: what several clients hold is asked about once, of one of them.
+        A member is skipped if no held-out sample of its label is left, or an equal sample was chosen before: a sample
+        that several clients hold is tested once, for one of them.
+
+        Args:
+            workload: of the run.
+            clients: `(c,)` clients in question.
+            most: most members.
+            seed: of the choice.
+            several: whether several clients may hold a sample.
 
         Raises:
-            ExperimentError: fewer than two members are left.
+            ExperimentError: if fewer than two members are left.
         """
         rng = np.random.default_rng(seed)
         others, labels = workload.data.held_out()
@@ -100,7 +107,7 @@ class Trials:
         if len(chosen) < 2:
             raise ExperimentError(
                 f"workload: {ends[-1]} training samples and {len(others)} held-out ones give {len(chosen)} pairs with "
-                "the same label; two are needed"
+                "the same label; at least two pairs are needed"
             )
         members = [torch.stack(part) for part in zip(*chosen, strict=True)]
         samples = torch.cat((members[0], others[taken])), torch.cat((members[1], labels[taken]))
@@ -117,17 +124,15 @@ def _key(inputs: torch.Tensor, label: torch.Tensor) -> bytes:
 
 
 def _several(experiment: Experiment) -> bool:
-    """Whether a sample may be with several clients."""
+    """Return whether several clients may hold the same sample."""
     partition = experiment.workload.partition
     return partition.scheme == "overlapping" or partition.shared_samples > 0
 
 
 def _unlike(experiment: Experiment) -> str:
-    """Why held-out samples differ from a client's in more than that it has not trained on them; empty: by chance alone.
-
-    A client's updates fit its other samples of the same kind, too: of generated handwriting a third of the members was
-    found at 1 % false positives among other writers' images, and 8 % among the same writers'.
-    """
+    """Return the reason why held-out samples differ from a client's by more than training; empty if there is none."""
+    # A client's updates also fit its other samples of the same kind: with generated handwriting a third of the members
+    # was detected at 1 % false positives among other writers' images, and 8 % among the same writers'.
     section = experiment.workload
     spec = datasets().get(section.dataset)
     if spec is not None and spec.owner is not None:
@@ -136,19 +141,19 @@ def _unlike(experiment: Experiment) -> str:
         why = f"workload.partition.scheme {section.partition.scheme} may give each client a kind of samples of its own"
     else:
         return ""
-    return f"{why}: what tells members may be whose they are, not that they were trained on"
+    return f"{why}: a difference in scores may show the client that holds a sample, not that it was trained on"
 
 
 @dataclass(frozen=True)
 class Membership:
-    """What came of it for one run.
+    """Membership inference on one run.
 
     Attributes:
         run: its records.
-        facts: of the rounds, with T and the ledger.
-        told: by what was seen, how well members are told from others.
-        sources: of how many members the client is named, by what was seen; of those that single clients' scores are of.
-        unlike: why members and others differ beside being trained on; empty: by chance alone.
+        facts: facts on the rounds, with T and the ledger.
+        by_observation: separation of members and others, by observation.
+        sources: rate of members whose client is named correctly, by observation that gives single clients' scores.
+        unlike: reason why members and others differ beside being trained on; empty if there is none.
     """
 
     run: RunRecords
@@ -159,11 +164,11 @@ class Membership:
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with it."""
+        """Warnings on the validity of the result, one line each."""
         return [warning for warning in (self.facts.warning, self.unlike) if warning]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each of `SEEN`, for tables and JSON."""
+        """Return one row per observation, for tables and JSON."""
         named = {
             observation: vars(proportion) | {"rate": proportion.rate}
             for observation, proportion in self.sources.items()
@@ -203,18 +208,18 @@ def membership(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Membership:
-    """Attack rounds `first` to `last` of a run.
+    """Attack the rounds `first` to `last` of a run.
 
     Args:
         run: its records, with aggregates.
-        first, last: None: of those whose aggregates are recorded.
-        samples: members that are asked about, at most; and as many others.
-        level: the rate of false positives that is allowed.
+        first, last: rounds; None: the first and last whose aggregates are recorded.
+        samples: most members to test, and as many others.
+        level: allowed rate of false positives.
         confidence: of the intervals.
         seed: of the choice of samples.
 
     Raises:
-        ExperimentError: as `SumsSeen.of` does; or single samples have no gradients.
+        ExperimentError: as `SumsSeen.of` does; or if the workload has no gradients of single samples.
     """
     observed = SumsSeen.of(run, first, last)
     experiment = observed.victims.experiment
@@ -241,10 +246,10 @@ def membership(
 
 @dataclass(frozen=True)
 class _Scores:
-    """Of s samples.
+    """Scores of s samples.
 
     Attributes:
-        updates, sums: `(n, s)` by client; NaN for those in no sum.
+        updates, sums: `(n, s)` by client; NaN for clients in no sum.
         rounds: `(r, s)` by round.
         model: `(s,)`.
     """
@@ -279,14 +284,14 @@ def _scores(observed: SumsSeen, trials: Trials) -> _Scores:
 
 
 def _named(clients: Ids, trials: Trials, scores: Floats, confidence: float) -> Proportion:
-    """Of how many members the one of `clients` with the highest score holds it."""
+    """Return the rate of members that are held by the client with the highest score among `clients`."""
     best = clients[scores[clients, : len(trials.clients)].argmax(axis=0)]
     correct = [client in holders for client, holders in zip(best.tolist(), trials.holders, strict=True)]
     return Proportion.of(sum(correct), len(correct), confidence)
 
 
 def _solved(view: View, weights: Floats, cosines: Floats, norms: Floats) -> Floats:
-    """`(n, s)` what each client adds to a round's cosine, which is that of a mean over its participants."""
+    """Return the contribution of each client to a round's cosine, which is that of a mean over its participants."""
     scale = np.sqrt(np.square(norms).mean(axis=0))
     totals = view.participation @ weights
     return client_scores(
@@ -295,7 +300,7 @@ def _solved(view: View, weights: Floats, cosines: Floats, norms: Floats) -> Floa
 
 
 def _unit(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Rows of norm 1; those of norm 0 stay."""
+    """Scale rows to norm 1; rows of norm 0 stay."""
     norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     norms[norms == 0] = 1
     unit: npt.NDArray[np.float32] = np.divide(rows, norms, dtype=np.float32)

@@ -1,13 +1,12 @@
-"""The membership attack of `membership` against what the testbed itself publishes: the models of a federation that runs
-`dp-sgd-random-participation`.
+"""The attack of `membership` on the testbed itself: on the models of a federation with `dp-sgd-random-participation`.
 
-Every client is a case of its own. It has two coordinates of the model for itself: along the first lie the gradients of
-its d samples, along the second that of one sample more, x', all of norm C. So everybody else is silent where a client's
-gradients are, and one round of N clients is N independent rounds of the orthogonal pair. The observer sees the model
-after every round, and knows the step.
+Every client is a separate trial. It has two coordinates of the model to itself: the gradients of its d samples lie
+along the first, that of the additional sample x' along the second, all of norm C. No other client has a gradient there,
+and one round of N clients is N independent rounds of the orthogonal pair. The observer sees the model after every
+round, and knows the step.
 
 Two federations run side by side, with x' and with a null sample in its place at every client. They have the same seed,
-so that they share every coin and all noise: what differs is what x' makes differ, and few rounds tell how often.
+so that they share every coin and all noise: all differences come from x', and few rounds suffice to count them.
 """
 
 import asyncio
@@ -29,14 +28,14 @@ from testbed.workload.contract import Evaluation, LocalUpdate
 
 @dataclass(frozen=True)
 class PairedAdvantage:
-    """How well the test told the data sets apart in rounds that share their coins.
+    """Success of the test in telling the data sets apart, in pairs of rounds that share their coins.
 
     Attributes:
-        trials: such pairs of rounds.
-        gained: in how many of them the observer says that x' is there of the round with it alone.
-        lost: of the one without it alone.
-        yes_without: of the one without it, whatever of the other.
-        epsilon: of the claim that is tested.
+        trials: pairs of rounds.
+        gained: pairs in which the observer says that x' is present in the round with x' alone.
+        lost: pairs in which the observer says so in the round without x' alone.
+        yes_without: pairs in which the observer says so in the round without x'.
+        epsilon: of the tested claim.
     """
 
     trials: int
@@ -47,11 +46,14 @@ class PairedAdvantage:
 
     @property
     def delta(self) -> float:
-        """Pr[yes | with] - e^epsilon Pr[yes | without], estimated."""
+        """Estimate of Pr[yes | with] - e^epsilon Pr[yes | without]."""
         return (self.gained - self.lost - expm1(self.epsilon) * self.yes_without) / self.trials
 
     def interval(self) -> Interval:
-        """delta, and the half-width of its 95% interval: normal, of the pairs that differ and of the yes without x'."""
+        """Return delta, and the half-width of its 95% interval.
+
+        The interval is normal, from the pairs that differ and the answers of yes without x'.
+        """
         differ, mean = (self.gained + self.lost) / self.trials, (self.gained - self.lost) / self.trials
         without = self.yes_without / self.trials
         variance = differ - mean**2 + expm1(self.epsilon) ** 2 * without * (1 - without)
@@ -59,12 +61,12 @@ class PairedAdvantage:
 
 
 class OrthogonalGradients:
-    """A workload of clients whose gradients are the orthogonal pair's, each in a plane of its own.
+    """A workload of clients with the gradients of the orthogonal pair, each in its own plane.
 
     Args:
-        population: clients.
+        population: number of clients.
         local_samples: d, besides x'.
-        holds: whether they hold x', or a null sample in its place.
+        holds: whether clients hold x', or a null sample in its place.
     """
 
     def __init__(self, population: int, local_samples: int, holds: bool) -> None:
@@ -73,15 +75,15 @@ class OrthogonalGradients:
         self._others, self._holds = local_samples, holds
 
     def initial_model(self) -> npt.NDArray[np.float32]:
-        """All zero."""
+        """Return the zero model."""
         return np.zeros(self.dimension, np.float32)
 
     def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
-        """There is nothing to train but by gradients."""
+        """Raise `NotImplementedError`: the workload supports gradients alone."""
         raise NotImplementedError("this workload has gradients alone")
 
     def check_gradient_sum(self) -> None:
-        """Every sample has a gradient."""
+        """Accept every experiment: every sample has a gradient."""
 
     def gradient_sum(
         self,
@@ -91,7 +93,7 @@ class OrthogonalGradients:
         samples: npt.NDArray[np.int64],
         clip: float | None,
     ) -> LocalUpdate:
-        """The samples' gradients, as long as they may be, whatever the model."""
+        """Return the sum of the samples' gradients, which have the norm of the clip and do not depend on the model."""
         length = 1.0 if clip is None else clip
         total = np.zeros(self.dimension, np.float32)
         total[2 * client] = length * np.count_nonzero(samples < self._others)
@@ -100,12 +102,20 @@ class OrthogonalGradients:
         return LocalUpdate(total, self._others + 1, 0.0, len(samples))
 
     def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation | None:
-        """Nothing is learned."""
+        """Return None: there is nothing to evaluate."""
         return None
 
 
 def experiment_of(participation: Participation, sigma: float, population: int, rounds: int, seed: int) -> Experiment:
-    """The federation that is attacked; its server is trusted and adds the noise."""
+    """Return the experiment of the attacked federation; its server is trusted and adds the noise.
+
+    Args:
+        participation: parameters of the mechanism.
+        sigma: standard deviation of the noise.
+        population: number of clients.
+        rounds: number of rounds.
+        seed: of all coins and noise.
+    """
     return Experiment.model_validate(
         {
             "name": "membership of models",
@@ -135,14 +145,14 @@ def attack_models(
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> PairedAdvantage:
-    """Run both federations in this process, and test after every round in each client's plane whether x' is there.
+    """Run both federations in this process, and test in each client's plane after every round whether x' is present.
 
     Args:
-        who, sigma, epsilon: of the claim that is tested.
-        population: clients; trials are population times rounds.
-        rounds: of each federation.
+        participation, sigma, epsilon: of the tested claim.
+        population: number of clients; trials are population times rounds.
+        rounds: rounds of each federation.
         seed: of both.
-        progress: told how many rounds are done.
+        progress: called with the number of finished rounds.
     """
     threshold = Threshold(participation, sigma, epsilon)
     experiment = experiment_of(participation, sigma, population, rounds, seed)

@@ -1,8 +1,8 @@
-"""What a server has learned that sent other models than the one to be trained, held against the truth.
+"""Information that a server gains by sending other models than the one to be trained, compared with the truth.
 
-Of `send-different-models` the victim's update, of `send-crafted-model` single training samples
-(`testbed.adversary.crafted_models`). Both are read from the sums that the run has recorded, as the server sees
-them: quantised, with noise where there is some. The truth is each client's update trained again, and its data.
+With `send-different-models` the server learns the victim's update, with `send-crafted-model` single training samples
+(`testbed.adversary.crafted_models`). Both are computed from the sums that the run has recorded, as the server sees
+them: quantised, with noise where there is some. The truth is each client's update, trained again, and its data.
 """
 
 import re
@@ -38,22 +38,22 @@ from testbed.records import RunRecords
 from testbed.records.arrays import RoundAggregate
 
 RECOVERED_DB = 30.0
-"""A sample counts as recovered from this peak signal-to-noise ratio on: the eye sees no difference."""
+"""A sample counts as recovered from this peak signal-to-noise ratio on, at which no difference is visible."""
 _VICTIM = re.compile(rf"{SendDifferentModels.name}: client (\d+) was sent the model")
 _QUANTISED = (SecAggParameters, LightSecAggParameters, FlamingoParameters, OneShotParameters)
-_UNQUANTISED = 1e-6  # of the largest coordinate: what counts as equal where updates are not quantised
+_UNQUANTISED = 1e-6  # of the largest coordinate: differences that count as rounding where updates are not quantised
 
 
 @dataclass(frozen=True)
 class RecoveredUpdate:
-    """One round's victim of `send-different-models`.
+    """The recovered update of the victim of `send-different-models` in one round.
 
     Attributes:
         round, victim: numbers.
         dimension: d.
-        recovered: coordinates that are off by no more than the rounding of all summands can make them; None where
-            updates have noise in them, whose steps are as long as many a coordinate.
-        largest_error: of a coordinate, in steps of the quantisation; None without one.
+        recovered: coordinates whose error can be the rounding of the summands; None where updates have noise, as its
+            steps are as long as many a coordinate.
+        largest_error: largest error of a coordinate, in steps of the quantisation; None without quantisation.
         relative_error: |d - d^|^2 / |d|^2.
     """
 
@@ -67,15 +67,15 @@ class RecoveredUpdate:
 
 @dataclass(frozen=True)
 class RecoveredSamples:
-    """One round of `send-crafted-model`.
+    """The samples recovered by `send-crafted-model` in one round.
 
     Attributes:
         round: its number.
-        clients: in the sum.
-        samples: of these clients.
-        bins: that held something.
+        clients: number of clients in the sum.
+        samples: number of samples of these clients.
+        bins: number of bins that were not empty.
         recovered: samples that some bin shows with `RECOVERED_DB` or more.
-        psnr: `(samples,)` dB, of the bin that shows each sample best.
+        psnr: `(samples,)` dB, by the bin that shows each sample best.
     """
 
     round: int
@@ -87,7 +87,15 @@ class RecoveredSamples:
 
 
 def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate]:
-    """What `send-different-models` has brought in each completed round; raises as `_attacked` does."""
+    """Recover the victims' updates in the completed rounds of `send-different-models`.
+
+    Args:
+        run: its records, with aggregates.
+        victims: of the run.
+
+    Raises:
+        ExperimentError: if the run has not recorded an aggregate.
+    """
     section, updates = victims.experiment.aggregation, []
     step = _step(section)
     dishonest = _dishonest(run)
@@ -100,7 +108,7 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
         if victim not in survivors:
             continue
         total = aggregate.mean * aggregate.weight
-        for client in sorted(dishonest[number] & survivors):  # accomplices say what they have sent
+        for client in sorted(dishonest[number] & survivors):  # colluding clients tell the server their updates
             total = total - weights[client] * _clipped(section, victims, client, aggregate, number)
         true = _clipped(section, victims, victim, aggregate, number)
         error = np.abs(total / weights[victim] - true)
@@ -120,7 +128,15 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
 
 
 def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSamples]:
-    """What `send-crafted-model` has brought in each completed round; raises as `_attacked` does."""
+    """Recover training samples in the completed rounds of `send-crafted-model`.
+
+    Args:
+        run: its records, with aggregates.
+        victims: of the run.
+
+    Raises:
+        ExperimentError: if the run has not recorded an aggregate.
+    """
     workload, rows = victims.workload, []
     for number, _, aggregate in _attacked(run, SendCraftedModel.name):
         survivors = sorted(_survivors(run, number))
@@ -140,9 +156,10 @@ def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSample
 
 
 def _attacked(run: RunRecords, name: str) -> list[tuple[int, str, RoundAggregate]]:
-    """The completed rounds in which `name` was carried out: number, what the event says, and what the server saw.
+    """Return the completed rounds in which `name` was carried out: number, detail of the event, and aggregate.
 
-    Raises `ExperimentError` where the run has not recorded that.
+    Raises:
+        ExperimentError: if the run has not recorded an aggregate.
     """
     done = set(run.rounds.loc[run.rounds["outcome"] == "completed", "round"])
     events = attacks(run.events, name)
@@ -182,7 +199,7 @@ def _gain(run: RunRecords) -> float:
 
 
 def _step(section: AggregationParameters) -> float:
-    """Between two values that a coordinate can have in what is summed; 0: any float, or they are rounded rotated."""
+    """Return the distance of two values of a summed coordinate; 0 for floats, or where rotated updates are rounded."""
     if isinstance(section, PineParameters):
         return float(2.0**-section.fraction_bits)
     if noise_of(section) is not None or not isinstance(section, _QUANTISED):
@@ -193,7 +210,7 @@ def _step(section: AggregationParameters) -> float:
 def _clipped(
     section: AggregationParameters, victims: Victims, client: int, aggregate: RoundAggregate, number: int
 ) -> Floats:
-    """A client's update as it may be summed: nobody could have more of it."""
+    """Return a client's update as clipped before summing: the server cannot recover more."""
     delta = victims.workload.train(client, aggregate.model, number).delta.astype(np.float64)
     clipped: Floats = delta
     if (noise := noise_of(section)) is not None:
@@ -209,14 +226,15 @@ def _clipped(
 
 
 def other_models(runs: Sequence[RunRecords]) -> pd.DataFrame:
-    """One row per run that sends other models.
+    """Tabulate the information gained, one row per run that sends other models.
 
     Columns: label; selection, aggregation, binding; attack; rounds (attacked), completed; clients (in a sum, mean);
-    refused_by (checks); of `send-different-models`: of (coordinates of an update), recovered (of them, mean),
-    largest_error (steps), relative_error (mean); of `send-crafted-model`: of (samples in a sum, mean), recovered (of
+    refused_by (checks); for `send-different-models`: of (coordinates of an update), recovered (of them, mean),
+    largest_error (steps), relative_error (mean); for `send-crafted-model`: of (samples in a sum, mean), recovered (of
     them, mean), psnr (median of the recovered ones, dB).
 
-    Raises `ExperimentError` where no run does, or one has not recorded what its server saw.
+    Raises:
+        ExperimentError: if no run sends other models, or one has not recorded an aggregate.
     """
     rows: list[dict[str, Any]] = []
     for run in runs:
@@ -275,7 +293,12 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
-    """The table that `other_models` made as ``text``, ``markdown`` or ``json``, ending in a line feed."""
+    """Render the table of `other_models`, ending in a line feed.
+
+    Args:
+        frame: of `other_models`.
+        format: ``text``, ``markdown`` or ``json``.
+    """
     require_format(format, "text", "markdown", "json")
     if format == "json":
         rows = [{key: value for key, value in row.items() if value is not None} for row in plain(frame)]

@@ -1,11 +1,12 @@
-"""What an adversary has attained: which of its attacks honest parties refused, and how far the others have shifted who
-takes part, beside Theorem 2 of Lotto (arXiv 2401.02880, section 3.4).
+"""Success of an adversary: rounds in which honest parties detected its attacks, and its share of the participants.
 
-A round is attacked when a misbehaviour was carried out in it. An honest party has seen something when a client refused,
-or the honest server found a client out. Such a round is refused, unless all that came of it is that the server left
-cheats out and completed the round without them. What counts as the adversary's success is a round that is completed
-with nothing seen; its dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the adversary
-had planned to attack: one in which something was seen, or that ended early, gains nothing.
+The shares are compared with Theorem 2 of Lotto (arXiv 2401.02880, section 3.4).
+
+A round is attacked when a misbehaviour was carried out in it. An honest party detects the attack when a client refuses,
+or the honest server catches a client cheating. Such a round is refused, unless its only consequence is that the server
+left out the cheating clients and completed the round without them. An attack succeeds in a round that is completed
+without a detection; the round's dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the
+adversary had planned to attack: a round with a detection, or one that ended early, gains nothing.
 """
 
 import json
@@ -30,26 +31,26 @@ from testbed.selection.lotto.refinement import Refinement
 
 DETECTIONS = ("refusal", "misbehaviour")
 NEVER_CARRIED_OUT = "never carried out"
-"""Stands where honest parties had nothing to see, as the misbehaviours that the experiment names did not arise."""
+"""Table cell of runs without detections because the misbehaviours of the experiment did not arise."""
 ETA = 2.0
 
 
 @dataclass(frozen=True)
 class AttackOutcome:
-    """What the adversary of one run has attained.
+    """Success of the adversary in one run.
 
     Attributes:
         planned: recorded rounds that were to be attacked.
-        attacked: those in which a misbehaviour was carried out.
-        refused: attacked rounds in which a client refused, or which ended early after the server had found one out.
-        left_out: attacked rounds in which nobody refused, and which the server completed without those that it found
-            out.
+        attacked: rounds in which a misbehaviour was carried out.
+        refused: attacked rounds in which a client refused, or which ended early after the server had caught a client.
+        left_out: attacked rounds in which no client refused, and which the server completed without the clients that it
+            caught.
         checks: (check, stage, rounds in which it failed), the most frequent first.
-        completed: attacked rounds that were completed with nothing seen.
-        dishonest: number of dishonest participants of each of these rounds, in their order; where no misbehaviour was
-            ever carried out (an honest server, dishonest clients that do nothing else), of each completed round that
-            was to be attacked.
-        dishonest_if_verified: the same, of the rounds with an honest participant, who verifies the list.
+        completed: attacked rounds that were completed without a detection.
+        dishonest: number of dishonest participants of each of the `completed` rounds, in their order. Where no
+            misbehaviour was ever carried out (an honest server, dishonest clients that do nothing else): of each
+            completed round that was to be attacked.
+        dishonest_if_verified: the same, of the rounds with an honest participant, which verifies the list.
         recovered: attacked rounds in which a single client's update was recovered.
     """
 
@@ -70,25 +71,41 @@ class AttackOutcome:
 
     @property
     def detected(self) -> int:
-        """Attacked rounds in which an honest party saw something."""
+        """Attacked rounds in which an honest party detected the attack."""
         return self.refused + self.left_out
 
     def exceeding(self, most: int, confidence: float = 0.95) -> Proportion:
-        """How often a round with an honest participant had more than `most` dishonest ones.
+        """Return the rate of rounds that have an honest participant and more than `most` dishonest ones.
 
-        A list without an honest participant is verified by nobody, and its sum has no honest client's update. Theorem 2
-        does not cover such a round.
+        Args:
+            most: number of dishonest participants that is not counted yet.
+            confidence: of the interval.
+
+        Returns:
+            The rate over all planned rounds.
         """
+        # Nobody verifies a list without an honest participant, and its sum has no honest client's update. Theorem 2
+        # does not cover such a round.
         return Proportion.of(sum(x > most for x in self.dishonest_if_verified), self.planned, confidence)
 
 
 def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
-    """The events that say that a misbehaviour was carried out; with `name`, this one."""
+    """Select the events that record an attack.
+
+    Args:
+        events: of a run.
+        name: name of a misbehaviour; empty: all.
+    """
     return events[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")]
 
 
 def attained(run: RunRecords, name: str = "") -> AttackOutcome:
-    """What is on record of the attacks of a run that has an adversary; with `name`, of this misbehaviour alone."""
+    """Evaluate the recorded attacks of a run that has an adversary.
+
+    Args:
+        run: its records.
+        name: name of a misbehaviour; empty: all.
+    """
     events, rounds = run.events, run.rounds
     section = AdversarySection.model_validate(run.experiment["adversary"])
     planned = {number for number in rounds["round"] if section.attacks(number)}
@@ -124,16 +141,21 @@ def attained(run: RunRecords, name: str = "") -> AttackOutcome:
 
 
 def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
-    """One row per run that has an adversary.
+    """Tabulate the success of the adversaries, one row per run that has one.
 
     Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
     population, dishonest (c), participants (s); rounds, planned, attacked, refused, left_out, checks, completed,
-    all_dishonest and recovered (see `AttackOutcome`); counted (rounds of `Attained.dishonest`), and mean, max and
+    all_dishonest and recovered (see `AttackOutcome`); counted (rounds of `AttackOutcome.dishonest`), and mean, max and
     distribution (rounds with 0, 1, ... s) of the dishonest participants in them, and due, s c / n; eta, exceeded
     (rounds with an honest participant and x/s > eta c/n), its rate with low and high; and bound, Theorem 2's, where
     selection is Lotto.
 
-    Raises `ExperimentError` when no run has an adversary, or eta is not above 0 and finite.
+    Args:
+        runs: records.
+        eta: factor over the expected share of dishonest participants.
+
+    Raises:
+        ExperimentError: if no run has an adversary, or eta is not above 0 and finite.
     """
     if not 0 < eta < inf:
         raise ExperimentError(f"--eta {eta:g}: must be above 0 and finite")
@@ -183,7 +205,7 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
 
 
 def format_misbehaviour(misbehaviour: Named) -> str:
-    """A misbehaviour as an experiment has it: its name, and its options in brackets."""
+    """Return a misbehaviour as in the experiment: its name, and its options in brackets."""
     own_options = next(iter(misbehaviour.values())) if isinstance(misbehaviour, dict) else {}
     options = ", ".join(f"{key}={value}" for key, value in own_options.items())
     return f"{name_of(misbehaviour)} ({options})" if options else name_of(misbehaviour)
@@ -204,22 +226,27 @@ def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: floa
 _RARE = {
     "Left out": (
         "left_out",
-        "attacked rounds in which nobody refused, and which the server completed without the clients that it found "
+        "attacked rounds in which no client refused, and which the server completed without the clients that it caught "
         "cheating",
     ),
     "All dishonest": (
         "all_dishonest",
-        "those without an honest participant, whose list nobody verified and whose sum has no honest update",
+        "rounds without an honest participant, in which nobody verified the list and the sum has no honest update",
     ),
     "Updates recovered": ("recovered", "attacked rounds in which the server had a single client's update"),
 }
-"""Heads that stand in the table only where there is a round to count: the column of the frame, and the meaning."""
+"""Table heads that appear only if there is a round to count: the column of the frame, and the meaning."""
 
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
-    """The table that `adversaries` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed.
+    """Render the table of `adversaries`, ending in a line feed.
 
-    Raises `ExperimentError` for another format.
+    Args:
+        frame: of `adversaries`.
+        format: ``text``, ``markdown``, ``csv`` or ``json``.
+
+    Raises:
+        ExperimentError: for another format.
     """
     require_format(format, "text", "markdown", "csv", "json")
     if format == "json":
@@ -233,8 +260,8 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 
 _UNATTACKED = (
-    " Where Attacked is 0: of all completed rounds that were to be attacked, as the selection alone gives them. "
-    f"{NEVER_CARRIED_OUT.capitalize()}: no misbehaviour has recorded an attack."
+    " Where Attacked is 0, the columns on dishonest participants cover all completed rounds that were to be attacked: "
+    f"the selection's own outcome. {NEVER_CARRIED_OUT.capitalize()}: no misbehaviour has recorded an attack."
 )
 
 
@@ -242,7 +269,7 @@ def _notes(frame: pd.DataFrame) -> list[str]:
     """Explain the heads of both tables, a line each."""
     eta = f"{frame['eta'].iloc[0]:g}"
     return [
-        "Rounds: that were to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
+        "Rounds: rounds to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
         "rounds in which an honest party saw it, whether or not the round completed. Completed unseen: rounds "
         "that were attacked and completed with nothing seen. Dishonest, mean and most: dishonest participants of the "
         "rounds completed unseen."
@@ -250,13 +277,13 @@ def _notes(frame: pd.DataFrame) -> list[str]:
         + "".join(f" {head}: {meaning}." for head, (name, meaning) in _RARE.items() if frame[name].any()),
         "Expected: s c / n, for s participants and c dishonest of n clients. "
         f"Above {eta}× expected: share of the rounds to be attacked with more than {eta} s c / n dishonest "
-        "participants and one honest or more, and its 95% interval. Lotto's bound: the most that it can be by Theorem "
+        "participants and one honest or more, and its 95% interval. Lotto's bound: the largest share by Theorem "
         "2 of Lotto (arXiv 2401.02880); –: not Lotto.",
     ]
 
 
 def _named(frame: pd.DataFrame) -> list[str]:
-    """What tells the rows apart: the misbehaviours, the selection where it differs, or else the runs' own labels."""
+    """Return the row names: the misbehaviours, the selection where it differs, or else the runs' own labels."""
     names = [" + ".join((*row["server"], *row["clients"])) or "no misbehaviour" for _, row in frame.iterrows()]
     if frame["selection"].nunique() > 1:
         names = [f"{selection}: {name}" for selection, name in zip(frame["selection"], names, strict=True)]

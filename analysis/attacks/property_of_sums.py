@@ -1,17 +1,18 @@
-"""Which labels single clients hold, and in which shares, asked of what was seen of a real run: each update, all rounds'
-sums, or one round's sum. Kerkouche, Acs, Fritz, Client-specific Property Inference against Secure Aggregation in
-Federated Learning, WPES 2023, arXiv 2303.03908; the property is the clients' labels.
+"""Property inference on a recorded run: each client's labels and their shares, for several observations.
 
-The attacker has samples of its own with labels, from the same distribution: the held-out ones. For each round it
-trains, from that round's model and as the clients do, on data sets that it makes of these, and learns a linear detector
-from updates to shares of the labels (ridge regression; the mixtures are uniform, the sizes those of clients, drawn).
-The detector is applied to the round's sum, its constant once for each participant, and what comes out is solved for
+Kerkouche, Acs, Fritz, Client-specific Property Inference against Secure Aggregation in Federated Learning, WPES 2023,
+arXiv 2303.03908; the property is the clients' labels.
+
+The attacker has its own labelled samples from the same distribution: the held-out ones. For each round, it composes
+data sets of them, trains on each from that round's model as the clients do, and fits a linear detector from updates to
+shares of the labels (ridge regression; the mixtures are uniform, the sizes are chosen at random among the clients').
+The detector is applied to the round's sum, with its constant once for each participant, and the result is solved for
 the clients (`analysis.attacks.client_scores`).
 
 - ``update``: the detectors' mean over a client's own updates, as a server without secure aggregation has them.
-- ``sums``: all rounds' sums, solved, held against the client's own labels.
-- ``group``: the same, held against the labels of all clients that are always in the same sums, once for each group.
-- ``round``: one round's sum, the first that the client was in, held against the client's own labels.
+- ``sums``: all rounds' sums, solved, compared with the client's own labels.
+- ``group``: the same, compared with the labels of all clients that are always in the same sums, once for each group.
+- ``round``: one round's sum, the first that the client was in, compared with the client's own labels.
 """
 
 from dataclasses import dataclass
@@ -37,14 +38,15 @@ OBSERVATIONS: tuple[Observation, ...] = get_args(Observation)
 
 @dataclass(frozen=True)
 class LabelEstimate:
-    """How much is known of the clients' labels.
+    """Accuracy of the estimated labels of the clients.
 
     Attributes:
-        top: of how many clients (or groups) the most frequent label is named; one of several is right.
-        top_guessed: as often it is right to say one label for all, the one that is most often right.
-        off: mean over clients of half the sum of the differences between shares that are said and true ones.
-        off_guessed: the same where the mean of all clients is said.
-        holds: whether a client holds a label at all, over all clients and labels; None: all do, or none does.
+        top: rate of clients (or groups) whose most frequent label is named; any of several most frequent ones is right.
+        top_guessed: the same rate for one label for all clients, the one that is right most often.
+        off: mean over clients of half the sum of the differences between estimated and true shares.
+        off_guessed: the same for the mean of all clients as the estimate.
+        holds: detection of the labels that a client holds at all, over all clients and labels; None if all clients hold
+            all labels, or none.
     """
 
     top: Proportion
@@ -55,7 +57,13 @@ class LabelEstimate:
 
     @classmethod
     def of(cls, estimated: Floats, shares: Floats, confidence: float) -> "LabelEstimate":
-        """Of `(m, labels)` what is said, and what is true."""
+        """Compare estimates with the truth.
+
+        Args:
+            estimated: `(m, labels)` estimated shares.
+            shares: `(m, labels)` true shares.
+            confidence: of the intervals.
+        """
         largest = shares == shares.max(axis=1, keepdims=True)
         right = largest[np.arange(len(estimated)), estimated.argmax(axis=1)]
         positive = shares > 0
@@ -71,13 +79,13 @@ class LabelEstimate:
 
 @dataclass(frozen=True)
 class PropertyInference:
-    """What came of it for one run.
+    """Property inference on one run.
 
     Attributes:
         run: its records.
-        facts: of the rounds, with T and the ledger.
-        shadows: data sets that the attacker has made for each round.
-        told: by what was seen, how much is known.
+        facts: facts on the rounds, with T and the ledger.
+        shadows: number of data sets that the attacker composed for each round.
+        by_observation: accuracy of the estimates, by observation.
     """
 
     run: RunRecords
@@ -87,11 +95,11 @@ class PropertyInference:
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with it."""
+        """Warnings on the validity of the result, one line each."""
         return [self.facts.warning] if self.facts.warning else []
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each of `SEEN`, for tables and JSON."""
+        """Return one row per observation, for tables and JSON."""
         return [
             {
                 "run": self.run.label,
@@ -121,17 +129,17 @@ def property_inference(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> PropertyInference:
-    """Attack rounds `first` to `last` of a run.
+    """Attack the rounds `first` to `last` of a run.
 
     Args:
         run: its records, with aggregates.
-        first, last: None: of those whose aggregates are recorded.
-        shadows: data sets that the attacker makes for each round, two or more.
+        first, last: rounds; None: the first and last whose aggregates are recorded.
+        shadows: data sets that the attacker composes for each round, two or more.
         confidence: of the intervals.
         seed: of the attacker's choices.
 
     Raises:
-        ExperimentError: as `SumsSeen.of` does; or samples have no label that is a class.
+        ExperimentError: as `SumsSeen.of` does; or if samples have no label that is a class.
     """
     observed = SumsSeen.of(run, first, last)
     counts = _label_counts(run, observed.workload)
@@ -157,7 +165,7 @@ def property_inference(
 
 
 def _detected(observed: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:
-    """What the detectors say: `(n, labels)` the sum over each client's own updates, and `(r, labels)` of each mean."""
+    """Apply the detectors: `(n, labels)` sum over each client's own updates, `(r, labels)` on each round's mean."""
     view, rng, own = observed.view, np.random.default_rng(seed), _OwnSamples(observed.workload, labels)
     by_update, by_sum = np.zeros((view.participation.shape[1], labels)), np.zeros((len(view.rounds), labels))
     sizes = np.asarray(observed.workload.sample_counts)[observed.clients]
@@ -181,9 +189,9 @@ class Detector:
     """A linear function from updates to shares of labels.
 
     Attributes:
-        centre: `(d,)` mean of the updates that it was learned from.
+        centre: `(d,)` mean of the updates that the detector was fitted to.
         slopes: `(d, labels)`.
-        mean: `(labels,)` of the shares that it was learned from.
+        mean: `(labels,)` mean of the shares that the detector was fitted to.
     """
 
     centre: Floats
@@ -192,19 +200,19 @@ class Detector:
 
     @classmethod
     def fit(cls, updates: Floats, shares: Floats) -> "Detector":
-        """From `(k, d)` updates and their `(k, labels)` shares, by ridge regression."""
+        """Fit a detector to `(k, d)` updates and their `(k, labels)` shares, by ridge regression."""
         centre, mean = updates.mean(axis=0), shares.mean(axis=0)
         rows = updates - centre
         return cls(centre, rows.T @ ridge(rows @ rows.T, shares - mean), mean)
 
     def __call__(self, updates: Floats) -> Floats:
-        """`(k, labels)` what it says of `(k, d)` updates."""
+        """Return the estimated shares `(k, labels)` of `(k, d)` updates."""
         shares: Floats = (updates - self.centre) @ self.slopes + self.mean
         return shares
 
 
 class _OwnSamples:
-    """The attacker's samples: the held-out ones."""
+    """The attacker's own samples: the held-out ones."""
 
     def __init__(self, workload: TorchWorkload, labels: int) -> None:
         self._inputs, self._labels = workload.data.held_out()
@@ -213,7 +221,7 @@ class _OwnSamples:
         self._there = np.flatnonzero([len(places) > 0 for places in self._of_label])
 
     def sample(self, size: int, rng: np.random.Generator) -> Batch:
-        """So many, in a mixture of labels that is uniform among all; the same sample again where there are too few."""
+        """Choose `size` samples in a uniform mixture of labels; samples repeat where a label has too few."""
         counts = rng.multinomial(size, rng.dirichlet(np.ones(len(self._there))))
         places = []
         for label, count in zip(self._there.tolist(), counts.tolist(), strict=True):
@@ -235,9 +243,11 @@ def _label_counts(run: RunRecords, workload: TorchWorkload) -> npt.NDArray[np.in
 
 
 def _of_groups(observed: SumsSeen, shares: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
-    """Of each group of `seen.clients` that are always in the same sums: the place of one of them, and the shares.
+    """Return one member and the shares of each group of clients that are always in the same sums.
 
-    `(groups,)` and `(groups, labels)`, the mean shares of its members as they weigh in the sums.
+    Returns:
+        `(groups,)` index of one member in `observed.clients`, and `(groups, labels)` mean shares of the members,
+        weighted as in the sums.
     """
     groups, places = np.unique(observed.groups[observed.clients], return_index=True)
     mean_shares = []

@@ -1,13 +1,15 @@
-"""Single updates out of many sums, by least squares: So et al., Multi-RoundSecAgg, arXiv 2106.03328, appendix H.2.
+"""Reconstruction of single updates from many sums, by least squares.
 
-What the server has seen in some rounds of a run is a `View`. When a model has converged, updates hardly change from
-round to round, and the server's sums are (31): P times the weighted updates, plus what they do change. If P has full
-rank, least squares (32) gives every update, else the solution of minimum norm is the best there is: for clients always
+So et al., Multi-RoundSecAgg, arXiv 2106.03328, appendix H.2.
+
+A `View` is the server's view of some rounds of a run. When a model has converged, updates hardly change from round to
+round, and the server's sums are (31): P times the weighted updates, plus their changes. If P has full rank, least
+squares (32) gives every update. If not, the solution of minimum norm is the best possible: for clients that are always
 in the same sums, as in a batch, their weighted mean. The paper stops at the inverse; this is the same attack for every
 P.
 
-The norm is that of the clients' updates, each squared and times its weight: then members of a batch get their mean,
-whatever they weigh. Where P has full rank the choice does not matter.
+The norm is that of the clients' updates, each squared and times its weight: then members of a batch get their mean for
+all weights. Where P has full rank the choice does not matter.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,12 +36,12 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class View:
-    """The completed ones of a stretch of rounds.
+    """The server's view of a range of rounds: the completed ones.
 
     Attributes:
-        rounds: `(r,)` their numbers.
-        skipped: how many others there were between first and last.
-        participation: `(r, n)` bool, P: whose update is in the sum.
+        rounds: `(r,)` numbers of the completed rounds.
+        skipped: number of other rounds in the range.
+        participation: `(r, n)` bool, P: the clients in each sum.
         sums: `(r, d)` float64, sums of the updates times their weights.
         model: `(d,)` float32 at the start of the first of them.
     """
@@ -52,20 +54,24 @@ class View:
 
 
 def view(run: RunRecords, first: int, last: int) -> View:
-    """What the server has seen in rounds `first` to `last`, both included.
+    """Return the server's view of the rounds `first` to `last`, both included.
+
+    Args:
+        run: its records, with aggregates.
+        first, last: rounds.
 
     Raises:
-        ExperimentError: there are no such rounds, none of them completed, or the run has not recorded one that did;
-            or the run is asynchronous, or combines updates by a rule, or what is recorded does not fit together.
+        ExperimentError: if there are no such rounds, none of them completed, or the aggregate of one is not recorded;
+            if the run is asynchronous, or combines updates by a rule; or if its records are inconsistent.
     """
     if run.experiment.get("asynchronous") is not None:
         raise ExperimentError(
-            f"{run.path}: an asynchronous run, whose clients trained on models of several rounds and scaled what they "
-            "learned; attacks by least squares are held against updates of one model"
+            f"{run.path}: an asynchronous run, in which clients trained on models of several rounds and scaled their "
+            "updates; attacks by least squares need updates of one model"
         )
     if (run.experiment["aggregation"].get("robust") or {}).get("rule") is not None:
         raise ExperimentError(
-            f"{run.path}: combines updates by a rule (aggregation.robust), so that its rounds are no sums to solve; "
+            f"{run.path}: combines updates by a rule (aggregation.robust), so that its rounds have no sums to solve; "
             "its server sees each update by itself"
         )
     recorded = run.rounds
@@ -75,7 +81,7 @@ def view(run: RunRecords, first: int, last: int) -> View:
     stretch = recorded[recorded["round"].between(first, last)]
     rounds = stretch.loc[stretch["outcome"] == "completed", "round"].to_numpy(np.int64)
     if not len(rounds):
-        raise ExperimentError(f"{run.path}: none of rounds {first} to {last} was completed; take more")
+        raise ExperimentError(f"{run.path}: none of rounds {first} to {last} was completed; select more rounds")
     aggregates: list[RoundAggregate] = []
     for number in rounds.tolist():
         aggregate = run.aggregate(number)
@@ -97,8 +103,8 @@ def view(run: RunRecords, first: int, last: int) -> View:
     population = int(run.experiment["population"])
     if rows["client"].max() >= population:
         raise ExperimentError(
-            f"{run.path}: client {rows['client'].max()} took part, of a population of {population}: experiment.yaml is "
-            "not that of these records"
+            f"{run.path}: client {rows['client'].max()} took part, of a population of {population}: experiment.yaml "
+            "does not belong to these records"
         )
     participation = np.zeros((len(rounds), population), np.bool_)
     participation[np.searchsorted(rounds, rows["round"]), rows["client"]] = True
@@ -114,14 +120,14 @@ _DETERMINED = 1 - 1e-6
 
 @dataclass(frozen=True)
 class Estimates:
-    """What the server makes of its view.
+    """The server's estimates of the clients' updates.
 
     Attributes:
-        clients: `(m,)` those that are in some sum.
-        updates: `(m, d)` float64, an estimate of each one's update.
-        rank: of P.
-        determined: `(m,)` bool: the sums leave no freedom for this client's update (were updates constant).
-        condition: largest over smallest singular value of P; how much changes of the updates are amplified, at most.
+        clients: `(m,)` clients that are in some sum.
+        updates: `(m, d)` float64, estimates of their updates.
+        rank: rank of P.
+        determined: `(m,)` bool: whether the sums leave no freedom for the client's update (were updates constant).
+        condition: largest over smallest singular value of P, the largest amplification of changes in the updates.
     """
 
     clients: Integers
@@ -135,8 +141,8 @@ def estimates(view: View, weights: Floats) -> Estimates:
     """Solve (31) for the updates, all coordinates at once.
 
     Args:
-        view: what the server has seen.
-        weights: `(n,)` what each client's update counts in a sum, above 0 for those that are in one.
+        view: the server's view.
+        weights: `(n,)` weight of each client's update in a sum, above 0 for clients that are in one.
     """
     clients = np.flatnonzero(view.participation.any(axis=0))
     scale = np.sqrt(weights[clients])
@@ -149,13 +155,23 @@ def estimates(view: View, weights: Floats) -> Estimates:
 
 
 def _determined(participation: Floats) -> npt.NDArray[np.bool_]:
-    """`(m,)` whether each unit vector is in the row space of P; the weights, which scale columns, do not matter."""
+    """Return whether each unit vector is in the row space of P, `(m,)`."""
+    # The weights scale columns of P and do not matter.
     right = _row_space(participation)
     return np.asarray(np.einsum("ki,ki->i", right, right) > _DETERMINED)
 
 
 def spanned(participation: npt.ArrayLike, group: Integers) -> bool:
-    """Whether the sum over the clients `group`, and nobody else, is a combination of the rows of P `(rounds, n)`."""
+    """Return whether the sum over the clients `group` alone is a combination of the rows of P.
+
+    Args:
+        participation: `(rounds, n)`, P.
+        group: client numbers.
+
+    Example:
+        >>> spanned([[True, True, False], [False, True, False]], np.array([0]))
+        True
+    """
     matrix = np.asarray(participation, np.float64)
     indicator = np.zeros(matrix.shape[1])
     indicator[group] = 1
@@ -164,32 +180,48 @@ def spanned(participation: npt.ArrayLike, group: Integers) -> bool:
 
 
 def spanned_groups(participation: npt.NDArray[np.bool_], groups: Integers) -> npt.NDArray[np.bool_]:
-    """`(n,)` `spanned` of each client's group, for groups `(n,)` of clients with equal columns of P: in one go.
+    """Return `spanned` for the group of each client, for groups of clients with equal columns of P.
 
-    Equal columns of P are equal in its row space, too.
+    Args:
+        participation: `(rounds, n)`, P.
+        groups: `(n,)` group of each client.
+
+    Returns:
+        `(n,)` bool.
     """
+    # Equal columns of P are equal in its row space, too.
     right = _row_space(participation.astype(np.float64))
     return np.asarray(np.einsum("ki,ki->i", right, right) * np.bincount(groups)[groups] > _DETERMINED)
 
 
 def _row_space(matrix: Floats) -> Floats:
-    """`(rank, n)` orthonormal rows."""
+    """Return an orthonormal basis of the row space, `(rank, n)`."""
     _, singular, right = np.linalg.svd(matrix, full_matrices=False)
     rows: Floats = right[singular > singular[0] * max(matrix.shape) * np.finfo(np.float64).eps]
     return rows
 
 
 def errors(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:
-    """`(m,)` e_i of (33), the squared distance over the squared norm of the truth; NaN where that is 0.
+    """Return e_i of (33), the squared distance over the squared norm of the truth; NaN where that norm is 0.
 
     Args:
         estimated, true: `(m, d)`.
+
+    Returns:
+        `(m,)`.
     """
     return _quotients(estimated, true, lambda guess, update: (((guess - update) ** 2).sum(), (update**2).sum()))
 
 
 def cosines(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:
-    """`(m,)` cosine of the angle between estimate and truth; NaN where one is 0."""
+    """Return the cosines of the angles between estimates and truth; NaN where one of them is 0.
+
+    Args:
+        estimated, true: `(m, d)`.
+
+    Returns:
+        `(m,)`.
+    """
     return _quotients(
         estimated, true, lambda guess, update: (guess @ update, np.sqrt((guess @ guess) * (update @ update)))
     )
@@ -198,7 +230,7 @@ def cosines(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:
 def _quotients(
     estimated: Floats, true: npt.NDArray[np.float32], parts: Callable[[Floats, Floats], tuple[Any, Any]]
 ) -> Floats:
-    """`(m,)` the quotient of the parts of each row, one row after the other: no copies of (m, d); NaN over 0."""
+    """Return the quotient of the parts of each row, `(m,)`; NaN over 0. Row by row, to avoid copies of (m, d)."""
     parts_of_rows = [parts(guess, update.astype(np.float64)) for guess, update in zip(estimated, true, strict=True)]
     above, below = np.array(parts_of_rows, np.float64).reshape(-1, 2).T
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -209,18 +241,18 @@ def _quotients(
 
 
 _COLOURS = ("#000000", "#009E73", "#D55E00", "#0072B2")
-_OTHER_TRAINING = 0.05  # of the first sum's norm: training gives something else than in the run
+_OTHER_TRAINING = 0.05  # of the first sum's norm: above, training again does not give the run's updates
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The attack's outcome.
+    """The outcome of a reconstruction.
 
     Attributes:
-        view: what the server saw.
-        estimates: what it made of it.
+        view: the server's view.
+        estimates: the server's estimates.
         table: one row per client in some sum: client, error (33), cosine, determined, rounds.
-        deviation: how far the first sum is from that of the true updates, relative to its norm: 0 but for rounding
+        deviation: distance of the first sum from that of the true updates, relative to its norm; 0 but for rounding
             (and quantisation) when the truth is right.
     """
 
@@ -231,9 +263,15 @@ class Reconstruction:
 
 
 def reconstruct(run: RunRecords, first: int, last: int, victims: Victims | None = None) -> Reconstruction:
-    """Attack rounds `first` to `last` of a run, and hold the estimates against the updates of the first completed one.
+    """Attack the rounds `first` to `last` of a run, and compare the estimates with the updates of the first of them.
 
-    Raises `ExperimentError` as `view` does, and when the run's workload cannot be made again.
+    Args:
+        run: its records, with aggregates.
+        first, last: rounds; only completed ones count.
+        victims: of the run; None: made from the run.
+
+    Raises:
+        ExperimentError: as `view` does; or if the run's workload cannot be built again.
     """
     victims = Victims(run) if victims is None else victims
     observed = view(run, first, last)
@@ -241,7 +279,13 @@ def reconstruct(run: RunRecords, first: int, last: int, victims: Victims | None 
 
 
 def measured(observed: View, weights: npt.NDArray[np.float64], truth: npt.NDArray[np.float32]) -> Reconstruction:
-    """The attack on `seen`, against the true updates, `(n, d)` float32, of its first round."""
+    """Estimate the updates from a view and compare them with the truth.
+
+    Args:
+        observed: the server's view.
+        weights: `(n,)` weight of each client's update in a sum.
+        truth: `(n, d)` float32, the true updates of the view's first round.
+    """
     solution = estimates(observed, weights)
     true = truth[solution.clients]
     first = observed.participation[0, solution.clients]
@@ -259,7 +303,12 @@ def measured(observed: View, weights: npt.NDArray[np.float64], truth: npt.NDArra
 
 
 def relative_distance(reference: Floats, other: Floats) -> float:
-    """Return the norm of the difference of two `(d,)` vectors over that of the first; 0 where the first is 0."""
+    """Return the norm of the difference of two `(d,)` vectors over that of the first; 0 where the first is 0.
+
+    Args:
+        reference: `(d,)`.
+        other: `(d,)`.
+    """
     norm = float(np.linalg.norm(reference))
     return float(np.linalg.norm(reference - other)) / norm if norm else 0.0
 
@@ -275,7 +324,7 @@ def other_training(deviation: float) -> str:
 
 
 def row(made: Reconstruction) -> dict[str, Any]:
-    """The outcome as one flat object; NaN is not known."""
+    """Return the outcome as one flat object, for JSON; unknown values are NaN."""
     observed, solution, error = made.view, made.estimates, made.table["error"].dropna()
     return {
         "first_round": int(observed.rounds[0]),
@@ -299,7 +348,7 @@ def row(made: Reconstruction) -> dict[str, Any]:
 
 
 def text(made: Reconstruction) -> str:
-    """The outcome for a person, ending in a line feed."""
+    """Return the outcome as text, ending in a line feed."""
     outcome = row(made)
     lines = [
         "rounds {first_round} to {last_round}: {completed} completed, {skipped} not; "
@@ -316,14 +365,33 @@ def text(made: Reconstruction) -> str:
 
 
 def files(made: Reconstruction, out: Path) -> list[Path]:
-    """Write reconstruction.csv, reconstruction.json and the histogram into `out`; raises `RunError`."""
+    """Write reconstruction.csv, reconstruction.json and the histogram.
+
+    Args:
+        made: the outcome.
+        out: folder of the files.
+
+    Returns:
+        Paths of the written files.
+
+    Raises:
+        RunError: if a file cannot be written.
+    """
     contents = {"reconstruction.csv": csv(made.table), "reconstruction.json": to_json(row(made), ascii=True)}
     paths = [written(out / name, content.encode()) for name, content in contents.items()]
     return paths + histogram({"": made.table["error"].dropna().to_numpy()}, out / "reconstruction")
 
 
 def written(path: Path, content: bytes) -> Path:
-    """Write a file, and its folder if need be; raises `RunError`."""
+    """Write a file, and create its folder if necessary.
+
+    Args:
+        path: of the file.
+        content: bytes of the file.
+
+    Raises:
+        RunError: if the file cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -334,7 +402,15 @@ def written(path: Path, content: bytes) -> Path:
 
 
 def histogram(samples: Mapping[str, npt.NDArray[np.float64]], path: Path) -> list[Path]:
-    """Fig. 10: how many clients' updates were reconstructed with which error, one panel for each name."""
+    """Draw the numbers of clients by error of their reconstructed updates, one panel for each name (Fig. 10).
+
+    Args:
+        samples: errors by name.
+        path: of the figure, without suffix.
+
+    Returns:
+        Paths of the written files.
+    """
     everything = np.concatenate(list(samples.values()))
     positive = everything[everything > 0]
     low = np.floor(np.log10(positive.min(initial=0.1)))

@@ -1,9 +1,8 @@
-"""How well scores tell members from others: the area under the ROC curve, and how many members are found while almost
-nobody else is taken for one.
+"""Separation of members from others by scores: the ROC area, and the true positives at few false positives.
 
-Membership inference is to be judged by its true positives at few false ones (Carlini, Chien, Nasr, Song, Terzis,
-Tramer, Membership Inference Attacks From First Principles, S&P 2022, arXiv 2112.03570, section III); the area stands
-beside. Intervals are those of samples drawn anew for the same run.
+Membership inference should be judged by its true positives at few false ones (Carlini, Chien, Nasr, Song, Terzis,
+Tramer, Membership Inference Attacks From First Principles, S&P 2022, arXiv 2112.03570, section III); the area is
+reported beside. Intervals are those of samples drawn anew for the same run.
 """
 
 from dataclasses import dataclass
@@ -21,15 +20,16 @@ _DRAWN: Final = 4000  # samples of the bootstrap
 
 @dataclass(frozen=True)
 class Discrimination:
-    """What scores tell.
+    """Separation of members from others by scores.
 
     Attributes:
-        members, others: how many samples of each.
-        auc: the chance that a member's score is above that of another, ties half.
-        auc_low, auc_high: its interval, by the variance of DeLong, DeLong, Clarke-Pearson 1988; see `_interval`.
-        level: the rate of false positives that is allowed.
-        false_positives: others above the threshold, the lowest that keeps the level among these.
-        found: members above it; the interval counts that other samples have another threshold, see `_found`.
+        members, others: number of samples of each kind.
+        auc: chance that a member's score is above that of another sample, ties half.
+        auc_low, auc_high: interval of the AUC, by the variance of DeLong, DeLong, Clarke-Pearson 1988; see `_interval`.
+        level: allowed rate of false positives.
+        false_positives: others above the threshold, which is the lowest that keeps the level on these samples.
+        true_positives: members above the threshold; the interval accounts for the choice of the threshold, see
+            `_true_positives`.
     """
 
     members: int
@@ -43,15 +43,18 @@ class Discrimination:
 
 
 def discrimination(members: Floats, others: Floats, level: float = 0.01, confidence: float = 0.95) -> Discrimination:
-    """Of the scores of both, at least one each; raises `ValueError` for none, or for scores that are no numbers.
+    """Evaluate the scores of members and others.
 
     Args:
-        members, others: `(m,)` and `(n,)`; larger says member.
-        level: see `Discrimination`.
+        members, others: `(m,)` and `(n,)` scores, at least one each; larger scores indicate members.
+        level: allowed rate of false positives.
         confidence: of the intervals.
+
+    Raises:
+        ValueError: if a kind has no scores, or a score is not finite.
     """
     if not len(members) or not len(others) or not np.isfinite(members).all() or not np.isfinite(others).all():
-        raise ValueError(f"scores of {len(members)} members and {len(others)} others, finite ones of each are needed")
+        raise ValueError(f"scores of {len(members)} members and {len(others)} others: finite scores of both are needed")
     auc, deviation = _area(members, others)
     low, high = _interval(auc, deviation, min(len(members), len(others)), confidence)
     thresholds = np.append(np.sort(others)[::-1], -np.inf)
@@ -69,40 +72,45 @@ def discrimination(members: Floats, others: Floats, level: float = 0.01, confide
 
 
 def _rank(expected: float) -> int:
-    """The whole part; 0.29 of 100 are 29, whatever rounding makes of the product."""
+    """Return the whole part of a product; 0.29 of 100 are 29, in spite of rounding."""
     return int(expected + 1e-9)
 
 
 def _interval(auc: float, deviation: float, pairs: int, confidence: float) -> tuple[float, float]:
-    """Of the area. Where all pairs of a member and another compare alike, DeLong's variance is 0, and says nothing.
-
-    Then the independent ones of them, as many as there are of the fewer, compare alike: their share is bounded by
-    Clopper and Pearson, and what the others of all pairs would be is left open.
+    """Return the interval of the area.
 
     Args:
-        pairs: members or others, which are fewer; of one sample there is no variance.
+        auc: area.
+        deviation: its standard error, by DeLong.
+        pairs: number of members or of others, whichever is smaller.
+        confidence: of the interval.
     """
     if deviation > 0 and pairs > 1:
         half = float(norm.ppf((1 + confidence) / 2)) * deviation
         return max(0.0, auc - half), min(1.0, auc + half)
+    # If all pairs of a member and another compare alike, DeLong's variance is 0 and says nothing. Then the independent
+    # ones of them, as many as `pairs`, compare alike: their share is bounded by Clopper and Pearson, and the outcome of
+    # the remaining pairs is left open. One sample has no variance.
     alike = Proportion.of(pairs, pairs, confidence).low if pairs > 1 else 0.0
     return auc * alike, 1 - (1 - auc) * alike
 
 
 def _true_positives(members: Floats, thresholds: Floats, level: float, confidence: float) -> Proportion:
-    """How many members are above the threshold of `level`, with an interval of both samples drawn anew.
-
-    That of Clopper and Pearson takes the threshold as given: at 1 % of 288 others it holds the true rate 56 to 76 times
-    in a hundred instead of 95. It is joined with the bootstrap's (percentiles), whose threshold is drawn, too. Where
-    level times (n + 1) is below 2, the threshold is hardly known, and the lower end is 0.
+    """Return the rate of members above the threshold of `level`, with an interval for both samples drawn anew.
 
     Args:
+        members: scores.
         thresholds: `(n + 1,)` scores of the others, falling, then one below all.
+        level: allowed rate of false positives.
+        confidence: of the interval.
     """
+    # Clopper and Pearson's interval takes the threshold as fixed: at 1 % of 288 others it contains the true rate 56 to
+    # 76 times in a hundred instead of 95. It is joined with the bootstrap's (percentiles), in which the threshold
+    # varies. Where level times (n + 1) is below 2, the threshold is hardly determined, and the lower end is 0.
     rest, rng = len(thresholds) - 1, np.random.default_rng(0)
 
     def resampled_rate(place: int) -> Floats:
-        """The rate above the `place`-th score of others drawn anew; a uniform sample's such place is of a Beta law."""
+        """Draw rates above the `place`-th score of others drawn anew; that place in a uniform sample has a Beta law."""
         if place >= rest:
             return np.ones(_DRAWN)
         places = (rest * rng.beta(place + 1, rest - place, _DRAWN)).astype(np.int64)
@@ -120,7 +128,7 @@ def _true_positives(members: Floats, thresholds: Floats, level: float, confidenc
 
 
 def _area(members: Floats, others: Floats) -> tuple[float, float]:
-    """The area, and its standard error by DeLong's placements; from midranks (Sun and Xu 2014)."""
+    """Return the area, and its standard error by DeLong's placements; from midranks (Sun and Xu 2014)."""
     count, rest = len(members), len(others)
     together = rankdata(np.concatenate((members, others)))
     above = (together[:count] - rankdata(members)) / rest  # of the others, those below each member
@@ -131,15 +139,19 @@ def _area(members: Floats, others: Floats) -> tuple[float, float]:
 
 
 def most_found(epsilon: float, delta: float, level: float) -> float:
-    """The largest rate of true positives that any attack on one sample has, of a client that is hidden.
-
-    A sample is in or another one in its place: between the two lies a data set with neither, since a unit of
-    (epsilon, delta)-privacy is there or is null. So the region of one step (Kairouz, Oh, Viswanath, The Composition
-    Theorem for Differential Privacy, ICML 2015, arXiv 1311.0776, section 2) is gone through twice.
+    """Return the largest true-positive rate of any attack on one sample of a protected client.
 
     Args:
-        epsilon, delta: of what the attacker sees.
-        level: the rate of false positives.
+        epsilon, delta: guarantee for the attacker's observations.
+        level: rate of false positives.
+
+    Source:
+        Kairouz, Oh, Viswanath, The Composition Theorem for Differential Privacy, ICML 2015, arXiv 1311.0776, section 2
+        (the privacy region of one step).
+
+    Example:
+        >>> round(most_found(epsilon=0.0, delta=0.0, level=0.01), 12)
+        0.01
     """
 
     def step(rate: float) -> float:
@@ -147,4 +159,6 @@ def most_found(epsilon: float, delta: float, level: float) -> float:
             return 1.0
         return max(0.0, min(1.0, exp(epsilon) * rate + delta, 1 - exp(-epsilon) * (1 - delta - rate)))
 
+    # Two steps: the sample is in the data or another one in its place, and between the two lies a data set with
+    # neither, since a unit of (epsilon, delta)-privacy is present or null.
     return step(step(level))

@@ -1,5 +1,7 @@
-"""What a server under secure aggregation has of a run, for inference: the models, each round's sum, and who is in it;
-with what bounds it (T, the ledger), and the truth that inference is measured against."""
+"""A server's view of a run under secure aggregation, for inference: the models, the sums, and their participants.
+
+Beside the view stand its bounds (T, the ledger), and the truth that inference is compared with.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,15 +32,15 @@ _SEARCH_S = 20.0
 
 @dataclass(frozen=True)
 class SumsSeen:
-    """A stretch of rounds of one run.
+    """The view of a range of rounds of one run.
 
     Attributes:
         run: its records.
         view: sums and participation.
         victims: the truth.
-        workload: of the victims; its network is of torch.
-        clients: `(m,)` the honest ones that are in some sum and have samples.
-        weights: `(n,)` what each client's update counts in a sum.
+        workload: workload of the victims; its network is of torch.
+        clients: `(m,)` honest clients that are in some sum and have samples.
+        weights: `(n,)` weight of each client's update in a sum.
     """
 
     run: RunRecords
@@ -50,11 +52,15 @@ class SumsSeen:
 
     @classmethod
     def of(cls, run: RunRecords, first: int | None = None, last: int | None = None) -> "SumsSeen":
-        """Rounds `first` to `last`; None: the first, the last whose aggregates the run records.
+        """Return the view of the rounds `first` to `last`.
+
+        Args:
+            run: its records, with aggregates.
+            first, last: rounds; None: the first and last whose aggregates are recorded.
 
         Raises:
-            ExperimentError: as `analysis.attacks.reconstruction.view` and `Victims` do; or what clients sent is not
-                what a network of torch has learned from their data.
+            ExperimentError: as `analysis.attacks.reconstruction.view` and `Victims` do; or if the clients did not send
+                updates of a torch network trained on their data.
         """
         begin, end = _recorded(run)
         observed = view(run, begin if first is None else first, end if last is None else last)
@@ -63,48 +69,58 @@ class SumsSeen:
         if workload.dimension != len(observed.model):
             raise ExperimentError(
                 f"{run.path}: its models have {len(observed.model)} parameters, and the experiment's has "
-                f"{workload.dimension}: experiment.yaml is not that of these records"
+                f"{workload.dimension}: experiment.yaml does not belong to these records"
             )
         recorded = run.participation
         dishonest = recorded.loc[recorded["dishonest"], "client"].unique()
         clients = np.flatnonzero(observed.participation.any(axis=0) & (np.asarray(workload.sample_counts) > 0))
         clients = np.setdiff1d(clients, dishonest)
         if not len(clients):
-            raise ExperimentError(f"{run.path}: no honest client with samples is in a sum of these rounds; take more")
+            raise ExperimentError(
+                f"{run.path}: no honest client with samples is in a sum of these rounds; select more rounds"
+            )
         return cls(run, observed, victims, workload, clients, victims.weights)
 
     def model(self, number: int) -> npt.NDArray[np.float32]:
-        """`(d,)` at the start of this round."""
+        """Return the model at the start of a round, `(d,)`."""
         aggregate = self.run.aggregate(number)
         assert aggregate is not None  # `view` has read it
         return aggregate.model
 
     @property
     def final_model(self) -> npt.NDArray[np.float32]:
-        """`(d,)` after the run's last round, which everybody is given."""
+        """`(d,)` the model after the run's last round, which is public."""
         model = self.run.model
         assert model is not None  # a round was completed
         return model
 
     def updates(self, place: int, model: npt.NDArray[np.float32]) -> dict[int, npt.NDArray[np.float32]]:
-        """`(d,)` what each participant of the `place`-th of these rounds learned, by client, ascending."""
+        """Train the updates of a round again.
+
+        Args:
+            place: index of the round in the view.
+            model: `(d,)` float32, at the start of the round.
+
+        Returns:
+            `(d,)` update of each participant, by client, ascending.
+        """
         number = int(self.view.rounds[place])
         clients: Iterable[int] = np.flatnonzero(self.view.participation[place]).tolist()
         return {client: self.workload.train(client, model, number).delta for client in clients}
 
     @cached_property
     def groups(self) -> npt.NDArray[np.int64]:
-        """`(n,)` the same number for clients that are always in the same sums."""
+        """`(n,)` group of each client: clients that are always in the same sums have equal numbers."""
         _, numbers = np.unique(self.view.participation.T, axis=0, return_inverse=True)
         return numbers.reshape(-1)
 
     @property
     def isolated(self) -> int:
-        """Of how many of `clients` the sums determine what their group sent, had it been constant."""
+        """Number of `clients` for which the sums determine the update of their group, were it constant."""
         return int(spanned_groups(self.view.participation, self.groups)[self.clients].sum())
 
     def facts(self) -> "Facts":
-        """What tables say of it, without its arrays."""
+        """Return the facts on the view that tables show, without its arrays."""
         updates = self.updates(0, self.view.model)
         total = sum(self.weights[client] * update.astype(np.float64) for client, update in updates.items())
         matrix = self.view.participation
@@ -124,17 +140,17 @@ class SumsSeen:
 
 @dataclass(frozen=True)
 class Facts:
-    """Of a stretch of rounds.
+    """Facts on a range of rounds.
 
     Attributes:
-        first_round, last_round, completed: which rounds, and how many of them.
-        clients: honest ones with samples that are in some sum.
-        privacy: T of these rounds, weak.
-        strong_privacy: T strong.
-        isolated: of how many of `clients` the sums determine what their group sent, had it been constant.
-        noise: of the run's aggregation; None: without.
+        first_round, last_round, completed: numbers of the first and last round, and number of completed rounds.
+        clients: number of honest clients with samples that are in some sum.
+        privacy: weak multi-round privacy T of these rounds.
+        strong_privacy: strong multi-round privacy T.
+        isolated: number of `clients` for which the sums determine the update of their group, were it constant.
+        noise: noise of the run's aggregation; None: without.
         spent: the run's ledger; None: without noise.
-        deviation: how far the first sum is from that of the updates trained again, relative to its norm.
+        deviation: distance of the first sum from that of the updates trained again, relative to its norm.
     """
 
     first_round: int
@@ -150,33 +166,33 @@ class Facts:
 
     @property
     def warning(self) -> str:
-        """What is wrong with the truth; empty where nothing is known to be."""
+        """Warning on the truth, in one line; empty if there is none."""
         return "" if self.spent is not None else other_training(self.deviation)
 
     @property
     def epsilon(self) -> float | None:
-        """The largest of a client, by the ledger; None: there is no noise."""
+        """The largest epsilon of a client, by the ledger; None without noise."""
         return None if self.spent is None else float(self.spent.clients["epsilon"].max())
 
     def most_found(self, level: float) -> float | None:
-        """See `analysis.attacks.roc.most_found`; None: there is no noise."""
+        """Return the largest true-positive rate of any attack (`roc.most_found`); None without noise."""
         return None if self.spent is None or self.epsilon is None else most_found(self.epsilon, self.spent.delta, level)
 
     @property
     def shown_privacy(self) -> str:
-        """T as tables show it."""
+        """T as shown in tables."""
         return f"{self.privacy.value}" if self.privacy.certified else f"≥{self.privacy.lower_bound}"
 
     @property
     def shown_noise(self) -> str:
-        """What tells runs with noise from one another; empty: without."""
+        """Label of the run's noise in figures; empty without noise."""
         if self.spent is None:
             return ""
         multiplier = getattr(self.noise, "noise_multiplier", None)
         return "noise" if multiplier is None else f"noise {multiplier:g}"
 
     def row(self) -> dict[str, Any]:
-        """Of JSON and CSV."""
+        """Return the facts as columns of JSON and CSV."""
         return {
             "first_round": self.first_round,
             "last_round": self.last_round,
@@ -195,12 +211,10 @@ class Facts:
 
 
 def _recorded(run: RunRecords) -> tuple[int, int]:
-    """The first and the last round whose aggregates the run keeps, of those that are recorded."""
+    """Return the first and the last recorded round whose aggregates the run keeps."""
     section = RecordsSection.model_validate(run.experiment.get("records") or {})
     if section.aggregates == "none":
-        raise ExperimentError(
-            f"{run.path}: has not recorded what its server saw; run it with --set records.aggregates=all"
-        )
+        raise ExperimentError(f"{run.path}: has not recorded its aggregates; run it with --set records.aggregates=all")
     first, last = (1, len(run.rounds)) if section.aggregates == "all" else section.aggregates
     return first, min(last, len(run.rounds))
 
@@ -209,17 +223,17 @@ def _torch_workload(run: RunRecords, victims: Victims) -> TorchWorkload:
     experiment, workload = victims.experiment, victims.workload
     if isinstance(experiment.aggregation, RandomParticipationParameters):
         raise ExperimentError(
-            f"{run.path}: under {experiment.aggregation.protocol} clients send gradients of samples that they draw, "
-            "and no updates; attacks on updates say nothing of it"
+            f"{run.path}: under {experiment.aggregation.protocol} clients send gradients of random samples, not "
+            "updates; attacks on updates do not apply"
         )
     if canary_section(experiment) is not None:
         raise ExperimentError(
-            f"{run.path}: its canaries sent known vectors (privacy.canaries), not what they learned; run it without"
+            f"{run.path}: its canaries sent known vectors (privacy.canaries), not updates; run it without canaries"
         )
     if not isinstance(workload, TorchWorkload) or type(workload).train is not TorchWorkload.train:
         raise ExperimentError(
-            f"{run.path}: workload.dataset {experiment.workload.dataset}: has a training of its own, so that gradients "
-            "of single samples, or updates of other data, are not known; take a data set with built-in training "
+            f"{run.path}: workload.dataset {experiment.workload.dataset}: has its own training, so that gradients of "
+            "single samples, or updates of other data, are not known; use a data set with built-in training "
             "(workload.training: real)"
         )
     return workload

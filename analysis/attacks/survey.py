@@ -1,9 +1,10 @@
-"""Every misbehaviour that an experiment's protocols know, tried one after the other: what honest parties see of each,
-and what limits those that they do not see. This is how the tables of docs/explanation/threat-model.md are made.
+"""Survey of all misbehaviours that apply to an experiment's protocols: their detection by honest parties, and limits.
 
-A survey is a sweep: the experiment once for each misbehaviour. What its `adversary.server` and `adversary.clients` name
-goes along with each: the companions, without which another has nothing to gain (a server that reconstructs updates
-first needs its own clients among the participants).
+The tables of docs/explanation/threat-model.md are surveys.
+
+A survey is a sweep: the experiment once for each misbehaviour. The misbehaviours that the experiment names in
+`adversary.server` and `adversary.clients` accompany each of them: without these companions some have nothing to gain
+(a server that reconstructs updates first needs colluding clients among the participants).
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ Verdict = Literal["refused", "refused in part", "bounded", "not protected", "did
 
 @dataclass(frozen=True)
 class SurveyTrial:
-    """A misbehaviour to be tried, by ``server`` or ``clients``."""
+    """A misbehaviour to be tried, of the party ``server`` or ``clients``."""
 
     party: str
     name: str
@@ -37,17 +38,18 @@ class SurveyTrial:
 
 @dataclass(frozen=True)
 class SurveyFinding:
-    """What came of one trial.
+    """The outcome of one trial.
 
     Attributes:
-        trial: which misbehaviour, by whom.
+        trial: misbehaviour and party.
         verdict: ``refused`` (an honest party saw it in every attacked round), ``refused in part`` (in some),
-            ``bounded`` (nobody saw it; `limit` says what keeps it within bounds), ``not protected`` (nobody saw it, and
-            nothing that is known here bounds it) or ``did not arise`` (in no round it could be carried out).
-        checks: those that failed, with their stages, the most frequent first.
-        limit: what bounds what it gains unseen; empty: nothing.
-        attacked, refused, completed: rounds; see `seen`, and the others, of `analysis.attacks.outcomes.AttackOutcome`.
-        recovered: rounds in which the adversary has had a single client's update.
+            ``bounded`` (nobody saw it; `limit` bounds it), ``not protected`` (nobody saw it, and no bound is known
+            here) or ``did not arise`` (in no round it could be carried out).
+        checks: checks that failed, with their stages, the most frequent first.
+        limit: bound on its undetected gain; empty: none.
+        attacked, refused, completed: rounds; as attacked, `detected` and completed of
+            `analysis.attacks.outcomes.AttackOutcome`.
+        recovered: rounds in which the adversary had a single client's update.
     """
 
     trial: SurveyTrial
@@ -61,7 +63,7 @@ class SurveyFinding:
 
     @property
     def outcome(self) -> str:
-        """In a few words, as in a cell of the threat model."""
+        """The outcome in a few words, for a cell of the threat model."""
         text: str = self.verdict
         if self.verdict.startswith("refused"):
             text += f": {', '.join(self.checks)}"
@@ -73,12 +75,18 @@ class SurveyFinding:
 
 
 def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[SurveyTrial]:
-    """The misbehaviours that apply to the experiment's protocols, or `only` those.
+    """List the misbehaviours that apply to the experiment's protocols.
 
-    Raises `ExperimentError` for one that does not apply, and for an experiment that is a sweep already.
+    Args:
+        experiment: without a sweep.
+        only: names to select; empty: all that arise.
+        where: file or other origin of the experiment, for messages.
+
+    Raises:
+        ExperimentError: if one of `only` does not apply, or the experiment is a sweep already.
     """
     if experiment.sweep:
-        raise ExperimentError(f"{where}: sweep: a survey sweeps over misbehaviours itself; take out the sweep")
+        raise ExperimentError(f"{where}: sweep: a survey sweeps over misbehaviours itself; remove the sweep")
     protocols = {experiment.selection.protocol, experiment.aggregation.protocol, "train"}
     applicable = [SurveyTrial(party, name) for party in OF_PARTY for name in names(party, protocols)]
     unknown = sorted(set(only) - {trial.name for trial in applicable})
@@ -89,7 +97,7 @@ def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[Surv
 
 
 def _arises(experiment: Experiment, trial: SurveyTrial, where: str) -> bool:
-    """Whether there is anything to do otherwise: noise to skip, a list to forge."""
+    """Return whether the misbehaviour has anything to do: noise to skip, a list to forge."""
     (point,) = points(survey_of(experiment, [trial], where), where)
     try:
         RunPlan(point.experiment, 0)
@@ -99,7 +107,13 @@ def _arises(experiment: Experiment, trial: SurveyTrial, where: str) -> bool:
 
 
 def survey_of(experiment: Experiment, tried: Sequence[SurveyTrial], where: str) -> Experiment:
-    """The experiment as a sweep over what is `tried`, in this order."""
+    """Return the experiment as a sweep over misbehaviours.
+
+    Args:
+        experiment: without a sweep.
+        tried: trials, in the order of the sweep.
+        where: origin of the experiment, for messages.
+    """
     section = experiment.adversary or AdversarySection()
     data = experiment.model_dump(mode="json", exclude_unset=True)
     data["adversary"] = section.model_dump(mode="json", exclude_unset=True, exclude=set(OF_PARTY))
@@ -108,7 +122,7 @@ def survey_of(experiment: Experiment, tried: Sequence[SurveyTrial], where: str) 
 
 
 def _adversary(section: AdversarySection, trial: SurveyTrial) -> dict[str, list[Any]]:
-    """What is tried, outermost, beside its companions."""
+    """Return the section `adversary` of a trial: the misbehaviour outermost, then its companions."""
     parties: dict[str, list[Any]] = {}
     for party in PARTIES:
         listed = {name_of(entry): entry for entry in section.named(party)}
@@ -118,7 +132,13 @@ def _adversary(section: AdversarySection, trial: SurveyTrial) -> dict[str, list[
 
 
 def findings(experiment: Experiment, tried: Sequence[SurveyTrial], runs: Sequence[RunRecords]) -> list[SurveyFinding]:
-    """What came of each trial with the experiment; `runs` are those of the survey, in its order."""
+    """Evaluate the runs of a survey.
+
+    Args:
+        experiment: without a sweep.
+        tried: trials.
+        runs: records of the survey, in the order of the trials.
+    """
     return [_finding(trial, run, limit(trial.name, experiment)) for trial, run in zip(tried, runs, strict=True)]
 
 
@@ -148,7 +168,15 @@ def _finding(trial: SurveyTrial, run: RunRecords, bound: str) -> SurveyFinding:
 
 
 def render(results: Sequence[SurveyFinding], format: str = "text") -> str:
-    """The findings as ``text``, ``markdown`` or ``json``; raises `ExperimentError` for another format."""
+    """Render the findings.
+
+    Args:
+        results: one or more.
+        format: ``text``, ``markdown`` or ``json``.
+
+    Raises:
+        ExperimentError: for another format.
+    """
     require_format(format, "text", "markdown", "json")
     if format == "json":
         rows = [vars(finding) | {"trial": vars(finding.trial), "outcome": finding.outcome} for finding in results]
@@ -161,9 +189,9 @@ def render(results: Sequence[SurveyFinding], format: str = "text") -> str:
     return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)
 
 
-# -- what limits what nobody sees -------------------------------------------------------------------------------------
-# A server that only chooses within what the protocol leaves to it is seen by nobody. Where a theorem says how far that
-# takes it, the name is here, with the command that computes it; where nothing does, it is not protected.
+# -- limits of misbehaviours that nobody sees -------------------------------------------------------------------------
+# Nobody sees a server that only uses the choices that the protocol leaves to it. If a theorem limits its gain, the
+# theorem is named here, with the command that computes it; if none does, the experiment is not protected.
 
 
 _LOTTO = ("lotto-client-centric", "lotto-server-centric")
@@ -185,7 +213,12 @@ _OF_FLAMINGO = {
 
 
 def limit(name: str, experiment: Experiment) -> str:
-    """What bounds the misbehaviour `name` under the experiment's protocols; empty: nothing that is computed here."""
+    """Return the bound on a misbehaviour under the experiment's protocols; empty if none is computed here.
+
+    Args:
+        name: of the misbehaviour.
+        experiment: with the protocols.
+    """
     selection = experiment.selection.protocol
     sums = experiment.aggregation
     if isinstance(sums, FlamingoParameters) and name in _OF_FLAMINGO:
@@ -196,9 +229,9 @@ def limit(name: str, experiment: Experiment) -> str:
     if isinstance(sums, OneShotParameters) and name == "contradict-dropouts":
         return "2U - N dishonest members are needed (docs/explanation/one-shot.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
-        return ""  # two of them need no accomplice then (docs/explanation/reconstruction.md)
+        return ""  # two of them then need no colluding client (docs/explanation/reconstruction.md)
     if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):
-        return ""  # whoever is on one list is shown parts of it
+        return ""  # every client on a list is shown parts of it
     if selection in _LOTTO:
         if name in _CHOOSING:
             verified = " in rounds with an honest participant" if name == "tell-different-populations" else ""

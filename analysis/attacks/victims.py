@@ -1,7 +1,7 @@
-"""The truth that an attack is measured against: what each client's update was, trained once more.
+"""The truth that an attack is compared with: each client's update, trained again.
 
-Local training is a function of the experiment, the client, the model and the round, so the records need not hold what
-no server may see.
+Local training is a function of the experiment, the client, the model and the round. So the records need not contain
+data that no server may see.
 """
 
 from typing import Protocol, runtime_checkable
@@ -19,17 +19,20 @@ from testbed.records import RunRecords
 
 @runtime_checkable
 class ShowsSamples(Protocol):
-    """A workload whose training samples an attack can be measured against."""
+    """A workload that shows its training samples, so that attacks can be compared with them."""
 
     def training_samples(self, client: int) -> npt.NDArray[np.float32]:
-        """`(n, ...)` float32: a client's inputs, as the model takes them."""
+        """Return a client's inputs as the model takes them: `(n, ...)` float32."""
 
 
 class Victims:
-    """The clients of a run.
+    """The clients of a run, with their data and updates.
 
     Args:
-        run: its records; raises `ExperimentError` when its data are not there any more.
+        run: its records.
+
+    Raises:
+        ExperimentError: if its data are not available any more, or its updates cannot be trained again.
     """
 
     def __init__(self, run: RunRecords) -> None:
@@ -41,31 +44,43 @@ class Victims:
         for key in ("drift_correction", "local_layers"):
             if getattr(section, key) is not None:
                 raise ExperimentError(
-                    f"{run.path}: its clients trained with workload.{key}, by what they keep, which is in no record: "
-                    "nothing to hold an attack against"
+                    f"{run.path}: its clients trained with workload.{key}, from states that are not recorded: the "
+                    "true updates are not known, and no attack can be measured"
                 )
         if compression_of(self.experiment.aggregation) is not None:
             raise ExperimentError(
                 f"{run.path}: its updates were compressed (aggregation.compression), and attacks are measured against "
-                "whole ones; run it without"
+                "uncompressed ones; run it without compression"
             )
         self.workload = workloads.build(section, self.experiment.population, self.seed)
 
     @property
     def weights(self) -> Floats:
-        """`(n,)` what each client's update counts in a sum. The server knows it: clients say it with `Trained`."""
+        """`(n,)` weight of each client's update in a sum; the server knows it from the clients' training reports."""
         if self.experiment.aggregation.weights == "equal":
             return np.ones(self.experiment.population)
         counts: Floats = np.asarray(self.workload.sample_counts, np.float64)
         return counts
 
     def samples(self, client: int) -> npt.NDArray[np.float32]:
-        """`(n, ...)` float32: a client's inputs; raises `ExperimentError` for a workload that does not show them."""
+        """Return a client's inputs, `(n, ...)` float32.
+
+        Raises:
+            ExperimentError: if the workload does not show its samples.
+        """
         if not isinstance(self.workload, ShowsSamples):
             raise ExperimentError("workload.dataset: needs training_samples(client) for an attack to be measured")
         return self.workload.training_samples(client)
 
     def updates(self, model: npt.NDArray[np.float32], round_number: int) -> npt.NDArray[np.float32]:
-        """`(n, d)` float32: what each client learns (or would learn, had it been chosen) from `model` in this round."""
+        """Train every client's update again, also those of clients that were not chosen.
+
+        Args:
+            model: `(d,)` float32, at the start of the round.
+            round_number: from 1.
+
+        Returns:
+            `(n, d)` float32.
+        """
         clients = range(self.experiment.population)
         return np.array([self.workload.train(client, model, round_number).delta for client in clients], np.float32)
