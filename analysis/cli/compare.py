@@ -69,11 +69,11 @@ def compare(
         echo(comparison_columns.listing(), nl=False)
         return
     names = None if columns is None else comparison_columns.chosen(columns)
-    wanted = target or (["best"] if smooth is not None else None)
-    if wanted is not None:
+    goals = target or (["best"] if smooth is not None else None)
+    if goals is not None:
         from analysis.comparison.targets import parsed
 
-        parsed(wanted)  # a typing error is told before anything is read
+        parsed(goals)  # a typing error is told before anything is read
     if paired and paired_seeds:
         raise ExperimentError("--paired, --paired-seeds: one matches rounds, the other seeds; give one of them")
     runs = runs_in(directories)
@@ -81,19 +81,19 @@ def compare(
     from analysis.findings import findings, render
 
     why, groups = "", group_by or ()
-    if wanted is None:
+    if goals is None:
         reached, why = time_to_target.targets_beside(runs, baseline, across_workloads=across_workloads, group_by=groups)
     else:
         reached = time_to_target.compare_targets(
-            runs, wanted, baseline, smooth or 1, across_workloads=across_workloads, group_by=groups
+            runs, goals, baseline, smooth or 1, across_workloads=across_workloads, group_by=groups
         )
-    if format == "csv" and reached is not None and wanted is not None and names is None:
+    if format == "csv" and reached is not None and goals is not None and names is None:
         echo(target_table.render(reached, format), nl=False)
         return
     table = overhead.compare_paired if paired else seed_pairs.compare_seeds if paired_seeds else overhead.compare
     frame = table(runs, baseline, group_by=groups)
-    found = [] if format == "csv" else findings(runs, baseline, group_by=groups, targets=reached)
-    echo(render(frame, found, format, reached, names, narrow=width == "one"), nl=False)
+    notes = [] if format == "csv" else findings(runs, baseline, group_by=groups, targets=reached)
+    echo(render(frame, notes, format, reached, names, narrow=width == "one"), nl=False)
     if paired and len(frame) == 1:
         messages().print(
             "note: --paired: there is one row, which is paired with itself; give the runs of another protocol, too",

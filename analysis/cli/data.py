@@ -55,18 +55,20 @@ def inspect(
     all_points = list(points(load(file, overrides or []), str(file)))
     first = all_points[0].experiment
     if len(all_points) > 1:
-        told = f"note: the first of {len(all_points)} points of the sweep ({all_points[0].label}); --set picks another"
-        messages().print(told, markup=False)
+        note_on_sweep = (
+            f"note: the first of {len(all_points)} points of the sweep ({all_points[0].label}); --set picks another"
+        )
+        messages().print(note_on_sweep, markup=False)
     if first.seed is None:
         messages().print("note: the experiment has no seed; this is what seed 0 gives", markup=False)
     from analysis.clients.profile import profile, report
 
-    found = profile(first, first.seed or 0)
-    echo(report(found, format), nl=False)
-    for note in found.notes:
+    client_profile = profile(first, first.seed or 0)
+    echo(report(client_profile, format), nl=False)
+    for note in client_profile.notes:
         messages().print(f"note: {note}", markup=False)
     if out is not None:
         from analysis.figures import client_data
 
-        for path in client_data.draw(found, out, columns):
+        for path in client_data.draw(client_profile, out, columns):
             messages().print(str(path))

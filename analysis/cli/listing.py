@@ -22,9 +22,9 @@ LIST_EPILOG = examples(
 _Rows = list[dict[str, str]]
 
 
-def _said(thing: object) -> str:
+def _summary(described: object) -> str:
     """The first paragraph of its docstring, on one line."""
-    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+    return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())
 
 
 def _protocols() -> _Rows:
@@ -32,7 +32,11 @@ def _protocols() -> _Rows:
     from testbed.selection.catalogue import PROTOCOLS as SELECTION
 
     return [
-        {"key": f"{section}.protocol", "name": parameters.model_fields["protocol"].default, "what": _said(parameters)}
+        {
+            "key": f"{section}.protocol",
+            "name": parameters.model_fields["protocol"].default,
+            "what": _summary(parameters),
+        }
         for section, protocols in (("selection", SELECTION), ("aggregation", AGGREGATION))
         for parameters in protocols
     ] + [
@@ -52,19 +56,21 @@ def _plugins() -> _Rows:
     rows = []
     for plugin in installed():
         why = problem(plugin)
-        said = f"refused: {why}" if why else ""
+        summary = f"refused: {why}" if why else ""
         if not why:
             try:
-                said = _said(plugin_class(plugin.target, ", ".join(KINDS[plugin.kind]))) or "says nothing of itself"
+                summary = (
+                    _summary(plugin_class(plugin.target, ", ".join(KINDS[plugin.kind]))) or "says nothing of itself"
+                )
             except ExperimentError as error:
-                said = f"refused: {error}"
+                summary = f"refused: {error}"
         rows.append(
             {
                 "key": ", ".join(KINDS.get(plugin.kind, ("none",))),
                 "name": plugin.name,
                 "package": plugin.origin,
                 "class": plugin.target,
-                "what": said,
+                "what": summary,
             }
         )
     return rows
@@ -101,7 +107,7 @@ def _misbehaviours() -> _Rows:
             "key": f"adversary.{party}",
             "name": name,
             "under": ", ".join(dict.fromkeys(under for kind in kinds_of(party, name) for under in kind.applies_to)),
-            "what": _said(kinds_of(party, name)[0]),
+            "what": _summary(kinds_of(party, name)[0]),
         }
         for party in OF_PARTY
         for name in names(party)
@@ -112,8 +118,12 @@ def _figures() -> _Rows:
     from analysis.reproduction.catalogue import catalogue
 
     return [
-        {"name": ", ".join([one.name, *one.aliases]), "what": one.title, "source": one.source}
-        for one in catalogue().values()
+        {
+            "name": ", ".join([reproduction.name, *reproduction.aliases]),
+            "what": reproduction.title,
+            "source": reproduction.source,
+        }
+        for reproduction in catalogue().values()
     ]
 
 

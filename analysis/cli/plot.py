@@ -84,9 +84,9 @@ def plot(
 
 def _check_options(x: str | None, of_x: dict[str, object], others: dict[str, object]) -> None:
     """Raise `ExperimentError` for an option of the other kind of figure."""
-    given, what = (others, "does not go with --x") if x is not None else (of_x, "goes with --x KEY")
-    if wrong := [name for name, value in given.items() if value]:
-        raise ExperimentError(f"{wrong[0]}: {what}")
+    disallowed, reason = (others, "does not go with --x") if x is not None else (of_x, "goes with --x KEY")
+    if wrong := [name for name, value in disallowed.items() if value]:
+        raise ExperimentError(f"{wrong[0]}: {reason}")
 
 
 def _listed(text: str | None) -> list[str]:

@@ -63,13 +63,13 @@ def privacy(
         )
     spent = [spending(run) for run in noisy]
     others = [run.label for run in runs if run not in noisy]
-    told = [(one, report.of_run(one.run, one)) for one in spent]
-    if unknown := [one.label for one, plan in told if plan is None]:
+    spendings_and_plans = [(run_spending, report.of_run(run_spending.run, run_spending)) for run_spending in spent]
+    if unknown := [run_spending.label for run_spending, plan in spendings_and_plans if plan is None]:
         messages().print(
             f"note: {', '.join(unknown)}: name user-defined classes, whose modules are not imported: what the "
             f"selection guarantees is not said; give {IMPORT_CLASSES} if you trust them"
         )
-    echo(report.render(told, format, every, others), nl=False)
+    echo(report.render(spendings_and_plans, format, every, others), nl=False)
     if figures is not None:
         from analysis.privacy.figures import draw
 
@@ -92,16 +92,16 @@ def bound_privacy(
     from testbed.experiment.inputs import refuse_unless_imported
     from testbed.experiment.schema import points
 
-    found = []
+    plans = []
     all_points = list(points(load(file, overrides or []), str(file)))
     refuse_unless_imported([point.experiment for point in all_points], str(file), import_classes)
     for point in all_points:
         label = point.where(str(file))
-        found.append(planned(point.experiment, label, 0))
-        if found[-1].warning:
-            echo(f"warning: {label}: {found[-1].warning}", err=True)
+        plans.append(planned(point.experiment, label, 0))
+        if plans[-1].warning:
+            echo(f"warning: {label}: {plans[-1].warning}", err=True)
     if format == "json":
-        rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
+        rows = [{"experiment": plan.label, **plan.facts(), "guarantees": plan.rows()} for plan in plans]
         echo(to_json(rows, indent=1, ascii=True), nl=False)
         return
-    echo("\n".join(one.text() for one in found), nl=False)
+    echo("\n".join(plan.text() for plan in plans), nl=False)

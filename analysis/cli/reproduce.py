@@ -111,65 +111,67 @@ def reproduce(
     if verify:
         from analysis.reproduction import verification
 
-        found = verification.verify(catalogue.named(names or [catalogue.ALL]), out)
-        echo(verification.shown(found, format), nl=False)
-        raise typer.Exit(int(bool(found.differing)))
+        verified = verification.verify(catalogue.named(names or [catalogue.ALL]), out)
+        echo(verification.shown(verified, format), nl=False)
+        raise typer.Exit(int(bool(verified.differing)))
     if not names:
         raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
-    wanted = catalogue.named(names)
-    _check_scale(wanted, scale, seeds)
-    data = _folder(data, wanted)
-    directories = [_directory(one.name, scale, out, len(wanted)) for one in wanted]
-    for one, directory in zip(wanted, directories, strict=True):
-        _prepare(one, scale, directory)
+    reproductions = catalogue.named(names)
+    _check_scale(reproductions, scale, seeds)
+    data = _folder(data, reproductions)
+    directories = [_directory(reproduction.name, scale, out, len(reproductions)) for reproduction in reproductions]
+    for reproduction, directory in zip(reproductions, directories, strict=True):
+        _prepare(reproduction, scale, directory)
     console = messages()
-    given = {"cluster.address": address, "cluster.network": network}
-    cluster = {key: value for key, value in given.items() if value is not None}
+    cluster_options = {"cluster.address": address, "cluster.network": network}
+    cluster = {key: value for key, value in cluster_options.items() if value is not None}
     runner = _Runner(cluster, overrides or [], console, quiet)
     try:
-        for place, (one, directory) in enumerate(zip(wanted, directories, strict=True)):
+        for place, (reproduction, directory) in enumerate(zip(reproductions, directories, strict=True)):
             if place:
                 echo("")
-            files = data if one.data_files else None
-            task = ReproductionContext(scale, directory, runner, _progress(one, runner), files, seeds)
-            _make(one, task, format, runner)
+            files = data if reproduction.data_files else None
+            task = ReproductionContext(scale, directory, runner, _progress(reproduction, runner), files, seeds)
+            _make(reproduction, task, format, runner)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.command_line}")
         raise typer.Exit(stop_code()) from None
 
 
-def _check_scale(wanted: "list[Reproduction]", scale: "Scale", seeds: int | None) -> None:
+def _check_scale(reproductions: "list[Reproduction]", scale: "Scale", seeds: int | None) -> None:
     """A scale or a number of seeds that one of them cannot have is an error before anything runs."""
-    lacking = [one for one in wanted if scale not in one.scales]
+    lacking = [reproduction for reproduction in reproductions if scale not in reproduction.scales]
     if lacking:
         raise ExperimentError(
-            f"--scale {scale}: {', '.join(one.name for one in lacking)}: no such scale; there are "
+            f"--scale {scale}: {', '.join(reproduction.name for reproduction in lacking)}: no such scale; there are "
             f"{' and '.join(lacking[0].scales)}"
         )
-    fixed = [one.name for one in wanted if seeds is not None and not one.takes_seeds]
+    fixed = [reproduction.name for reproduction in reproductions if seeds is not None and not reproduction.takes_seeds]
     if fixed:
         raise ExperimentError(f"--seeds: {', '.join(fixed)}: the repetitions are fixed; leave --seeds out")
 
 
-def _progress(one: "Reproduction", runner: "_Runner") -> "Callable[[str], None]":
+def _progress(reproduction: "Reproduction", runner: "_Runner") -> "Callable[[str], None]":
     """Shows a line of one reproduction, unless nothing is to be shown."""
 
     def progress(line: str) -> None:
         if not runner.quiet:
-            runner.console.print(f"{one.name}: {line}")
+            runner.console.print(f"{reproduction.name}: {line}")
 
     return progress
 
 
-def _folder(data: Path | None, wanted: "list[Reproduction]") -> Path | None:
+def _folder(data: Path | None, reproductions: "list[Reproduction]") -> Path | None:
     """The folder of real data, from the root; one that is not there, or that nobody reads, is an error."""
     if data is None:
         return None
     if not data.is_dir():
         raise ExperimentError(f"--data: {data} is not a folder; give the one with the files, or leave --data out")
-    if not any(one.data_files for one in wanted):
-        raise ExperimentError(f"--data: {', '.join(one.name for one in wanted)} read no files; leave --data out")
+    if not any(reproduction.data_files for reproduction in reproductions):
+        raise ExperimentError(
+            f"--data: {', '.join(reproduction.name for reproduction in reproductions)} read no files; leave --data out"
+        )
     return data.resolve()
 
 
@@ -179,40 +181,42 @@ def _directory(name: str, scale: str, out: Path | None, count: int) -> Path:
     return out if count == 1 else out / f"{name}-{scale}"
 
 
-def _prepare(one: "Reproduction", scale: "Scale", directory: Path) -> None:
+def _prepare(reproduction: "Reproduction", scale: "Scale", directory: Path) -> None:
     """The directory is there, can be written to, and holds nothing that would be overwritten: known before hours of
     work, not after.
     """
     from analysis.reproduction import presentation
 
     check_folder("--out", directory)
-    presentation.refuse_foreign(one, scale, directory)
+    presentation.refuse_foreign(reproduction, scale, directory)
 
 
-def _make(one: "Reproduction", task: "ReproductionContext", format: str, runner: "_Runner") -> None:
+def _make(reproduction: "Reproduction", task: "ReproductionContext", format: str, runner: "_Runner") -> None:
     from analysis.reproduction import presentation
     from analysis.reproduction.elapsed import elapsed
 
     scale, directory = task.scale, task.out
     runner.called = False
-    task.progress(presentation.expected_length(one, scale))
+    task.progress(presentation.expected_length(reproduction, scale))
     with elapsed(directory) as seconds:
         try:
-            result = one.run(task)
+            result = reproduction.run(task)
         except ExperimentError as error:
-            _, of_data, what = str(error).partition("workload.path: ")
+            _, of_data, problem = str(error).partition("workload.path: ")
             if task.data is None or not of_data:
                 raise
             # the option that the key was made of
-            raise ExperimentError(f"--data: {one.name}: {what}") from None
+            raise ExperimentError(f"--data: {reproduction.name}: {problem}") from None
     if runner.overrides:
         if not runner.called:
-            raise ExperimentError(f"--set: {one.name} runs no experiment of which a key could be set; leave --set out")
-        said = f"Set by hand, in all experiments: {', '.join(runner.overrides)}."
-        result = replace(result, remarks=[said, *result.remarks])
+            raise ExperimentError(
+                f"--set: {reproduction.name} runs no experiment of which a key could be set; leave --set out"
+            )
+        remark = f"Set by hand, in all experiments: {', '.join(runner.overrides)}."
+        result = replace(result, remarks=[remark, *result.remarks])
     origin = _origin(seconds())
-    written = presentation.write(one, result, scale, directory, origin)
-    echo(presentation.render(one, result, scale, format, origin), nl=False)
+    written = presentation.write(reproduction, result, scale, directory, origin)
+    echo(presentation.render(reproduction, result, scale, format, origin), nl=False)
     runner.console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
 
 
@@ -220,10 +224,15 @@ def _origin(seconds: float) -> "Origin":
     from analysis.reproduction.contract import Origin
     from testbed.running.open_runs import now, provenance
 
-    known = provenance()
-    machine = known["machine"]
+    origin_facts = provenance()
+    machine = origin_facts["machine"]
     return Origin(
-        seconds, known["versions"]["testbed"], known["git_commit"], machine["processor"], machine["cpus"], now()
+        seconds,
+        origin_facts["versions"]["testbed"],
+        origin_facts["git_commit"],
+        machine["processor"],
+        machine["cpus"],
+        now(),
     )
 
 

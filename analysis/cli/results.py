@@ -57,14 +57,14 @@ def runs_in(directories: list[str]) -> list[Any]:
         if next(path.rglob("experiment.yaml"), None) is None:
             raise ExperimentError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
 
-    found = runs_below(paths)
-    if old := [run for run in found if not run.verifiable]:
+    runs = runs_below(paths)
+    if undigested := [run for run in runs if not run.verifiable]:
         messages().print(
-            f"note: {len(old)} of {len(found)} runs ({old[0].path}) have tables without digests, as earlier versions "
+            f"note: {len(undigested)} of {len(runs)} runs ({undigested[0].path}) have tables without digests, as earlier versions "
             "wrote them: flipped bits in them may go unnoticed",
             markup=False,
         )
-    return found
+    return runs
 
 
 _LONG_S = 5.0  # after which a person wants to know how long it will take
@@ -105,12 +105,12 @@ def metrics(
     for run in runs if with_sums else ():
         if run not in with_sums:
             console.print(f"note: {run.path}: no round of this run has given a sum; it is left out", markup=False)
-    found = [_measured(run, time_limit, console, quiet) for run in with_sums or runs]
-    echo(report.render(found, format, every), nl=False)
+    measurements = [_measured(run, time_limit, console, quiet) for run in with_sums or runs]
+    echo(report.render(measurements, format, every), nl=False)
     if out is not None:
         from analysis.multi_round.figures import Line, draw
 
-        lines = [Line(run.label, run.protocol, [run.metrics]) for run in found]
+        lines = [Line(run.label, run.protocol, [run.metrics]) for run in measurements]
         console.print(f"written: {', '.join(map(str, draw(lines, out)))}")
 
 
@@ -121,12 +121,12 @@ def _measured(run: Any, time_limit_s: float, console: "Console", quiet: bool) ->
     if quiet:
         return report.measured(run, time_limit_s)
     if not console.is_terminal:
-        began_s, said = time.monotonic(), False
+        began_s, is_noted = time.monotonic(), False
 
         def note(line: str) -> None:
-            nonlocal said
-            if not said and time.monotonic() - began_s > _LONG_S:
-                said = True
+            nonlocal is_noted
+            if not is_noted and time.monotonic() - began_s > _LONG_S:
+                is_noted = True
                 limit = f"the searches take at most {time_limit_s:g} s of processor time (--time-limit)"
                 console.print(f"{run.label}: {line}; {limit}", markup=False)
 

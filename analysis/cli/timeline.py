@@ -41,8 +41,8 @@ def timeline(
     check_file("--out", out)
     written = write(runs[0], rounds, out)
     echo(written.path)
-    rounds_told = f"{len(written.rounds)} {'round' if len(written.rounds) == 1 else 'rounds'}"
+    shown_rounds = f"{len(written.rounds)} {'round' if len(written.rounds) == 1 else 'rounds'}"
     messages().print(
-        f"{rounds_told}, {written.events:,} events, {written.size / 1e6:.1f} MB: open it at https://ui.perfetto.dev",
+        f"{shown_rounds}, {written.events:,} events, {written.size / 1e6:.1f} MB: open it at https://ui.perfetto.dev",
         markup=False,
     )

@@ -71,12 +71,12 @@ def tune(
     from testbed.experiment import grid as grids
     from testbed.experiment import load
 
-    keys = [grids.key_of(one) for one in grid]
-    given = [*(overrides or []), *([f"cluster.network={yaml_quote(network)}"] if network else [])]
-    plain = load(file, given)
+    keys = [grids.key_of(setting) for setting in grid]
+    settings = [*(overrides or []), *([f"cluster.network={yaml_quote(network)}"] if network else [])]
+    plain = load(file, settings)
     swept = [*grid, *([f"seed={seeds}"] if seeds else [])]
     shorter = [f"rounds={rounds}"] if rounds else []
-    experiment = load(file, [*given, *shorter, *(grids.as_sweep(one) for one in swept)])
+    experiment = load(file, [*settings, *shorter, *(grids.as_sweep(setting) for setting in swept)])
     grids.require_searchable(plain, keys, seeds)
     if write is not None and write.exists():
         raise ExperimentError(f"--write {write}: is there already; give another file")

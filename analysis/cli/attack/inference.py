@@ -55,7 +55,7 @@ def membership(
     _attack(
         runs,
         lambda run: attacked(run, first, last, **settings),
-        lambda found: report.membership_table(found, format, confidence),
+        lambda results: report.membership_table(results, format, confidence),
         report.draw_membership,
         figures,
     )
@@ -84,7 +84,7 @@ def property_(
     _attack(
         runs,
         lambda run: attacked(run, first, last, shadows=shadows, confidence=confidence, seed=seed),
-        lambda found: report.property_table(found, format, confidence),
+        lambda results: report.property_table(results, format, confidence),
         report.draw_property,
         figures,
     )
@@ -99,7 +99,7 @@ def _attack(
 ) -> None:
     if figures is not None:
         check_folder("--figures", figures)
-    found = [attacked(run) for run in runs]
-    echo(rendered(found), nl=False)
+    results = [attacked(run) for run in runs]
+    echo(rendered(results), nl=False)
     if figures is not None:
-        messages().print(f"written: {', '.join(map(str, draw(found, figures)))}")
+        messages().print(f"written: {', '.join(map(str, draw(results, figures)))}")

@@ -101,8 +101,8 @@ def registrations(
     if not 0 < len(plan.dishonest) < population:
         raise ExperimentError(f"{file}: adversary.dishonest: {len(plan.dishonest)} of {population}; some, and not all")
     rows = [
-        [one.name, str(one.tried), str(one.refused), ", ".join(one.checks) or "–", one.gained]
-        for one in attempts(population, plan.dishonest, plan.randomness)
+        [attempt.name, str(attempt.tried), str(attempt.refused), ", ".join(attempt.checks) or "–", attempt.gained]
+        for attempt in attempts(population, plan.dishonest, plan.randomness)
     ]
     echo(render(Table(["Attempt", "Tried", "Refused", "By", "Gained"], rows, ruled=False), "text"), nl=False)
 
@@ -138,10 +138,10 @@ def audit(
     from analysis.privacy import audit_report
     from analysis.privacy.audit import OBSERVERS, audits
 
-    found = audits(runs, OBSERVERS if observer == "both" else (observer,), confidence)
-    echo(audit_report.rendered(found, format, confidence), nl=False)
+    results = audits(runs, OBSERVERS if observer == "both" else (observer,), confidence)
+    echo(audit_report.rendered(results, format, confidence), nl=False)
     if figures is not None:
-        messages().print(f"written: {', '.join(map(str, audit_report.draw(found, figures)))}")
+        messages().print(f"written: {', '.join(map(str, audit_report.draw(results, figures)))}")
 
 
 _SURVEY_EPILOG = examples(

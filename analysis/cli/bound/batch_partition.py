@@ -5,7 +5,7 @@ from math import lgamma, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from analysis.cli.bound.declaration import Row, declare, found, number, results
+from analysis.cli.bound.declaration import Row, declare, number, results, value_or_reason
 from testbed.cli.invocation import option
 from testbed.errors import ExperimentError
 from testbed.files import limits
@@ -147,8 +147,10 @@ def _theorem1(users: int, selected: int, privacy: int, dropout: float | Sequence
     from analysis.bounds.batch_partition import average_cardinality, batches_of, family_size, unavailable_round
 
     batches = batches_of(users, selected, privacy)
-    wanted = selected // privacy
-    logarithm = (lgamma(len(batches) + 1) - lgamma(wanted + 1) - lgamma(len(batches) - wanted + 1)) / log(10)
+    batches_of_round = selected // privacy
+    logarithm = (
+        lgamma(len(batches) + 1) - lgamma(batches_of_round + 1) - lgamma(len(batches) - batches_of_round + 1)
+    ) / log(10)
     size = family_size(users, selected, privacy) if logarithm < _DIGITS else None
     chances = np.asarray(dropout, np.float64)
     spread = {"dropout_lowest": float(chances.min()), "dropout_highest": float(chances.max())}
@@ -160,7 +162,7 @@ def _theorem1(users: int, selected: int, privacy: int, dropout: float | Sequence
         **(spread if chances.ndim else {}),
         "batches": len(batches),
         "largest_batch": int(batches.sizes.max()),
-        **found("family_size", size, f"an integer of {int(logarithm) + 1} digits"),
+        **value_or_reason("family_size", size, f"an integer of {int(logarithm) + 1} digits"),
         "family_size_log10": logarithm,
         "average_cardinality": average_cardinality(users, selected, privacy, dropout),
         "unavailable_round": unavailable_round(users, selected, privacy, dropout),
@@ -179,12 +181,14 @@ def _theorem3(users: int, selected: int, rounds: int, trials: int) -> Row:
     )
     from analysis.statistics import Proportion
 
-    row = found("theorem3_uniform", None, "the theorem does not state its constant c'")
+    row = value_or_reason("theorem3_uniform", None, "the theorem does not state its constant c'")
     if 2 * selected >= users:
-        row |= found("theorem3_independent", None, "stated for K below N/2")
+        row |= value_or_reason("theorem3_independent", None, "stated for K below N/2")
     else:
         bound = independent_bound(users, selected)
-        row |= found("theorem3_independent", bound if bound > 0 else None, f"(30) says nothing here: {bound:.3g}")
+        row |= value_or_reason(
+            "theorem3_independent", bound if bound > 0 else None, f"(30) says nothing here: {bound:.3g}"
+        )
     if not trials:
         return row
     row |= {"full_rank_rounds": rounds, "full_rank_trials": trials}
@@ -193,7 +197,9 @@ def _theorem3(users: int, selected: int, rounds: int, trials: int) -> Row:
         reached = rounds_until_full_rank(draw(users, selected), users, trials, most, _SEED)
         median = float(np.median(reached))
         row |= _share(f"full_rank_{name}", Proportion.of(int((reached <= rounds).sum()), trials))
-        row |= found(f"full_rank_{name}_median", median if median <= most else None, f"more than {most} rounds")
+        row |= value_or_reason(
+            f"full_rank_{name}_median", median if median <= most else None, f"more than {most} rounds"
+        )
     return row
 
 

@@ -3,7 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from analysis.cli.bound.declaration import Row, declare, finite, found, given, probability, results
+from analysis.cli.bound.declaration import (
+    Row,
+    declare,
+    finite,
+    format_parameters,
+    probability,
+    results,
+    value_or_reason,
+)
 from analysis.cli.bound.options import MOST_ROUNDS, Dishonest, Population, number_of, threshold_of
 from testbed.cli.invocation import option
 from testbed.committee.parameters import OVER_SELECTION
@@ -67,7 +75,7 @@ def _text(row: Row) -> str:
     planned = "target" in row
     labels = {key: label for key, label in _LABELS.items() if planned or key != "threshold"}
     symbols = {key: symbol for key, symbol in _SYMBOLS.items() if not planned or key not in ("size", "threshold")}
-    return f"{row['selection']}: {given(row, symbols)}\n{results(row, labels, _result)}"
+    return f"{row['selection']}: {format_parameters(row, symbols)}\n{results(row, labels, _result)}"
 
 
 def _result(row: Row, key: str) -> str:
@@ -154,7 +162,7 @@ def plan_committee(
     smallest = committee.smallest_size(draw, targets, largest)
     if smallest is None:
         reason = f"no committee of up to {largest} members of this population keeps both targets"
-        return row | found("smallest_size", None, reason)
+        return row | value_or_reason("smallest_size", None, reason)
     size, t = smallest
     guarantees = _guarantees(draw.of(size), t, rounds, serves_rounds, tries, server)
     return row | {"smallest_size": size} | guarantees
@@ -167,7 +175,7 @@ def _parameters(draw: "Draw", rounds: int, serves_rounds: int | None, tries: int
     return row | {
         "dropout": draw.dropout,
         "rounds": rounds,
-        **found("serves_rounds", serves_rounds, "one committee serves to the end"),
+        **value_or_reason("serves_rounds", serves_rounds, "one committee serves to the end"),
         "tries": tries,
         "server": server,
     }

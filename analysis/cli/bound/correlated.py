@@ -18,21 +18,21 @@ def _text(row: Row) -> str:
     heads, least = list(_HEADS), row["strategies"][0]["mean_error"]
     cells = [
         [
-            one["strategy"],
-            f"{one['vectors']}",
-            f"{one['sensitivity']:.4g}",
-            f"{one['mean_error']:.4g}",
-            f"{one['max_error']:.4g}",
-            f"{one['mean_error'] / least:.3f}",
+            strategy["strategy"],
+            f"{strategy['vectors']}",
+            f"{strategy['sensitivity']:.4g}",
+            f"{strategy['mean_error']:.4g}",
+            f"{strategy['max_error']:.4g}",
+            f"{strategy['mean_error'] / least:.3f}",
         ]
-        for one in row["strategies"]
+        for strategy in row["strategies"]
     ]
     if "epsilon" in row:
         multiplier = row["noise_multiplier"]
         first += f", noise multiplier {multiplier:.4g} (epsilon {row['epsilon']:g} at delta {row['delta']:g})"
         heads.append("mean error [clips]")
-        for line, one in zip(cells, row["strategies"], strict=True):
-            line.append(f"{multiplier * one['mean_error']:.4g}")
+        for line, strategy in zip(cells, row["strategies"], strict=True):
+            line.append(f"{multiplier * strategy['mean_error']:.4g}")
     return f"{first}\n\n{render(Table(heads, cells), 'text')}"
 
 
@@ -69,4 +69,4 @@ def bound_correlated(
         multiplier = noise_multiplier(rounds, most, epsilon, delta)
         row |= {"epsilon": epsilon, "delta": delta, "noise_multiplier": multiplier}
     require_inside(delta=delta)
-    return row | {"strategies": [asdict(one) for one in strategy_errors(rounds, separation, most, error)]}
+    return row | {"strategies": [asdict(result) for result in strategy_errors(rounds, separation, most, error)]}

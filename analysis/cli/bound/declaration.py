@@ -78,14 +78,14 @@ def declare(text: Callable[[Row], str], *shown: str, then: str) -> Callable[[Cal
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-def found(name: str, value: Any, reason: str) -> Row:
+def value_or_reason(name: str, value: Any, reason: str) -> Row:
     """The value by its name; where there is none, null and the reason."""
     return {name: value} if value is not None else {name: None, f"{name}_reason": reason}
 
 
 def finite(name: str, value: float, reason: str) -> Row:
     """As `found`, for a number that may be infinite, which is null."""
-    return found(name, value if isfinite(value) else None, reason)
+    return value_or_reason(name, value if isfinite(value) else None, reason)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def number(value: float) -> str:
     return f"{value}" if isinstance(value, int) else f"{value:.6g}"
 
 
-def given(row: Row, symbols: Mapping[str, str]) -> str:
+def format_parameters(row: Row, symbols: Mapping[str, str]) -> str:
     """The parameters, by the papers' symbols for the row's keys."""
     return ", ".join(f"{symbols[key]} = {number(row[key])}" for key in row if key in symbols and row[key] is not None)
 

@@ -7,12 +7,12 @@ from analysis.cli.bound.declaration import (
     Row,
     declare,
     finite,
-    found,
-    given,
+    format_parameters,
     number,
     probability,
     results,
     target_line,
+    value_or_reason,
 )
 from analysis.cli.bound.options import (
     LARGE,
@@ -93,11 +93,11 @@ _PLAN_LABELS = {
 
 
 def _text(row: Row) -> str:
-    return f"{given(row, _SYMBOLS)}\n{results(row, _LABELS, _result)}"
+    return f"{format_parameters(row, _SYMBOLS)}\n{results(row, _LABELS, _result)}"
 
 
 def _plan_text(row: Row) -> str:
-    return f"{given(row, _SYMBOLS)}\n{target_line(row)}\n{results(row, _PLAN_LABELS, _result)}"
+    return f"{format_parameters(row, _SYMBOLS)}\n{target_line(row)}\n{results(row, _PLAN_LABELS, _result)}"
 
 
 def _result(row: Row, key: str) -> str:
@@ -191,7 +191,7 @@ def bound_lotto(
     if rounds is None:
         return row
     broken = BrokenRounds(c, participants, over_selection, least, t, rounds, round_gap)
-    row |= {"rounds": rounds, **found("round_gap", round_gap, "clients accept any later number")}
+    row |= {"rounds": rounds, **value_or_reason("round_gap", round_gap, "clients accept any later number")}
     numbers = {
         "some_round_fails": rounds,
         "first_round_fails": broken.reached(1),
@@ -328,17 +328,17 @@ def plan_lotto(
     def missed(even: str) -> str:
         return f"SecAgg fails with a probability above {a_round:g} in a round even with {even}; {change}"
 
-    plan |= found("smallest_min_population", smallest, missed("the whole population as n_min"))
+    plan |= value_or_reason("smallest_min_population", smallest, missed("the whole population as n_min"))
     plan |= _exclusion("largest_exclusion", smallest, population, missed("nobody left out"))
-    plan |= found("smallest_threshold", highest, missed(f"a threshold of all {participants}"))
+    plan |= value_or_reason("smallest_threshold", highest, missed(f"a threshold of all {participants}"))
     enough = lotto.smallest_over_selection(population, participants, sufficiency)
     too_few = (
         f"fewer than {100 * sufficiency:g}% of the rounds have enough candidates up to a = "
         f"{lotto.MAXIMUM_OVER_SELECTION}; take fewer --participants or a lower --sufficiency"
     )
-    plan |= found("smallest_over_selection", None if enough is None else float(enough), too_few)
+    plan |= value_or_reason("smallest_over_selection", None if enough is None else float(enough), too_few)
     most = lotto.largest_over_selection(c, participants, least, t, a_round)
-    plan |= found("largest_over_selection", None if most is None else float(most), missed("a = 1"))
+    plan |= value_or_reason("largest_over_selection", None if most is None else float(most), missed("a = 1"))
     if base_rate is not None:
         excluded = lotto.largest_exclusion(population, c, base_rate)
         rest = None if excluded is None else population - excluded
@@ -354,7 +354,7 @@ def plan_lotto(
             f"the dishonest share exceeds {eta:g} times its due with a probability above {a_round:g} in a round even "
             "with the whole population as n_min; take a higher --eta, more --participants or a higher --target"
         )
-        plan |= found("smallest_min_population_for_eta", enough_for_eta, above)
+        plan |= value_or_reason("smallest_min_population_for_eta", enough_for_eta, above)
     return plan
 
 
@@ -364,4 +364,4 @@ def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row
 
     excluded = None if rest is None else population - rest
     fraction = None if excluded is None else exclusion(excluded, population)
-    return found(name, fraction, reason) | {f"{name}_clients": excluded}
+    return value_or_reason(name, fraction, reason) | {f"{name}_clients": excluded}

@@ -3,7 +3,7 @@
 from math import sqrt
 from typing import Annotated
 
-from analysis.cli.bound.declaration import Row, declare, finite, found, given, results
+from analysis.cli.bound.declaration import Row, declare, finite, format_parameters, results, value_or_reason
 from testbed.cli.invocation import option
 from testbed.errors import ExperimentError
 
@@ -32,7 +32,7 @@ _LABELS = {
 
 
 def _text(row: Row) -> str:
-    return f"epsilon at {given(row, _SYMBOLS)}\n{results(row, _LABELS, lambda values, key: f'{values[key]:.4g}')}"
+    return f"epsilon at {format_parameters(row, _SYMBOLS)}\n{results(row, _LABELS, lambda values, key: f'{values[key]:.4g}')}"
 
 
 @declare(
@@ -94,8 +94,8 @@ def bound_participation(
         )
     bins = BallsInBins(toeplitz_means(column, rounds, separation), noise_multiplier)
     every = BallsInBins(toeplitz_means(column, rounds, 1), noise_multiplier)
-    drawn = bins.drawn_epsilon(delta, max(1, samples // 10))
-    verified = bins.epsilon(drawn, delta, samples, confidence, np.random.default_rng(seed))
+    estimate = bins.drawn_epsilon(delta, max(1, samples // 10))
+    verified = bins.epsilon(estimate, delta, samples, confidence, np.random.default_rng(seed))
     participations, width = -(-rounds // separation), len(column)
     row: Row = {
         "rounds": rounds,
@@ -116,12 +116,12 @@ def bound_participation(
             f"{width} bands, more than b: columns that are b apart overlap, and which of them are worst is not worked "
             "out here"
         )
-        row |= found("epsilon_min_separation", None, reason)
+        row |= value_or_reason("epsilon_min_separation", None, reason)
     row |= finite("epsilon_bins_seen", bins.seen_epsilon(delta), _TOO_LARGE)
     row |= finite("epsilon_bins_unseen", verified, _TOO_LARGE)
-    row |= finite("epsilon_bins_unseen_drawn", drawn, _TOO_LARGE)
+    row |= finite("epsilon_bins_unseen_drawn", estimate, _TOO_LARGE)
     if width > 1:
-        return row | found("epsilon_poisson", None, "its rounds are not independent: C is not the identity")
+        return row | value_or_reason("epsilon_poisson", None, "its rounds are not independent: C is not the identity")
     poisson = SubsampledGaussianAccountant(noise_multiplier, 1 / separation).epsilon({1.0: rounds}, delta)
     return row | finite("epsilon_poisson", poisson, _NO_PLD)
 

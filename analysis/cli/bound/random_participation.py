@@ -19,14 +19,16 @@ _SOUNDNESS = {
 def _text(row: Row) -> str:
     from analysis.bounds.random_participation_analyses import ANALYSES
 
-    given, wanted = ("epsilon", "sigma") if "epsilon" in row else ("sigma", "epsilon")
+    given_name, wanted = ("epsilon", "sigma") if "epsilon" in row else ("sigma", "epsilon")
     first = ", ".join(f"{symbol} = {row[key]:g}" for key, symbol in _SYMBOLS.items())
-    lines = [f"{first}, T = {row['rounds']}, {given} = {row[given]:g}"]
-    width = max(len(one.name) for one in ANALYSES)
-    for one in ANALYSES:
-        value = row[f"{one.name}_{wanted}"]
+    lines = [f"{first}, T = {row['rounds']}, {given_name} = {row[given_name]:g}"]
+    width = max(len(analysis.name) for analysis in ANALYSES)
+    for analysis in ANALYSES:
+        value = row[f"{analysis.name}_{wanted}"]
         shown = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
-        lines.append(f"{one.name:{width}}  {wanted} {shown:>8}  {_SOUNDNESS[one.soundness]} ({one.source})")
+        lines.append(
+            f"{analysis.name:{width}}  {wanted} {shown:>8}  {_SOUNDNESS[analysis.soundness]} ({analysis.source})"
+        )
     return "\n".join([*lines, ""])
 
 
@@ -56,7 +58,7 @@ def bound_random_participation(
     from analysis.bounds.random_participation import Participation
     from analysis.bounds.random_participation_analyses import ANALYSES, SOUND, epsilon_by, noise_by
 
-    who = Participation(local_samples, client_rate, sample_rate, clip)
+    participation = Participation(local_samples, client_rate, sample_rate, clip)
     require_inside(delta=delta)
     require_at_least(1, rounds=rounds)
     if (epsilon is None) == (sigma is None):
@@ -83,10 +85,10 @@ def bound_random_participation(
         )
     for analysis in ANALYSES:
         if sigma is not None:
-            name, value = "epsilon", epsilon_by(analysis, who, sigma, delta, rounds)
+            name, value = "epsilon", epsilon_by(analysis, participation, sigma, delta, rounds)
         else:
             assert epsilon is not None
-            name, value = "sigma", noise_by(analysis, who, epsilon, delta, rounds)
+            name, value = "sigma", noise_by(analysis, participation, epsilon, delta, rounds)
         row[f"{analysis.name}_{name}"] = value if isfinite(value) else None
         row[f"{analysis.name}_standing"] = analysis.soundness
     return row

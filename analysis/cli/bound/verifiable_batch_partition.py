@@ -3,7 +3,16 @@
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
-from analysis.cli.bound.declaration import Row, declare, finite, found, given, number, results, target_line
+from analysis.cli.bound.declaration import (
+    Row,
+    declare,
+    finite,
+    format_parameters,
+    number,
+    results,
+    target_line,
+    value_or_reason,
+)
 from analysis.cli.bound.options import (
     LARGE,
     Dishonest,
@@ -75,7 +84,7 @@ _TINY = 1e-300  # a probability that reads 0 is below it
 def _text(row: Row) -> str:
     several = range(3, row["privacy"] + 1)
     honest = {f"fewer_than_{least}_honest": f"some batch has 1 to {least - 1} honest members" for least in several}
-    return f"{given(row, _SYMBOLS)}\n{results(row, _LABELS | honest, _result)}"
+    return f"{format_parameters(row, _SYMBOLS)}\n{results(row, _LABELS | honest, _result)}"
 
 
 def _result(row: Row, key: str) -> str:
@@ -201,7 +210,7 @@ def _plan_text(row: Row) -> str:
         cells = [number(size), number(fails), "yes" if is_secure else "no", number(enough), "yes" if is_often else "no"]
         lines.append([*cells, "none" if factor is None else number(factor)])
     table, listed = render(Table(_HEADS, lines), "text"), results(row, _PLAN_LABELS, _planned)
-    return f"{given(row, _SYMBOLS)}\n{target_line(row)}\n\n{table}\n{listed}\n{_PROVEN}\n"
+    return f"{format_parameters(row, _SYMBOLS)}\n{target_line(row)}\n\n{table}\n{listed}\n{_PROVEN}\n"
 
 
 def _planned(row: Row, key: str) -> str:
@@ -251,9 +260,9 @@ def plan_batch_partition(
     require_honest_clients(population, single.dishonest)
     check_work(single)
     settings = {size: replace(single, privacy=size) for size in plans.divisors(participants)}
-    fails = {size: needs.fails(one) for size, one in settings.items()}
-    enough = {size: needs.enough(one) for size, one in settings.items()}
-    factors = {size: needs.smallest_factor(one, fails[size], enough[size]) for size, one in settings.items()}
+    fails = {size: needs.fails(setting) for size, setting in settings.items()}
+    enough = {size: needs.enough(setting) for size, setting in settings.items()}
+    factors = {size: needs.smallest_factor(setting, fails[size], enough[size]) for size, setting in settings.items()}
     row: Row = {
         "population": population,
         "dishonest": single.dishonest,
@@ -271,10 +280,10 @@ def plan_batch_partition(
     }
     for size, factor in factors.items():
         value = None if factor is None else float(factor)
-        row |= found(f"smallest_over_selection_at_{size}", value, "no over-selection meets the target")
+        row |= value_or_reason(f"smallest_over_selection_at_{size}", value, "no over-selection meets the target")
     as_given = Fraction(str(single.over_selection))
     largest = max((size for size, factor in factors.items() if factor == as_given), default=None)
-    row |= found("largest_privacy", largest, "" if largest is not None else needs.way_out(single))
+    row |= value_or_reason("largest_privacy", largest, "" if largest is not None else needs.way_out(single))
     if largest is not None:
         best = settings[largest]
         row |= {"batches_of_a_round": best.wanted, "batches": best.batches}

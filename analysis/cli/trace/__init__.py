@@ -131,7 +131,7 @@ def record(
 
     runs = find_runs(run)
     if len(runs) > 1:
-        names = ", ".join(str(one.path) for one in runs[:3])
+        names = ", ".join(str(found_run.path) for found_run in runs[:3])
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
     if runs[0].experiment.get("asynchronous") is not None:
         raise ExperimentError(

@@ -139,17 +139,17 @@ def convert(
 
     FedScale's file of device capacities becomes a table for the `devices` and `links` of experiments.
     """
-    given = {f"--{name.replace('_', '-')}": value for name, value in locals().items() if name not in _OF_ALL}
+    options = {f"--{name.replace('_', '-')}": value for name, value in locals().items() if name not in _OF_ALL}
     if kind != "availability":
         _refuse_availability(source, kind, has_columns=time_column is not None or value_column is not None)
-        convert_series(source, kind, format, given, out, force)
+        convert_series(source, kind, format, options, out, force)
         return
     _refuse_traces(source, client_column, format)
     if format is None:
         raise ExperimentError(f"--from: needed with --kind availability; one of {', '.join(_FORMATS)}")
-    check_options(format, given, AVAILABILITY, kind)
+    check_options(format, options, AVAILABILITY, kind)
     round_s = seconds(round_seconds, "--round-seconds") if round_seconds is not None else 0.0
-    _convert_availability(source, format, given, round_s, out, force)
+    _convert_availability(source, format, options, round_s, out, force)
 
 
 def _refuse_traces(source: Path, client_column: str | None, format: str | None) -> None:
@@ -159,8 +159,10 @@ def _refuse_traces(source: Path, client_column: str | None, format: str | None) 
     from testbed.emulation.traces.conversion.series_formats import refuse_series
     from testbed.emulation.traces.inspection import trace_in
 
-    if source.is_file() and (what := trace_in(source)):
-        raise TraceError(f"{source}: {what} already; no conversion is needed, {_as_it_is(source, what)}")
+    if source.is_file() and (kind_of_trace := trace_in(source)):
+        raise TraceError(
+            f"{source}: {kind_of_trace} already; no conversion is needed, {_as_it_is(source, kind_of_trace)}"
+        )
     if format is None:
         refuse_series(source)
 
@@ -177,18 +179,18 @@ def _refuse_availability(source: Path, kind: str, *, has_columns: bool) -> None:
         return
     from testbed.emulation.traces.inspection import trace_in
 
-    if what := trace_in(source):
-        raise TraceError(f"{source}: {what}, and holds no {kind}; {_as_it_is(source, what)}")
+    if kind_of_trace := trace_in(source):
+        raise TraceError(f"{source}: {kind_of_trace}, and holds no {kind}; {_as_it_is(source, kind_of_trace)}")
 
 
-def _as_it_is(source: Path, what: str) -> str:
+def _as_it_is(source: Path, kind_of_trace: str) -> str:
     """How an experiment names the trace of clients that is in a file."""
-    model = "schedule" if "schedule" in what else "trace"
+    model = "schedule" if "schedule" in kind_of_trace else "trace"
     return f"name it as it is: availability: {{model: {model}, path: {source}}}; `testbed trace inspect` shows it"
 
 
 def _convert_availability(
-    source: Path, format: str, given: Mapping[str, Any], round_s: float, out: Path, force: bool
+    source: Path, format: str, options: Mapping[str, Any], round_s: float, out: Path, force: bool
 ) -> None:
     check_target(out, force, source)
     check_there(source)
@@ -201,23 +203,23 @@ def _convert_availability(
         if fedscale.is_capacity(clients):
             _write_capacity(*fedscale.capacity(clients, str(source)), out)
             return
-        found, counts = fedscale.behaviour(clients, str(source), given["--outside"] or "repeat")
+        trace, counts = fedscale.behaviour(clients, str(source), options["--outside"] or "repeat")
     else:
-        found, counts = _converted(format, source, given, round_s)
-    found.write(out)
+        trace, counts = _converted(format, source, options, round_s)
+    trace.write(out)
     echo(trace_report.counts_text(counts), nl=False)
     if short := counts.get("devices_seen_for_less_than_half_the_horizon"):
         messages().print(
-            f"note: {short} of {len(found)} devices have intervals in less than half of the horizon, and are offline "
+            f"note: {short} of {len(trace)} devices have intervals in less than half of the horizon, and are offline "
             "in the rest; if they were not watched there, say so by --recorded-from-column and "
             "--recorded-until-column, or --outside repeat",
             markup=False,
         )
-    summarise(found, out)
+    summarise(trace, out)
 
 
 def _converted(
-    format: str, source: Path, given: Mapping[str, Any], round_s: float
+    format: str, source: Path, options: Mapping[str, Any], round_s: float
 ) -> "tuple[AvailabilityTrace, Counts]":
     from testbed.emulation.traces.conversion import csv_intervals, failure_archive, flash, flhetbench, matrix, spot
 
@@ -226,9 +228,9 @@ def _converted(
     if format == "csv":
         from testbed.emulation.traces.timestamps import TIME_UNITS
 
-        client, begin, end = (given[f"--{name}-column"] for name in ("client", "from", "until"))
-        unit = None if given["--unit"] is None else one_of("--unit", given["--unit"], TIME_UNITS)
-        recorded = given["--recorded-from-column"], given["--recorded-until-column"]
+        client, begin, end = (options[f"--{name}-column"] for name in ("client", "from", "until"))
+        unit = None if options["--unit"] is None else one_of("--unit", options["--unit"], TIME_UNITS)
+        recorded = options["--recorded-from-column"], options["--recorded-until-column"]
         if (recorded[0] is None) != (recorded[1] is None):
             raise ExperimentError("--recorded-from-column, --recorded-until-column: give both, or none")
         columns = None if recorded[0] is None else recorded
@@ -239,14 +241,14 @@ def _converted(
             end,
             unit,
             recorded_columns=columns,
-            outside=given["--outside"],
-            form=table_form(given),
-            skip_incomplete=bool(given["--skip-incomplete"]),
+            outside=options["--outside"],
+            form=table_form(options),
+            skip_incomplete=bool(options["--skip-incomplete"]),
         )
-    outside: Outside = given["--outside"] or "repeat"
+    outside: Outside = options["--outside"] or "repeat"
     if format == "flhetbench":
-        check_there(given["--timers"])
-        return flhetbench.convert(source, given["--timers"], outside)
+        check_there(options["--timers"])
+        return flhetbench.convert(source, options["--timers"], outside)
     converters = {
         "phone-intervals": flash.convert_timers,
         "flash": flash.convert_events,

@@ -45,11 +45,11 @@ SERIES: Mapping[str, FormatOptions] = {
 }
 
 
-def check_options(format: str, given: Mapping[str, Any], formats: Mapping[str, FormatOptions], kind: str) -> None:
+def check_options(format: str, options: Mapping[str, Any], formats: Mapping[str, FormatOptions], kind: str) -> None:
     """Raise `ExperimentError` for an unknown format, an option that it lacks, and one that it does not have."""
     if format not in formats:
         raise ExperimentError(f"--from: {format!r} is no format of --kind {kind}; there are {', '.join(formats)}")
-    for name, value in given.items():
+    for name, value in options.items():
         if value is None and name in formats[format].needed:
             raise ExperimentError(f"{name}: needed with --from {format}")
         if value is not None and name not in (*formats[format].needed, *formats[format].possible):
@@ -63,11 +63,11 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def table_form(given: Mapping[str, Any]) -> "TableForm":
+def table_form(options: Mapping[str, Any]) -> "TableForm":
     """The form of a table of text, by the options."""
     from testbed.emulation.traces.text_tables import TableForm
 
-    return TableForm(given["--header"], given["--decimal"])
+    return TableForm(options["--header"], options["--decimal"])
 
 
 def check_there(source: Path) -> None:

@@ -83,7 +83,7 @@ def summarise(written: "AvailabilityTrace", out: Path) -> None:
         lost += ["the names of clients"] if written.names else []
         lost += ["recordings, which are repeated up to the horizon"] if written.has_own_recordings else []
         if lost:
-            told = f"note: CSV has no place for {', for '.join(lost)}, nor for the horizon; .parquet has"
-            messages().print(told, markup=False)
+            note = f"note: CSV has no place for {', for '.join(lost)}, nor for the horizon; .parquet has"
+            messages().print(note, markup=False)
     length = in_largest_unit(written.horizon_s)
     echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {length}")

@@ -17,7 +17,7 @@ _SUFFIXES = (".txt", ".csv", ".tsv", ".log")
 
 
 def convert_series(
-    source: Path, name: str, format: str | None, given: Mapping[str, Any], out: Path, force: bool
+    source: Path, name: str, format: str | None, options: Mapping[str, Any], out: Path, force: bool
 ) -> None:
     """Convert a file or folder, and print what was kept and dropped.
 
@@ -37,18 +37,20 @@ def convert_series(
     from testbed.emulation.traces.series import BANDWIDTH, KINDS, ROWS_NOTE
 
     kind = KINDS[name]
-    formats = {one: reads for one, reads in SERIES.items() if one == "csv" or name == "bandwidth"}
-    match, split = given["--match"], given["--split-column"]
-    has_columns = given["--time-column"] is not None or given["--value-column"] is not None
+    formats = {
+        format_name: reads for format_name, reads in SERIES.items() if format_name == "csv" or name == "bandwidth"
+    }
+    match, split = options["--match"], options["--split-column"]
+    has_columns = options["--time-column"] is not None or options["--value-column"] is not None
     if source.exists() and format in (None, *formats):
         series_formats.refuse_traces(source, match, kind, has_columns=has_columns or format == "mahimahi")
     if format is None:
         check_there(source)
         format = series_formats.detected(source, match, kind)
-    check_options(format, given, formats, name)
+    check_options(format, options, formats, name)
     chosen = one_of("--from", format, series_formats.FORMATS)
-    bin_s = seconds(given["--bin"], "--bin") if given["--bin"] is not None else None
-    columns = _columns(kind, given) if format == "csv" else None
+    bin_s = seconds(options["--bin"], "--bin") if options["--bin"] is not None else None
+    columns = _columns(kind, options) if format == "csv" else None
     if match is not None and not source.is_dir():
         raise ExperimentError(f"--match: has no effect with a file; {source} is one")
     check_there(source)
@@ -63,7 +65,7 @@ def convert_series(
     echo(trace_report.counts_text(counts), nl=False)
     if columns is not None and not columns.average_repeated and counts["rows_with_repeated_times"]:
         messages().print(f"note: {_repeated_note(counts, split)}", markup=False)
-    if columns is not None and kind is BANDWIDTH and given["--rows"] is None:
+    if columns is not None and kind is BANDWIDTH and options["--rows"] is None:
         messages().print(f"note: {ROWS_NOTE.format('--rows interval-before')}", markup=False)
     echo(f"{out}: {traces} {'traces' if traces > 1 else 'trace'} of {name}, {kind.unit}, read as {format}")
 
@@ -78,20 +80,20 @@ def _repeated_note(counts: Mapping[str, int], split: str | None) -> str:
     )
 
 
-def _columns(kind: "Kind", given: Mapping[str, Any]) -> "SeriesColumns":
+def _columns(kind: "Kind", options: Mapping[str, Any]) -> "SeriesColumns":
     from testbed.emulation.traces.conversion import csv_series
 
-    unit = one_of("--unit", given["--unit"], tuple(csv_series.UNITS[kind.name]))
-    if given["--round-trip"] and kind.name != "latency":
+    unit = one_of("--unit", options["--unit"], tuple(csv_series.UNITS[kind.name]))
+    if options["--round-trip"] and kind.name != "latency":
         raise ExperimentError(f"--round-trip: has no effect with --kind {kind.name}; leave it out")
     return csv_series.SeriesColumns(
-        time=given["--time-column"],
-        value=given["--value-column"],
+        time=options["--time-column"],
+        value=options["--value-column"],
         unit=unit,
-        time_unit=given["--time-unit"],
-        rows=given["--rows"] or "until-next",
-        round_trip=bool(given["--round-trip"]),
-        split=given["--split-column"],
-        average_repeated=bool(given["--average-repeated"]),
-        form=table_form(given),
+        time_unit=options["--time-unit"],
+        rows=options["--rows"] or "until-next",
+        round_trip=bool(options["--round-trip"]),
+        split=options["--split-column"],
+        average_repeated=bool(options["--average-repeated"]),
+        form=table_form(options),
     )
