@@ -1,1 +1,1 @@
-"""Verbs of `testbed` that read what runs have recorded, or compute what papers promise."""
+"""Commands of `testbed` that read records of runs, or compute the guarantees of papers."""

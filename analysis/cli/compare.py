@@ -1,4 +1,4 @@
-"""``testbed compare``: what each protocol costs, a round and up to a target, beside a baseline."""
+"""``testbed compare``: cost of each protocol, per round and up to a target, beside a baseline."""
 
 from typing import Annotated, Literal
 
@@ -19,8 +19,8 @@ COMPARE_EPILOG = examples(
     "testbed compare runs/sweep --group-by links.latency_ms",
     "testbed compare runs/seeds --paired-seeds",
     "testbed compare runs/lotto runs/replayed --paired",
-    then="Paired, rounds are matched by their number, and only those count that both runs completed: for a run and its "
-    "replay under another protocol (`testbed trace record`). Without --target it is the best accuracy that every run "
+    then="--paired matches rounds by number, and counts only rounds that both runs completed: for a run and its replay "
+    "under another protocol (`testbed trace record`). Without --target the target is the best accuracy that every run "
     "reaches. csv is one table: with --target that of the targets.",
 )
 
@@ -30,7 +30,7 @@ def compare(
     directories: Directories,
     baseline: Annotated[
         str | None,
-        option("NAME", "The row that the others are compared with, also one of another group; default: the first."),
+        option("NAME", "The row that the others are compared with, also from another group; default: the first."),
     ] = None,
     group_by: Annotated[
         list[str] | None,
@@ -54,15 +54,15 @@ def compare(
         int | None, option("K", "The mean of K evaluations has to meet the target; default: each by itself.", min=1)
     ] = None,
     across_workloads: Annotated[
-        bool, flag("Compare accuracies although they are of different data.", "--across-workloads")
+        bool, flag("Compare accuracies although they are on different data.", "--across-workloads")
     ] = False,
-    paired: Annotated[bool, flag("Match rounds by number: the same drop-outs, round by round.", "--paired")] = False,
+    paired: Annotated[bool, flag("Match rounds by number: the same dropouts, round by round.", "--paired")] = False,
     paired_seeds: Annotated[
         bool, flag("Differences to the baseline between runs of the same seed, with a paired t-test.", "--paired-seeds")
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Print what each protocol costs, a round and up to a target: means, 95% intervals and ratios to a baseline."""
+    """Print the cost of each protocol, per round and up to a target: means, 95% intervals, ratios to a baseline."""
     from analysis.comparison import columns as comparison_columns
 
     if columns == "help":
@@ -73,7 +73,7 @@ def compare(
     if goals is not None:
         from analysis.comparison.targets import parsed
 
-        parsed(goals)  # a typing error is told before anything is read
+        parsed(goals)  # report a typing error before anything is read
     if paired and paired_seeds:
         raise ExperimentError("--paired, --paired-seeds: one matches rounds, the other seeds; give one of them")
     runs = runs_in(directories)
@@ -96,7 +96,7 @@ def compare(
     echo(render(frame, notes, format, reached, names, narrow=width == "one"), nl=False)
     if paired and len(frame) == 1:
         messages().print(
-            "note: --paired: there is one row, which is paired with itself; give the runs of another protocol, too",
+            "note: --paired: there is one row, which is paired with itself; add the runs of another protocol",
             markup=False,
         )
     if why:

@@ -1,4 +1,4 @@
-"""``testbed data``: what the clients of an experiment hold, before anything is run."""
+"""``testbed data``: the data, devices and links of an experiment's clients, without a run."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,27 +22,27 @@ _INSPECT_EPILOG = examples(
     "testbed data inspect experiment.yaml --out figures/data",
     "testbed data inspect experiment.yaml --set workload.partition.scheme=dirichlet --set workload.partition.alpha=0.1",
     "testbed data inspect experiment.yaml --format json",
-    then="With --out: labels.png and .pdf (who has which labels), clients.png and .pdf (samples, skew, devices, "
+    then="With --out: labels.png and .pdf (labels of each client), clients.png and .pdf (samples, skew, devices, "
     "links), and the data of both as CSV.",
 )
 
-data = group(name="data", help="What the clients of an experiment hold, and what they are like.")
+data = group(name="data", help="Show the data, devices and links of an experiment's clients.")
 
 
 @data.command(epilog=_INSPECT_EPILOG)
 def inspect(
     file: ExperimentFile,
-    out: Annotated[Path | None, option("DIR", "Draw it, too: where the pictures and their data go.")] = None,
+    out: Annotated[Path | None, option("DIR", "Also draw figures, and write them and their data here.")] = None,
     overrides: Overrides = None,
     format: Annotated[
         Literal["text", "markdown", "csv", "json"],
-        typer.Option(help="How to print it; csv and json have a row for each client."),
+        typer.Option(help="Output format; csv and json have a row for each client."),
     ] = "text",
     columns: Annotated[int, typer.Option(metavar="1|2", min=1, max=2, help="Columns of a paper: 3.5 or 7.16 in.")] = 1,
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Show how many samples of which labels each client of an experiment would hold, on which devices and links.
+    """Show the number of samples of each label that each client of an experiment would hold, its device and its link.
 
     Data are read, or made, as `testbed run` does; nothing is trained. User-defined classes are imported, and a Flower
     app is started, only with --import-classes.
@@ -56,11 +56,11 @@ def inspect(
     first = all_points[0].experiment
     if len(all_points) > 1:
         note_on_sweep = (
-            f"note: the first of {len(all_points)} points of the sweep ({all_points[0].label}); --set picks another"
+            f"note: the first of {len(all_points)} points of the sweep ({all_points[0].label}); --set selects another"
         )
         messages().print(note_on_sweep, markup=False)
     if first.seed is None:
-        messages().print("note: the experiment has no seed; this is what seed 0 gives", markup=False)
+        messages().print("note: the experiment has no seed; seed 0 is used here", markup=False)
     from analysis.clients.profile import profile, report
 
     client_profile = profile(first, first.seed or 0)

@@ -1,7 +1,7 @@
-"""``testbed list``: what can be named in an experiment, and what can be reproduced.
+"""``testbed list``: names that an experiment may use, and results that can be reproduced.
 
-What is printed is what the classes and specifications say of themselves, so nothing here has to be kept up to date.
-Plug-ins of installed packages are imported for it; one that cannot be is a row that says so.
+Descriptions come from the docstrings of classes and from specifications, so this module needs no updates. Plug-ins of
+installed packages are imported for the list; the row of a plug-in that cannot be imported says so.
 """
 
 import inspect
@@ -23,7 +23,7 @@ _Rows = list[dict[str, str]]
 
 
 def _summary(described: object) -> str:
-    """The first paragraph of its docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())
 
 
@@ -47,7 +47,7 @@ def _protocols() -> _Rows:
 
 
 def _plugins() -> _Rows:
-    """Those that installed packages offer by name; the only list that imports classes, to see what they say."""
+    """List the plug-ins of installed packages; the only list that imports their classes, for their docstrings."""
     from testbed.errors import ExperimentError
     from testbed.experiment.plugin_names import problem
     from testbed.plugins.classes import plugin_class
@@ -59,9 +59,7 @@ def _plugins() -> _Rows:
         summary = f"refused: {why}" if why else ""
         if not why:
             try:
-                summary = (
-                    _summary(plugin_class(plugin.target, ", ".join(KINDS[plugin.kind]))) or "says nothing of itself"
-                )
+                summary = _summary(plugin_class(plugin.target, ", ".join(KINDS[plugin.kind]))) or "no description"
             except ExperimentError as error:
                 summary = f"refused: {error}"
         rows.append(
@@ -84,7 +82,7 @@ def _datasets() -> _Rows:
             "name": spec.name,
             "what": spec.summary,
             "model": spec.default_model,
-            "files": spec.files or "none: comes along or is generated",
+            "files": spec.files or "none: included or generated",
         }
         for spec in datasets().values()
     ]
@@ -142,9 +140,9 @@ _LISTS: dict[str, Callable[[], _Rows]] = {
 def list_(
     what: Annotated[
         Literal["protocols", "datasets", "models", "misbehaviours", "figures", "plugins"],
-        typer.Argument(help="What to list.", show_default=False),
+        typer.Argument(help="The kind of names to list.", show_default=False),
     ],
-    format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="How to print it.")] = "text",
+    format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="Output format.")] = "text",
     debug: Debug = False,
 ) -> None:
     """List protocols, data sets, models, misbehaviours, the figures that can be reproduced, or plug-ins."""
@@ -157,7 +155,7 @@ def list_(
         echo(tables.data(pd.DataFrame(rows), format), nl=False)
         return
     if not rows:
-        echo("no installed package offers any: an entry point of the group sortition_testbed.plugins does")
+        echo("no installed package offers plug-ins (entry points of the group sortition_testbed.plugins)")
         return
     heads = list(rows[0])
     cells = [[row[head] for head in heads] for row in rows]
@@ -166,7 +164,7 @@ def list_(
 
 
 def _widths(heads: list[str], cells: list[list[str]]) -> list[int]:
-    """Names as wide as they are; what is prose shares the rest of the line."""
+    """Return column widths: names in full, while columns of prose share the rest of the line."""
     from analysis.tables import WIDTH
 
     needed = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]

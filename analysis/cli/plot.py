@@ -1,4 +1,4 @@
-"""``testbed plot``: figures of runs, and of what was swept, as PNG and PDF, and their data as CSV."""
+"""``testbed plot``: figures of runs and sweeps, as PNG and PDF, and their data as CSV."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ PLOT_EPILOG = examples(
     "testbed plot runs/monday runs/tuesday --out figures",
     "testbed plot runs/sweep --x selection.participants --y round_s,server_bytes",
     "testbed plot runs/sweep --x links.up_mbit_s --y time_to_target_s --target 80% --hue selection.protocol --log x",
-    then="Beside each figure is its data as CSV. A wrong name is answered with those that there are.",
+    then="The data of each figure are written beside it as CSV. A wrong name prints the allowed ones.",
 )
 _USUAL_Y = "round_s,server_bytes"
 
@@ -25,16 +25,16 @@ _USUAL_Y = "round_s,server_bytes"
 def plot(
     directories: Directories,
     out: Annotated[
-        Path | None, option("DIR", "Where figures go; default: figures/ in the first directory (URI: here).")
+        Path | None, option("DIR", "Folder of the figures; default: figures/ in the first directory (URI: here).")
     ] = None,
-    only: Annotated[str | None, option("NAME,...", "These figures alone, e.g. accuracy,stragglers.")] = None,
+    only: Annotated[str | None, option("NAME,...", "Draw only these figures, e.g. accuracy,stragglers.")] = None,
     x: Annotated[str | None, option("KEY", "One figure: measures over this key of the experiments.", "--x")] = None,
     y: Annotated[
         str | None,
         option("NAME,...", f"With --x, a panel for each of these measures; default: {_USUAL_Y}.", "--y"),
     ] = None,
     hue: Annotated[
-        str | None, option("KEY,...", "With --x, a line for each value; default: what tells the runs apart.")
+        str | None, option("KEY,...", "With --x, a line for each value; default: keys in which the runs differ.")
     ] = None,
     log: Annotated[Literal["x", "y", "xy"] | None, typer.Option(help="With --x, logarithmic axes.")] = None,
     target: Annotated[
@@ -46,10 +46,10 @@ def plot(
         int | None,
         typer.Option(metavar="1|2", min=1, max=2, help="Columns of a paper: 3.5 or 7.16 inches; default: by content."),
     ] = None,
-    format: Annotated[str, option("png,pdf,svg", "Which of these to write.")] = "png,pdf",
+    format: Annotated[str, option("png,pdf,svg", "Formats to write.")] = "png,pdf",
     debug: Debug = False,
 ) -> None:
-    """Draw round time, traffic and drop-outs by stage, learning curves, availability, or measures over a swept key."""
+    """Draw round time, traffic and dropouts by stage, learning curves, availability, or measures over a swept key."""
     _check_options(x, {"--y": y, "--hue": hue, "--log": log}, {"--only": only, "--smooth": smooth > 1})
     runs = runs_in(directories)
     from analysis.figures import comparison as figures
@@ -61,7 +61,7 @@ def plot(
     check_folder("--out", folder)
     if x is not None:
         if len(target or ()) > 1:
-            raise ExperimentError("--target: with --x there is one")
+            raise ExperimentError("--target: with --x only one is allowed")
         measures, lines = _listed(y or _USUAL_Y), _listed(hue)
         named = target[0] if target else None
         paths = figures.plot_swept(
@@ -84,12 +84,12 @@ def plot(
 
 def _check_options(x: str | None, of_x: dict[str, object], others: dict[str, object]) -> None:
     """Raise `ExperimentError` for an option of the other kind of figure."""
-    disallowed, reason = (others, "does not go with --x") if x is not None else (of_x, "goes with --x KEY")
+    disallowed, reason = (others, "not allowed with --x") if x is not None else (of_x, "allowed only with --x KEY")
     if wrong := [name for name, value in disallowed.items() if value]:
         raise ExperimentError(f"{wrong[0]}: {reason}")
 
 
 def _listed(text: str | None) -> list[str]:
-    """The parts between commas, each once."""
+    """Return the parts between commas, without repetitions."""
     parts = [part.strip() for part in (text or "").split(",")]
     return list(dict.fromkeys(part for part in parts if part))

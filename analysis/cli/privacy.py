@@ -1,4 +1,4 @@
-"""``testbed privacy``: what the clients of runs have spent; ``testbed bound privacy``: what a selection guarantees."""
+"""``testbed privacy``: privacy spent by the clients of runs; ``testbed bound privacy``: guarantees of a selection."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,14 +25,14 @@ PRIVACY_EPILOG = examples(
     "testbed privacy runs/privacy-budget --every 10",
     "testbed privacy runs/privacy-budget --format json > privacy.json",
     "testbed privacy runs/plain runs/lotto --figures figures",
-    then="Planned: had every round had all of its noise. Achieved: with the noise that was really added. With "
-    "accomplices: less the noise that dishonest participants know; for all but the last, whoever sees the sums.",
+    then="Planned: as if every round had all of its noise. Achieved: with the noise that was really added. With "
+    "accomplices: less the noise that dishonest participants know; all but the last for any observer of the sums.",
 )
 BOUND_PRIVACY_EPILOG = examples(
     "testbed bound privacy examples/privacy-budget.yaml",
     "testbed bound privacy examples/privacy-budget.yaml --set selection.protocol=lotto-client-centric",
-    then="Fewest survive: the sum has only as many participants as it must, and their noise. k: dishonest participants "
-    "of a round, r: rounds of one client, that epsilon allows for; more of either are in delta.",
+    then="Fewest survive: the sum has only the least number of participants, and their noise. k: dishonest "
+    "participants of a round, r: rounds of one client, that epsilon allows for; more of either are in delta.",
 )
 
 
@@ -42,14 +42,14 @@ def privacy(
     format: Annotated[
         Literal["text", "markdown", "json"], typer.Option(help="json holds every round, and all of the rest.")
     ] = "text",
-    every: Annotated[int | None, option("K", "Also every K-th round and the last (json: all).", min=1)] = None,
+    every: Annotated[int | None, option("K", "Also print every K-th round and the last (json: all).", min=1)] = None,
     figures: Annotated[
         Path | None, option("DIR", "Also draw planned and achieved epsilon over the rounds, as PNG and PDF.")
     ] = None,
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
+    """Print the privacy spent by the clients of runs, planned and achieved, and the guarantees of their selection."""
     runs = runs_in(directories)
     if figures is not None:
         check_folder("--figures", figures)
@@ -66,8 +66,8 @@ def privacy(
     spendings_and_plans = [(run_spending, report.of_run(run_spending.run, run_spending)) for run_spending in spent]
     if unknown := [run_spending.label for run_spending, plan in spendings_and_plans if plan is None]:
         messages().print(
-            f"note: {', '.join(unknown)}: name user-defined classes, whose modules are not imported: what the "
-            f"selection guarantees is not said; give {IMPORT_CLASSES} if you trust them"
+            f"note: {', '.join(unknown)}: user-defined classes, which are not imported: the guarantees of the "
+            f"selection are not computed; give {IMPORT_CLASSES} if you trust the classes"
         )
     echo(report.render(spendings_and_plans, format, every, others), nl=False)
     if figures is not None:
@@ -85,7 +85,7 @@ def bound_privacy(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
+    """Print the guarantees of an experiment's selection for its clients' privacy, over all planned rounds."""
     from analysis.privacy.report import planned
     from analysis.tables import to_json
     from testbed.experiment import load

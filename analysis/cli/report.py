@@ -1,4 +1,4 @@
-"""``testbed report``: one page with all that runs have measured, as a file or, while they go on, on loopback."""
+"""``testbed report``: one page with all results of runs, as a file or, while the runs go on, on loopback."""
 
 import contextlib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ REPORT_EPILOG = examples(
     "testbed report runs/quickstart --out report.html --baseline random",
     "testbed report runs/monday runs/tuesday --out comparison.html",
     "testbed report runs/quickstart --serve",
-    then="The file needs no network and loads nothing: send it as it is.",
+    then="The file needs no network and loads nothing else.",
 )
 NAME = "report.html"
 
@@ -28,7 +28,7 @@ def report(
     context: typer.Context,
     directories: Directories,
     out: Annotated[
-        Path | None, option("FILE", f"The page; default: {NAME} in the first directory (URI: here).", "--out")
+        Path | None, option("FILE", f"File of the page; default: {NAME} in the first directory (URI: here).", "--out")
     ] = None,
     baseline: Annotated[
         str | None, option("NAME", "The run that the others are compared with; default: the first.")
@@ -43,11 +43,11 @@ def report(
     port: Annotated[int, option("N", "With --serve: the port; default: any that is free.", min=0, max=65535)] = 0,
     debug: Debug = False,
 ) -> None:
-    """Write one HTML page of runs: costs, curves, every round client by client, privacy, where numbers come from."""
+    """Write one HTML page on runs: costs, curves, every round client by client, privacy, and sources of the numbers."""
     if target:
         from analysis.comparison.targets import parsed
 
-        parsed(target)  # a typing error is told before anything is read
+        parsed(target)  # report a typing error before anything is read
     if serve:
         _serve(directories, out, target or (), baseline, port)
         return
@@ -62,13 +62,13 @@ def report(
 
 def _serve(directories: list[str], out: Path | None, targets: Sequence[str], baseline: str | None, port: int) -> None:
     if out is not None:
-        raise ExperimentError("--serve shows the page and --out writes it: give one of them")
+        raise ExperimentError("--serve, --out: the first shows the page, the second writes it; give one of them")
     if uris := [directory for directory in directories if is_uri(directory)]:
         raise ExperimentError(f"{uris[0]}: --serve reads directories of this machine; `testbed report` reads URIs once")
     from analysis.live.server import ReportServer
 
     server = ReportServer(directories, targets, baseline, port)
     echo(server.address)
-    messages().print("the page of these runs, for whoever has this address; Ctrl-C ends it")
+    messages().print("anybody with this address can read the page of these runs; Ctrl-C ends it")
     with contextlib.suppress(KeyboardInterrupt):
         server.serve()

@@ -1,4 +1,4 @@
-"""``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
+"""``testbed reproduce``: a table or figure of a paper, reproduced, with the paper's values beside ours."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,46 +39,44 @@ REPRODUCE_EPILOG = examples(
     "testbed reproduce multiround-table5 --scale real --data ~/mnist --seeds 1",
     "testbed reproduce all",
     "testbed reproduce --verify",
-    then="What is finished in the directory is not run again: the same command resumes it after Ctrl-C. To repeat it, "
-    "give another --out or delete the directory.",
+    then="Finished parts in the directory are not run again: the same command resumes it after Ctrl-C. To repeat "
+    "everything, give another --out or delete the directory.",
 )
 
 
 @verb(REPRODUCE_EPILOG)
 def reproduce(
     context: typer.Context,
-    names: Annotated[list[str] | None, argument("NAME", "Which ones; all: every one.")] = None,
+    names: Annotated[list[str] | None, argument("NAME", "Names of tables or figures; all: every one.")] = None,
     scale: Annotated[
         Literal["small", "real", "paper"],
         typer.Option(
-            help="small: mostly minutes on two cores (each says first how long it took); "
+            help="small: mostly minutes on two cores (each first prints its usual duration); "
             "real: the paper's data and model for fewer rounds, hours on two cores; "
-            "paper: the paper's, for a cluster."
+            "paper: the paper's settings, for a cluster."
         ),
     ] = "small",
     out: Annotated[
         Path | None,
         option(
             "DIR",
-            "Runs, figures and results; default: reproductions/NAME-SCALE; for several names, one directory each.",
+            "Folder of runs, figures and results; default: reproductions/NAME-SCALE; for several names, one each.",
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        option(
-            "DIR", "Real data, for those that can use them (--list says which files); default: built in or generated."
-        ),
+        option("DIR", "Folder of real data, where supported (--list names the files); default: built in or generated."),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Repetitions, for those that train; default: the scale's own. More of them later add to those that "
-            "are there.",
+            help="Repetitions, for reproductions that train; default: the scale's own. A larger number later adds "
+            "repetitions.",
         ),
     ] = None,
-    address: Annotated[str | None, option("RAY", "A running Ray cluster; default: Ray is started here.")] = None,
+    address: Annotated[str | None, option("RAY", "A running Ray cluster; default: a new one is started here.")] = None,
     network: Annotated[
         Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
     ] = None,
@@ -88,18 +86,16 @@ def reproduce(
         bool,
         flag(
             "Compute every verdict again from kept results (with --out: from result.json there), and every number of "
-            "the claims where these follow from the kept table; compare the pages of docs/papers where they are, and "
-            "exit with 1 where something differs.",
+            "the claims that follows from the kept table; compare the pages of docs/papers if they exist, and "
+            "exit with 1 if something differs.",
             "--verify",
         ),
     ] = False,
-    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
+    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="Output format.")] = "text",
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Reproduce a table or figure of a paper: ours beside the paper's, what differs and why, and whether its claims
-    hold.
-
+    """Reproduce a table or figure of a paper: ours beside the paper's, differences, reasons and verdicts on its claims.
     Writes result.md, result.json and table.csv beside the figures and the runs.
     """
     from analysis.reproduction import catalogue, presentation
@@ -115,7 +111,7 @@ def reproduce(
         echo(verification.shown(verified, format), nl=False)
         raise typer.Exit(int(bool(verified.differing)))
     if not names:
-        raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
+        raise ExperimentError("NAME: missing; give one, e.g. lotto-table2; `testbed reproduce --list` lists them")
     reproductions = catalogue.named(names)
     _check_scale(reproductions, scale, seeds)
     data = _folder(data, reproductions)
@@ -140,7 +136,7 @@ def reproduce(
 
 
 def _check_scale(reproductions: "list[Reproduction]", scale: "Scale", seeds: int | None) -> None:
-    """A scale or a number of seeds that one of them cannot have is an error before anything runs."""
+    """Raise `ExperimentError` for a scale or a number of seeds that one of the reproductions does not support."""
     lacking = [reproduction for reproduction in reproductions if scale not in reproduction.scales]
     if lacking:
         raise ExperimentError(
@@ -153,7 +149,7 @@ def _check_scale(reproductions: "list[Reproduction]", scale: "Scale", seeds: int
 
 
 def _progress(reproduction: "Reproduction", runner: "_Runner") -> "Callable[[str], None]":
-    """Shows a line of one reproduction, unless nothing is to be shown."""
+    """Return a function that prints a progress line of one reproduction, unless quiet."""
 
     def progress(line: str) -> None:
         if not runner.quiet:
@@ -163,14 +159,14 @@ def _progress(reproduction: "Reproduction", runner: "_Runner") -> "Callable[[str
 
 
 def _folder(data: Path | None, reproductions: "list[Reproduction]") -> Path | None:
-    """The folder of real data, from the root; one that is not there, or that nobody reads, is an error."""
+    """Return the absolute folder of real data; raise `ExperimentError` if it is missing, or nothing reads it."""
     if data is None:
         return None
     if not data.is_dir():
-        raise ExperimentError(f"--data: {data} is not a folder; give the one with the files, or leave --data out")
+        raise ExperimentError(f"--data: {data} is not a folder; give the folder of the files, or leave --data out")
     if not any(reproduction.data_files for reproduction in reproductions):
         raise ExperimentError(
-            f"--data: {', '.join(reproduction.name for reproduction in reproductions)} read no files; leave --data out"
+            f"--data: not read by {', '.join(reproduction.name for reproduction in reproductions)}; leave --data out"
         )
     return data.resolve()
 
@@ -182,9 +178,7 @@ def _directory(name: str, scale: str, out: Path | None, count: int) -> Path:
 
 
 def _prepare(reproduction: "Reproduction", scale: "Scale", directory: Path) -> None:
-    """The directory is there, can be written to, and holds nothing that would be overwritten: known before hours of
-    work, not after.
-    """
+    """Check that the directory can be written to and holds nothing that would be overwritten, before hours of work."""
     from analysis.reproduction import presentation
 
     check_folder("--out", directory)
@@ -205,12 +199,12 @@ def _make(reproduction: "Reproduction", task: "ReproductionContext", format: str
             _, of_data, problem = str(error).partition("workload.path: ")
             if task.data is None or not of_data:
                 raise
-            # the option that the key was made of
+            # --data is the option behind this key.
             raise ExperimentError(f"--data: {reproduction.name}: {problem}") from None
     if runner.overrides:
         if not runner.called:
             raise ExperimentError(
-                f"--set: {reproduction.name} runs no experiment of which a key could be set; leave --set out"
+                f"--set: {reproduction.name} runs no experiment, so there are no keys to set; leave --set out"
             )
         remark = f"Set by hand, in all experiments: {', '.join(runner.overrides)}."
         result = replace(result, remarks=[remark, *result.remarks])
@@ -238,7 +232,7 @@ def _origin(seconds: float) -> "Origin":
 
 @dataclass
 class _Runner:
-    """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
+    """Runs an experiment (or the missing points of its sweep) into a directory, with the command line's options."""
 
     cluster: "Mapping[str, str]"
     overrides: "Sequence[str]"

@@ -1,4 +1,4 @@
-"""What finished (or unfinished) runs have measured: ``testbed dropouts``, ``metrics``; and which runs are meant."""
+"""``testbed dropouts`` and ``testbed metrics``, and the arguments of commands that read runs."""
 
 import time
 from pathlib import Path
@@ -39,7 +39,7 @@ def dropouts(
     format: TableFormat = "text",
     debug: Debug = False,
 ) -> None:
-    """Print who was lost at which stage: offline, dropped out, too late or refusing, participants and all asked."""
+    """Print the clients lost by stage: offline, dropped out, too late or refusing, participants and all asked."""
     runs = runs_in(directories)
     from analysis.comparison import losses
 
@@ -47,7 +47,7 @@ def dropouts(
 
 
 def runs_in(directories: list[str]) -> list[Any]:
-    """The runs in or below directories or URIs; raises `ExperimentError` where there are none."""
+    """Return the runs in or below directories or URIs; raise `ExperimentError` if there are none."""
     from testbed.records.mirror import fetched, runs_below
 
     paths = [fetched(directory) for directory in directories]
@@ -55,27 +55,27 @@ def runs_in(directories: list[str]) -> list[Any]:
         if not path.is_dir():
             raise ExperimentError(f"{path}: no such directory")
         if next(path.rglob("experiment.yaml"), None) is None:
-            raise ExperimentError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+            raise ExperimentError(f"{path}: no runs here; create some with `testbed run EXPERIMENT.yaml`")
 
     runs = runs_below(paths)
     if undigested := [run for run in runs if not run.verifiable]:
         messages().print(
-            f"note: {len(undigested)} of {len(runs)} runs ({undigested[0].path}) have tables without digests, as earlier versions "
-            "wrote them: flipped bits in them may go unnoticed",
+            f"note: {len(undigested)} of {len(runs)} runs ({undigested[0].path}) have tables without digests, as "
+            "written by earlier versions: flipped bits in them may go unnoticed",
             markup=False,
         )
     return runs
 
 
-_LONG_S = 5.0  # after which a person wants to know how long it will take
+_LONG_S = 5.0  # then a note says how long the search may take
 
 METRICS_EPILOG = examples(
     "testbed metrics runs/multi-round",
     "testbed metrics runs/multi-round --every 10",
     "testbed metrics runs/multi-round --format json > metrics.json",
     "testbed metrics runs/random runs/batches --out figures",
-    then="T strong, F and C are exact. T weak is exact where it is certified; elsewhere it is what was found, with "
-    "what is proved. JSON holds every round, and the combination of rounds that attains the last T.",
+    then="T strong, F and C are exact. T weak is exact where it is certified; elsewhere the best value found is "
+    "printed, with its proven bound. JSON has every round, and the combination of rounds that attains the last T.",
 )
 
 
@@ -104,7 +104,7 @@ def metrics(
     with_sums = [run for run in runs if report.has_sums(run)]
     for run in runs if with_sums else ():
         if run not in with_sums:
-            console.print(f"note: {run.path}: no round of this run has given a sum; it is left out", markup=False)
+            console.print(f"note: {run.path}: no round of this run has a sum; the run is left out", markup=False)
     measurements = [_measured(run, time_limit, console, quiet) for run in with_sums or runs]
     echo(report.render(measurements, format, every), nl=False)
     if out is not None:
@@ -115,7 +115,7 @@ def metrics(
 
 
 def _measured(run: Any, time_limit_s: float, console: "Console", quiet: bool) -> "Measured":
-    """Measure a run. A terminal shows every step; elsewhere one line comes when it takes long."""
+    """Measure a run; a terminal shows every step, other outputs get one line if it takes long."""
     from analysis.multi_round import report
 
     if quiet:

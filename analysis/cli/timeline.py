@@ -26,12 +26,12 @@ def timeline(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Write what happened in rounds of a run, moment by moment, in Chrome's trace format: a track for each client."""
+    """Write the events in rounds of a run in Chrome's trace format, with a track for each client."""
     from testbed.files.names import is_uri
 
     runs = runs_in([directory])
     if len(runs) > 1:
-        raise ExperimentError(f"{directory}: {len(runs)} runs; name one of them, e.g. {runs[0].path}")
+        raise ExperimentError(f"{directory}: {len(runs)} runs; give one of them, e.g. {runs[0].path}")
     if out is None:
         out = (Path() if is_uri(directory) else runs[0].path) / "timeline.json"
     if not out.name.endswith(_SUFFIXES):

@@ -31,7 +31,7 @@ TUNE_EPILOG = examples(
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03,0.01,0.003,0.001,0.0003,0.0001",
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03 --rounds 50 --seeds 1,2,3 --write best.yaml",
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03 --grid workload.momentum=0,0.9 --by best",
-    then="The runs are those of a sweep, and stay: --resume, `testbed compare` and `testbed plot` read them.",
+    then="The runs are those of a sweep, and are kept for --resume, `testbed compare` and `testbed plot`.",
 )
 
 
@@ -41,15 +41,17 @@ def tune(
     file: ExperimentFile,
     grid: Annotated[
         list[str],
-        option("KEY=V1,V2,...", "A key of the experiment and the values to try; given again, all combinations."),
+        option(
+            "KEY=V1,V2,...", "A key of the experiment and the values to try; if repeated, all combinations are tried."
+        ),
     ],
     overrides: Overrides = None,
     seeds: Annotated[
-        str | None, option("S1,S2,...", "Seeds to run each value with; default: that of the experiment.")
+        str | None, option("S1,S2,...", "Seeds to run each value with; default: the experiment's.")
     ] = None,
-    rounds: Annotated[int | None, option("R", "Rounds of each run; default: those of the experiment.", min=1)] = None,
+    rounds: Annotated[int | None, option("R", "Rounds of each run; default: the experiment's.", min=1)] = None,
     by: Annotated[
-        Literal["final", "best"], typer.Option(help="Which accuracy decides: the last measured, or the highest.")
+        Literal["final", "best"], typer.Option(help="The accuracy that decides: the last measured, or the highest.")
     ] = "final",
     write: Annotated[Path | None, option("FILE", "Write the experiment with the best value here.")] = None,
     out: Annotated[
@@ -58,15 +60,15 @@ def tune(
     network: Annotated[
         Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
     ] = None,
-    resume: Annotated[bool, flag("Resume the runs that are there; finished ones stay.", "--resume")] = False,
-    format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="How to print it.")] = "text",
+    resume: Annotated[bool, flag("Resume existing runs; finished ones are kept.", "--resume")] = False,
+    format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="Output format.")] = "text",
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run an experiment with each value of a grid and say which gives the highest accuracy: a mean over the seeds, with
-    its 95% interval.
+    """Run an experiment with each value of a grid and print the value with the highest accuracy.
 
-    Where the experiment has a sweep of its own, each of its points has a best value of its own.
+    Accuracies are means over the seeds, with 95% intervals. If the experiment has a sweep, each of its points has its
+    own best value.
     """
     from testbed.experiment import grid as grids
     from testbed.experiment import load
@@ -79,12 +81,12 @@ def tune(
     experiment = load(file, [*settings, *shorter, *(grids.as_sweep(setting) for setting in swept)])
     grids.require_searchable(plain, keys, seeds)
     if write is not None and write.exists():
-        raise ExperimentError(f"--write {write}: is there already; give another file")
+        raise ExperimentError(f"--write {write}: exists already; give another file")
     if write is not None:
         check_file("--write", write)
     console = messages()
     try:
-        # From here on it takes seconds to import what is needed.
+        # The following imports take seconds.
         from analysis.comparison import tuning
         from testbed.cli.progress import display_for
         from testbed.experiment.schema import points

@@ -1,4 +1,4 @@
-"""``testbed attack``: what malicious servers and dishonest clients have attained, and what a server's sums tell."""
+"""``testbed attack``: success of malicious servers and dishonest clients, and inference from a server's sums."""
 
 from analysis.cli.attack import inference
 from analysis.cli.attack.outcomes import attack as attack

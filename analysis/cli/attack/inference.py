@@ -1,4 +1,4 @@
-"""``testbed attack membership`` and ``testbed attack property``: what a server's sums tell of single clients' data."""
+"""``testbed attack membership`` and ``testbed attack property``: inference on single clients from a server's sums."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,21 +10,21 @@ from testbed.cli.terminal import echo, messages
 
 First = Annotated[int | None, option("R", "First round.  \\[default: the first with aggregates]", "--from", min=1)]
 Last = Annotated[int | None, option("R", "Last round.  \\[default: the last with aggregates]", "--to", min=1)]
-Confidence = Annotated[float, option("C", "Of each interval.", min=0.5, max=0.9999999)]
-Seed = Annotated[int, option("N", "Of the attacker's choices.", min=0)]
+Confidence = Annotated[float, option("C", "Confidence of each interval.", min=0.5, max=0.9999999)]
+Seed = Annotated[int, option("N", "Seed of the attacker's choices.", min=0)]
 Figures = Annotated[Path | None, option("DIR", "Also draw it against T, as PNG and PDF.")]
 
 MEMBERSHIP_EPILOG = examples(
     "testbed attack membership runs/inference",
     "testbed attack membership runs/inference --figures figures",
     "testbed attack membership runs/inference/random,no-noise --from 51 --to 100 --samples 200 --format json",
-    then="Of runs with records.aggregates: all (examples/inference.yaml).",
+    then="The runs need records.aggregates: all (examples/inference.yaml).",
 )
 PROPERTY_EPILOG = examples(
     "testbed attack property runs/inference",
     "testbed attack property runs/inference --figures figures",
     "testbed attack property runs/inference/random,no-noise --shadows 200 --format json",
-    then="Of runs with records.aggregates: all (examples/inference.yaml), whose samples have classes.",
+    then="The runs need records.aggregates: all (examples/inference.yaml), and samples with classes.",
 )
 
 
@@ -32,9 +32,9 @@ def membership(
     directories: Directories,
     first: First = None,
     last: Last = None,
-    samples: Annotated[int, option("N", "Members that are asked about, at most; and as many others.", min=2)] = 300,
+    samples: Annotated[int, option("N", "Most members to test; as many others are tested, too.", min=2)] = 300,
     level: Annotated[
-        float, option("RATE", "False positives that are allowed.", "--false-positives", min=0, max=0.999)
+        float, option("RATE", "Allowed rate of false positives.", "--false-positives", min=0, max=0.999)
     ] = 0.01,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
@@ -43,9 +43,9 @@ def membership(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Tell whether a sample was in a client's training data: from each update, all rounds' sums, one sum, the model.
+    """Infer whether a sample was in a client's training data: from each update, all rounds' sums, one sum, the model.
 
-    Cosine attack of Li et al., ICLR 2023, without shadow models. Beside it T, and what the ledger's epsilon allows.
+    Cosine attack of Li et al., ICLR 2023, without shadow models. Beside it T, and the bound by the ledger's epsilon.
     """
     runs = runs_in(directories)
     from analysis.attacks import inference_report as report
@@ -65,7 +65,7 @@ def property_(
     directories: Directories,
     first: First = None,
     last: Last = None,
-    shadows: Annotated[int, option("N", "Data sets that the attacker makes of its own for each round.", min=2)] = 60,
+    shadows: Annotated[int, option("N", "Data sets that the attacker composes for each round.", min=2)] = 60,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
     figures: Figures = None,
@@ -73,7 +73,7 @@ def property_(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Tell which labels single clients hold, and in which shares: from each update, all rounds' sums, or one sum.
+    """Infer single clients' labels and their shares: from each update, all rounds' sums, or one sum.
 
     Kerkouche, Acs, Fritz, arXiv 2303.03908: linear detectors of each round, solved over the rounds. Beside it T.
     """

@@ -1,4 +1,4 @@
-"""``testbed attack``: attacks that the records tell of, and those that are tried on what a server learns."""
+"""``testbed attack``: evaluation of recorded attacks, and attacks tried on a server's view of a run."""
 
 import tempfile
 from pathlib import Path
@@ -26,18 +26,18 @@ from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 from testbed.signals import stop_code
 
-attack = group(name="attack", help="What malicious servers and dishonest clients have attained.")
+attack = group(name="attack", help="Success of malicious servers and dishonest clients, and attacks on recorded runs.")
 
 _SUMMARY_EPILOG = examples(
     "testbed attack summary runs/adversary",
     "testbed attack summary runs/adversary --eta 3 --format json",
-    then="An attack is on record where an experiment has an `adversary:` section.",
+    then="A run records attacks if its experiment has an `adversary:` section.",
 )
 
 _MODELS_EPILOG = examples(
     "testbed attack models runs/crafted-models",
     "testbed attack models runs/crafted-models --format markdown",
-    then="Of adversary.server: send-different-models or send-crafted-model, and records: {aggregates: all}.",
+    then="The runs need adversary.server: send-different-models or send-crafted-model, and records: {aggregates: all}.",
 )
 
 _REGISTRATIONS_EPILOG = examples("testbed attack registrations examples/adversary.yaml")
@@ -47,12 +47,12 @@ _REGISTRATIONS_EPILOG = examples("testbed attack registrations examples/adversar
 def summary(
     directories: Directories,
     eta: Annotated[
-        float, typer.Option(help="How often x/s > eta c/n: x of s participants and c of n clients are dishonest.")
+        float, typer.Option(help="Factor eta in x/s > eta c/n: x of s participants and c of n clients are dishonest.")
     ] = 2.0,
     format: TableFormat = "text",
     debug: Debug = False,
 ) -> None:
-    """Print which attacks honest parties refused, by which check, and how far the others biased the selection."""
+    """Print the attacks that honest parties refused, by check, and the effect of the others on the selection."""
     runs = runs_in(directories)
     from analysis.attacks import outcomes
 
@@ -66,7 +66,7 @@ def models(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Print what a server has learned that sent other models: the victim's update, or single training samples.
+    """Print the information that a server gained by sending other models: a victim's update, or training samples.
 
     Both are compared with the ground truth: the update trained again, and the clients' data.
     """
@@ -85,7 +85,7 @@ def registrations(
 ) -> None:
     """Let the dishonest clients of an experiment try to register more than once, or with a more favourable key.
 
-    They ask a real PKI. In a sweep, this is its first point.
+    They try it with a real PKI. Of a sweep, the first point is used.
     """
     from analysis.tables import Table, render
     from testbed.adversary.registration import attempts
@@ -99,7 +99,10 @@ def registrations(
     plan = RunPlan(experiment, 0)
     population = plan.experiment.population
     if not 0 < len(plan.dishonest) < population:
-        raise ExperimentError(f"{file}: adversary.dishonest: {len(plan.dishonest)} of {population}; some, and not all")
+        raise ExperimentError(
+            f"{file}: adversary.dishonest: {len(plan.dishonest)} of {population} clients; at least one must be "
+            "dishonest and one honest"
+        )
     rows = [
         [attempt.name, str(attempt.tried), str(attempt.refused), ", ".join(attempt.checks) or "–", attempt.gained]
         for attempt in attempts(population, plan.dishonest, plan.randomness)
@@ -111,7 +114,7 @@ _AUDIT_EPILOG = examples(
     "testbed attack audit runs/audit",
     "testbed attack audit runs/audit --figures figures",
     "testbed attack audit runs/audit --observer outsider --confidence 0.99 --format json",
-    then="Of runs with privacy.canaries (examples/audit.yaml); the server's view needs records.aggregates: all.",
+    then="The runs need privacy.canaries (examples/audit.yaml); the server's view needs records.aggregates: all.",
 )
 
 
@@ -120,17 +123,19 @@ def audit(
     directories: Directories,
     observer: Annotated[
         Literal["server", "outsider", "both"],
-        typer.Option(help="Who guesses: the server sees sums and who is in them, an outsider the models."),
+        typer.Option(
+            help="The party that guesses: the server sees sums and their participants, an outsider the models."
+        ),
     ] = "both",
-    confidence: Annotated[float, option("C", "Of each bound.", min=0.5, max=0.9999999)] = 0.95,
-    figures: Annotated[Path | None, option("DIR", "Also draw it, as PNG and PDF.")] = None,
+    confidence: Annotated[float, option("C", "Confidence of each bound.", min=0.5, max=0.9999999)] = 0.95,
+    figures: Annotated[Path | None, option("DIR", "Also draw the bounds, as PNG and PDF.")] = None,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="json holds every column.")] = "text",
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Measure privacy: a lower bound on epsilon from which canaries were in, guessed from what was really seen.
+    """Measure privacy: a lower bound on epsilon, from guesses of the inserted canaries by a party's recorded view.
 
-    Beside it the epsilon that the ledger has achieved and planned, and what selection guarantees.
+    Beside it the ledger's achieved and planned epsilon, and the selection's guarantee.
     """
     runs = runs_in(directories)
     if figures is not None:
@@ -148,7 +153,7 @@ _SURVEY_EPILOG = examples(
     "testbed attack survey examples/threats.yaml",
     "testbed attack survey examples/threats.yaml --set selection.protocol=lotto-server-centric",
     "testbed attack survey examples/threats.yaml --only forge-output --only list-twice --out runs/survey",
-    then="What the experiment's `adversary` names goes along with each: companions that it takes to gain something.",
+    then="Misbehaviours in the experiment's `adversary` accompany each of them: some gain nothing without companions.",
 )
 
 
@@ -157,20 +162,19 @@ _SURVEY_EPILOG = examples(
 def survey(
     file: ExperimentFile,
     overrides: Overrides = None,
-    only: Annotated[list[str] | None, option("NAME", "This misbehaviour; may be repeated. Default: all.")] = None,
+    only: Annotated[list[str] | None, option("NAME", "Try this misbehaviour; may be repeated. Default: all.")] = None,
     out: Annotated[Path | None, option("DIR", "Keep the runs here. Default: they are not kept.")] = None,
     network: Annotated[
         Literal["ray", "in-process"], typer.Option(help="in-process: no Ray, everything in this process.")
     ] = "in-process",
     resume: Annotated[bool, flag("Resume the runs in --out.", "--resume")] = False,
-    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
+    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="Output format.")] = "text",
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Try every misbehaviour that applies to an experiment's protocols; print which check refuses it, or what bounds
-    it.
+    """Try every misbehaviour that applies to an experiment's protocols; print the check or bound that stops it.
 
-    It is refused where an honest party sees it, bounded where nobody does but a theorem limits it, else not protected.
+    It is refused if an honest party sees it, bounded if nobody does but a theorem limits it, else not protected.
     """
     from testbed.experiment import load
 
@@ -191,7 +195,7 @@ def survey(
             )
             printed = render(findings(experiment, tried, [RunRecords(path) for path in paths]), format)
     except KeyboardInterrupt:
-        console.print("stopped; nothing is printed of an unfinished survey (--out DIR keeps its runs)")
+        console.print("stopped; an unfinished survey prints nothing (--out DIR keeps its runs)")
         raise typer.Exit(stop_code()) from None
     echo(printed, nl=False)
 
@@ -199,22 +203,22 @@ def survey(
 _RECONSTRUCT_EPILOG = examples(
     "testbed attack reconstruct runs/sums/random --from 301 --to 340",
     "testbed attack reconstruct runs/sums/random --from 301 --to 340 --out figures --format json",
-    then="The run must have recorded what its server saw: `records: {aggregates: [301, 340]}` in the experiment.",
+    then="The run must have recorded its aggregates: `records: {aggregates: [301, 340]}` in the experiment.",
 )
 
 _INVERT_EPILOG = examples(
     "testbed attack invert runs/pictures/random --round 1 --client 13 --out figures",
     "testbed attack invert runs/pictures/batch-partition,privacy=4 --round 1 --client 13 --alone",
-    then="Best where clients take one step on few images (FedSGD): then an update is a gradient.",
+    then="Best if clients take one step on few images (FedSGD): then an update is a gradient.",
 )
 
 _DISAGGREGATE_EPILOG = examples(
     "testbed attack disaggregate runs/disaggregation/random --from 301 --to 360",
     "testbed attack disaggregate runs/disaggregation/random --from 301 --to 360 --window 20 --format json",
-    then="More completed rounds than clients, with what the server saw: records: {aggregates: [301, 360]}.",
+    then="Needs more completed rounds than clients, and recorded aggregates: records: {aggregates: [301, 360]}.",
 )
 
-Run = Annotated[str, argument("RUN", "A run's directory, also s3://, gs://.")]
+Run = Annotated[str, argument("RUN", "The directory of a run, also s3://, gs://.")]
 First = Annotated[int, option("R", "First round.", "--from", min=1)]
 Last = Annotated[int, option("R", "Last round.", "--to", min=1)]
 Out = Annotated[Path | None, option("DIR", "Also write tables and figures.")]
@@ -231,7 +235,7 @@ def reconstruct(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Solve a run's sums for single updates (least squares), and say how close to the true ones they are.
+    """Solve a run's sums for single updates (least squares), and print the errors of the estimates.
 
     So et al., Multi-RoundSecAgg, appendix H.2. The truth is each client's update from the model of the first round,
     trained again.
@@ -255,16 +259,16 @@ def disaggregate(
     first: First,
     last: Last,
     window: Annotated[
-        int, option("R", "Known of each client: how often it took part in every R completed rounds.", min=1)
+        int, option("R", "Window: the participations of each client in every R completed rounds are known.", min=1)
     ] = 10,
-    time_limit: Annotated[float, option("SECONDS", "Of the search for one client's rounds.", min=0.1)] = 20.0,
+    time_limit: Annotated[float, option("SECONDS", "Limit of the search for one client's rounds.", min=0.1)] = 20.0,
     format: Format = "text",
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Find out who was in which sum, from a run's sums and each client's counts, and solve them for single updates.
+    """Infer the participants of each sum from the sums and each client's counts, and solve for single updates.
 
-    Lam et al., Gradient Disaggregation, arXiv 2106.06089: for observers that do not know who takes part.
+    Lam et al., Gradient Disaggregation, arXiv 2106.06089: for observers that do not know the participants.
     """
     from analysis.attacks.disaggregation import disaggregate as attacked
     from analysis.tables import to_json
@@ -277,9 +281,9 @@ def disaggregate(
 def invert(
     directory: Run,
     first: Annotated[int, option("R", "Round of the model.", "--round", min=1)],
-    client: Annotated[int, option("I", "The victim.", min=0)],
+    client: Annotated[int, option("I", "Number of the victim.", min=0)],
     last: Annotated[
-        int | None, option("R", "Sums up to this round are used.  \\[default: the last]", "--to", min=1)
+        int | None, option("R", "Last round to use the sum of.  \\[default: the last]", "--to", min=1)
     ] = None,
     iterations: Annotated[int, option("N", "Steps of a search.", min=1)] = 1000,
     starts: Annotated[int, option("N", "Searches; the best one counts.", min=1)] = 2,
@@ -292,9 +296,9 @@ def invert(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Recover a client's update from a run's sums (least squares), and seek the images whose gradient it is.
+    """Recover a client's update from a run's sums (least squares), and search for the images with this gradient.
 
-    Geiping et al., Inverting Gradients, arXiv 2003.14053. What is found is compared with the client's images.
+    Geiping et al., Inverting Gradients, arXiv 2003.14053. The result is compared with the client's images.
     """
     from analysis.attacks import inversion as report
     from analysis.tables import to_json
@@ -304,7 +308,7 @@ def invert(
         check_folder("--out", out)
     population = int(run.experiment["population"])
     if client >= population:
-        raise ExperimentError(f"--client: {client} of {population} clients, which are numbered from 0")
+        raise ExperimentError(f"--client: {client}; there are {population} clients, numbered from 0")
     inverter = report.Inverter(run, first, len(run.rounds) if last is None else last)
     made = inverter.invert(client, report.Search(iterations, starts, smoothness=smoothness), alone=alone)
     echo(to_json(report.row(made), ascii=True) if format == "json" else report.text(made), nl=False)
@@ -315,9 +319,9 @@ def invert(
 
 
 def one_run(directory: str) -> Any:
-    """The run in a directory; raises `ExperimentError` unless there is exactly one."""
+    """Return the run in a directory; raise `ExperimentError` unless there is exactly one."""
     runs = runs_in([directory])
     if len(runs) > 1:
         names = ", ".join(run.path.name for run in runs[:4])
-        raise ExperimentError(f"{directory}: holds {len(runs)} runs; give the directory of one of them ({names})")
+        raise ExperimentError(f"{directory}: has {len(runs)} runs; give the directory of one of them ({names})")
     return runs[0]

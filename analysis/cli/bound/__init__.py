@@ -1,4 +1,4 @@
-"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
+"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and parameters that meet a target."""
 
 from analysis.cli.bound import (
     batch_partition,
@@ -12,8 +12,8 @@ from analysis.cli.bound import (
 from analysis.cli.privacy import BOUND_PRIVACY_EPILOG, bound_privacy
 from testbed.cli.invocation import group
 
-bound = group("bound", "Print what the papers guarantee for given parameters.", lotto.bound_lotto.epilog)
-plan = group("plan", "Print which parameters meet a target.", lotto.plan_lotto.epilog)
+bound = group("bound", "Print the guarantees of the papers for given parameters.", lotto.bound_lotto.epilog)
+plan = group("plan", "Print parameters that meet a target.", lotto.plan_lotto.epilog)
 
 lotto.bound_lotto.add_to(bound, "lotto")
 lotto.bound_lotto_dp.add_to(bound, "lotto-dp")

@@ -13,15 +13,15 @@ from testbed.files import limits
 if TYPE_CHECKING:
     from analysis.statistics import Proportion
 
-_DIGITS = 4300  # what Python prints of an integer
-_SEED = 0  # simulations are the same every time
-_BEYOND = 2  # rounds are simulated up to so many times N
-_SIMULATED_USERS = 1000  # of whom rounds are simulated without being asked to: seconds
+_DIGITS = 4300  # the most digits that Python prints of an integer
+_SEED = 0  # simulations give the same result every time
+_BEYOND = 2  # rounds are simulated up to this multiple of N
+_SIMULATED_USERS = 1000  # most users for which rounds are simulated by default: it takes seconds
 _SIMULATED_ROUNDS = 10_000
 
 _PAPER = "--users 120 --selected 12"
 _LABELS = {
-    "family_size": "sets of users that a round may take, R",
+    "family_size": "possible sets of users in a round, R",
     "average_cardinality": "average cardinality C (Theorem 1)",
     "unavailable_round": "a round is skipped: no row of B available",
     "simulated_cardinality": "C, simulated, {simulated_rounds} rounds",
@@ -49,7 +49,7 @@ def _text(row: Row) -> str:
 
 
 def _result(row: Row, key: str) -> str:
-    """A result, with its standard error or its interval."""
+    """Return a result as text, with its standard error or its interval."""
     if key == "simulated_cardinality":
         return f"{number(row[key])} +- {row['simulated_error']:.2g}"
     if f"{key}_low" in row:
@@ -74,7 +74,9 @@ def bound_batch_partition(
     privacy: Annotated[int, option("T", "Batch size, T.", min=1)],
     dropout: Annotated[
         str,
-        option("P", "Probability that a user drops out: one number, N numbers with commas, or a file with one a line."),
+        option(
+            "P", "Probability that a user drops out: one number, N numbers with commas, or a file with one per line."
+        ),
     ],
     simulate: Annotated[
         int | None,
@@ -84,20 +86,22 @@ def bound_batch_partition(
             min=0,
         ),
     ] = None,
-    rounds: Annotated[int | None, option("J", "For Theorems 2 and 3.  \\[default: N]", min=1, max=100_000)] = None,
-    trials: Annotated[int, option("M", "Participation matrices whose rank is computed.", min=0, max=10**6)] = 0,
+    rounds: Annotated[
+        int | None, option("J", "Rounds in Theorems 2 and 3.  \\[default: N]", min=1, max=100_000)
+    ] = None,
+    trials: Annotated[int, option("M", "Participation matrices to compute the rank of.", min=0, max=10**6)] = 0,
     smoothness: Annotated[float | None, _theorem2("rho")] = None,
     convexity: Annotated[float | None, _theorem2("mu")] = None,
     gradient_variance: Annotated[float | None, _theorem2("the mean of sigma_i^2")] = None,
     gradient_bound: Annotated[float | None, _theorem2("G^2")] = None,
     heterogeneity: Annotated[float | None, _theorem2("Gamma = L* - mean of L_i*")] = None,
     initial_distance: Annotated[float | None, _theorem2("E ||x_0 - x*||^2")] = None,
-    local_steps: Annotated[int, option("E", "E.", min=1, rich_help_panel="Theorem 2")] = 1,
+    local_steps: Annotated[int, option("E", "Theorem 2: E.", min=1, rich_help_panel="Theorem 2")] = 1,
 ) -> Row:
-    """Batch partition (Multi-RoundSecAgg): family size, average cardinality and skipped rounds; how soon random
-    selection tells the server everything; how fast training converges.
+    """Evaluate batch partition (Multi-RoundSecAgg): family size, cardinality, skipped rounds, full rank, convergence.
 
-    Theorems 1, 3 and 2. Theorem 2 is printed where all of its inputs are given.
+    Theorems 1, 3 and 2: the rounds after which random selection reveals everything to the server (full rank), and the
+    speed of convergence. Theorem 2 is printed if all of its inputs are given.
     """
     from analysis.bounds import batch_partition, convergence
 
@@ -130,7 +134,7 @@ def bound_batch_partition(
     if problem is None:
         return row
     if isinstance(chances, list) and len(set(chances)) > 1:
-        raise ValueError("dropout: Theorem 2 is about users that all drop out equally often")
+        raise ValueError("dropout: Theorem 2 needs one probability for all users")
     completed = 1 - batch_partition.unavailable_round(users, selected, privacy, chances)
     return row | {
         "rounds": rounds,
@@ -141,7 +145,7 @@ def bound_batch_partition(
 
 
 def _theorem1(users: int, selected: int, privacy: int, dropout: float | Sequence[float]) -> Row:
-    """Family size, cardinality and skipped rounds, exactly."""
+    """Compute family size, cardinality and skipped rounds, exactly."""
     import numpy as np
 
     from analysis.bounds.batch_partition import average_cardinality, batches_of, family_size, unavailable_round
@@ -170,7 +174,7 @@ def _theorem1(users: int, selected: int, privacy: int, dropout: float | Sequence
 
 
 def _theorem3(users: int, selected: int, rounds: int, trials: int) -> Row:
-    """Theorem 3 for N rounds, and (with trials) how often P had full rank after `rounds`, with 95% intervals."""
+    """Compute Theorem 3 for N rounds, and (with trials) the rate of full rank after `rounds`, with 95% intervals."""
     import numpy as np
 
     from analysis.bounds.batch_partition import (
@@ -208,8 +212,8 @@ def _share(name: str, share: "Proportion") -> Row:
 
 
 def _dropout(text: str) -> float | list[float]:
-    """One number, numbers with commas, or a file of them."""
-    advice = "give e.g. 0.1, or 0.1,0.2, or a file with one number a line"
+    """Parse one number, numbers with commas, or a file of numbers."""
+    advice = "give e.g. 0.1, or 0.1,0.2, or a file with one number per line"
     try:
         numbers = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -218,9 +222,9 @@ def _dropout(text: str) -> float | list[float]:
         except limits.TooLarge as why:
             problem = f"{text}: {why}"
         except OSError:
-            problem = f"{text!r} is no number, no list of them and no file that can be read"
+            problem = f"{text!r} is neither a number, nor a list of numbers, nor a readable file"
         except ValueError:
-            problem = f"{text} has a line that is no number"
+            problem = f"{text} has a line that is not a number"
         raise ExperimentError(f"--dropout: {problem}; {advice}") from None
     if not numbers:
         raise ExperimentError(f"--dropout: no numbers; {advice}")

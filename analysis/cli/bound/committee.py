@@ -25,19 +25,21 @@ _MOST_WEIGHTS = 10**6
 
 Selection = Annotated[
     Literal["public-seed", "lotto-client-centric", "lotto-server-centric"],
-    option("NAME", "How members are drawn (committee.selection): public-seed, lotto-client-centric, -server-centric."),
+    option(
+        "NAME", "Selection of the members (committee.selection): public-seed, lotto-client-centric, -server-centric."
+    ),
 ]
 DropOut = Annotated[float, option("Q", "Chance that a client does not answer.", min=0, max=1)]
 Rounds = Annotated[int, option("R", "Rounds of the training.", min=1, max=MOST_ROUNDS)]
 ServesRounds = Annotated[
-    int | None, option("r", "Rounds that a committee serves.  \\[default: to the end]", min=1, max=MOST_ROUNDS)
+    int | None, option("r", "Rounds that a committee serves.  \\[default: all]", min=1, max=MOST_ROUNDS)
 ]
 Tries = Annotated[
-    int, option("K", "Seeds that somebody may choose from: 1 with a beacon, or keys that a PKI makes.", min=1)
+    int, option("K", "Seeds among which an attacker can choose: 1 with a beacon, or with keys made by a PKI.", min=1)
 ]
 ServerKind = Annotated[
     Literal["malicious", "semi-honest"],
-    option("KIND", "malicious: tells members different things, 2t-s dishonest are enough; semi-honest: t are."),
+    option("KIND", "malicious: tells members different things, 2t-s dishonest suffice; semi-honest: t suffice."),
 ]
 
 _WHO = "--population 100000 --dishonest 5000"
@@ -59,19 +61,19 @@ _LABELS = {
     "threshold": "its threshold",
     "dishonest_expected": "dishonest members, expected",
     "committee_broken": "{dishonest_break} or more dishonest, enough for a {server} server",
-    "threshold_dishonest": "{threshold} or more: they know all secrets by themselves",
+    "threshold_dishonest": "{threshold} or more dishonest: they know all secrets by themselves",
     "broken_ever": "some service of {services} is broken",
     "not_drawn": "too few are drawn and answer",
     "too_few_answer": "fewer than {threshold} honest members answer in a round",
-    "round_fails": "a round ends for either",
+    "round_fails": "a round ends for one of these two reasons",
     "failing_rounds_expected": "such rounds of {rounds}, expected",
 }
 _AT_MOST = ("too_few_answer", "round_fails", "failing_rounds_expected")
-"""By sortition: as many dishonest members are counted as a malicious server has, which would not end its own rounds."""
+"""Bounds by sortition: they count as many dishonest members as a malicious server has; its own rounds would not end."""
 
 
 def _text(row: Row) -> str:
-    """A plan's size and threshold are results; a bound's are parameters."""
+    """Format a row; size and threshold are results of a plan, and parameters of a bound."""
     planned = "target" in row
     labels = {key: label for key, label in _LABELS.items() if planned or key != "threshold"}
     symbols = {key: symbol for key, symbol in _SYMBOLS.items() if not planned or key not in ("size", "threshold")}
@@ -87,7 +89,7 @@ def _result(row: Row, key: str) -> str:
     _text,
     f"testbed bound committee {_WHO} --size 60 --threshold 40 --dropout 0.05 --rounds 500 --serves-rounds 50",
     "testbed bound committee --population 1000 --dishonest 50 --size 40 --selection lotto-client-centric --format json",
-    then="Probabilities are for the server that does its worst, and exact for it; what is 'at most' says so.",
+    then="Probabilities hold for the worst server, for which they are exact; bounds are marked 'at most'.",
 )
 def bound_committee(
     population: Population,
@@ -106,10 +108,10 @@ def bound_committee(
     server: ServerKind = "malicious",
     weights: Annotated[
         Path | None,
-        option("FILE", "One weight a line, by which lotto-* draws; the heaviest clients are dishonest."),
+        option("FILE", "One weight per line, by which lotto-* selects; the heaviest clients are dishonest."),
     ] = None,
 ) -> Row:
-    """A committee of clients that serve the others: too many dishonest members, and too few that answer.
+    """Bound the failures of a committee of clients that serve the others: too many dishonest, too few that answer.
 
     Derived in docs/how-to/choose-a-committee.md.
     """
@@ -127,14 +129,14 @@ def bound_committee(
     _text,
     f"testbed plan committee {_WHO} --dropout 0.05 --target 1e-9 --failure-target 1e-3",
     f"testbed plan committee {_WHO} --selection lotto-client-centric --target 1e-9 --format json",
-    then="The threshold is the smallest that keeps the first target: it bears the most drop-outs.",
+    then="The threshold is the smallest that keeps the first target: it tolerates the most dropouts.",
 )
 def plan_committee(
     population: Population,
     dishonest: Dishonest,
-    target: Annotated[float, option("P", "What the chance that some service is broken must not exceed.")],
+    target: Annotated[float, option("P", "Largest allowed probability that some service is broken.")],
     failure_target: Annotated[
-        float, option("P", "What the chance that a round ends for the committee's sake must not exceed.")
+        float, option("P", "Largest allowed probability that a round ends because of the committee.")
     ] = 1e-3,
     selection: Selection = "public-seed",
     over_selection: Annotated[
@@ -145,11 +147,9 @@ def plan_committee(
     serves_rounds: ServesRounds = None,
     tries: Tries = 1,
     server: ServerKind = "malicious",
-    largest: Annotated[int, option("S", "Members at most.", min=2, max=10_000)] = 1000,
+    largest: Annotated[int, option("S", "Most members.", min=2, max=10_000)] = 1000,
 ) -> Row:
-    """The smallest committee, and its threshold, that keeps two targets: broken at most so often, failing at most so
-    often.
-    """
+    """Find the smallest committee, and its threshold, that keeps two targets: of being broken, and of failing."""
     from analysis.bounds import committee
 
     c = number_of(dishonest, population)
@@ -184,7 +184,7 @@ def _parameters(draw: "Draw", rounds: int, serves_rounds: int | None, tries: int
 def _guarantees(
     members: "Members", threshold: int, rounds: int, serves_rounds: int | None, tries: int, server: "Server"
 ) -> Row:
-    """One committee, in one service and over a training."""
+    """Compute the guarantees of one committee, in one service and over a training."""
     from analysis.bounds import committee
 
     enough = committee.enough_to_break(members.size, threshold, server)
@@ -211,7 +211,7 @@ def _guarantees(
 
 
 def _weights(path: Path | None) -> tuple[int, ...] | None:
-    """The whole numbers of a file, one a line."""
+    """Read the whole numbers of a file, one per line."""
     if path is None:
         return None
     try:
@@ -219,9 +219,11 @@ def _weights(path: Path | None) -> tuple[int, ...] | None:
     except limits.TooLarge as why:
         raise ExperimentError(f"--weights: {path}: {why}") from None
     except OSError:
-        raise ExperimentError(f"--weights: {path}: no file that can be read") from None
+        raise ExperimentError(f"--weights: {path}: not a readable file") from None
     except ValueError:
-        raise ExperimentError(f"--weights: {path} has a line that is no whole number; give one a line") from None
+        raise ExperimentError(
+            f"--weights: {path} has a line that is not a whole number; give one weight per line"
+        ) from None
     if len(weights) > _MOST_WEIGHTS:
         raise ExperimentError(f"--weights: {path}: {len(weights)} lines; at most {_MOST_WEIGHTS}")
     return weights

@@ -1,4 +1,4 @@
-"""``testbed bound correlated``: what strategies of correlated noise cost in accuracy, at one epsilon."""
+"""``testbed bound correlated``: accuracy of the strategies of correlated noise, at one epsilon."""
 
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ _HEADS = ("strategy", "vectors kept", "sensitivity", "mean error", "largest erro
 
 
 def _text(row: Row) -> str:
-    """A table of the strategies; with a noise multiplier also the error in clips."""
+    """Format the strategies as a table; with a noise multiplier also the error in clips."""
     from analysis.tables import Table, render
 
     first = f"n = {row['rounds']}, b = {row['separation']}, k = {row['participations']}"
@@ -41,21 +41,21 @@ def _text(row: Row) -> str:
     "testbed bound correlated --rounds 2052 --separation 342",
     "testbed bound correlated --rounds 200 --separation 20 --epsilon 4 --delta 1e-5",
     "testbed bound correlated --rounds 100 --separation 100 --error max --format json",
-    then="Errors are of a coordinate of the models, over the clip and the noise multiplier; sums, not means.",
+    then="Errors are those of a model coordinate, over the clip and the noise multiplier; of sums, not means.",
 )
 def bound_correlated(
     rounds: Annotated[int, option("N", "Rounds of the training, n.", min=2, max=MOST_ROUNDS)],
-    separation: Annotated[int, option("B", "Rounds between two of one client, at least, b.", min=1)] = 1,
+    separation: Annotated[int, option("B", "Least distance between two rounds of one client, b.", min=1)] = 1,
     participations: Annotated[
-        int | None, option("K", "Rounds of one client, at most, k.  \\[default: as many as b leaves room for]", min=1)
+        int | None, option("K", "Most rounds of one client, k.  \\[default: as many as b leaves room for]", min=1)
     ] = None,
     error: Annotated[
-        Literal["mean", "max"], option("KIND", "Which error strategies are made for: mean or max.")
+        Literal["mean", "max"], option("KIND", "The error that strategies minimise: mean or max.")
     ] = "mean",
     epsilon: Annotated[float | None, option("E", "Also the error at this epsilon, in clips.")] = None,
-    delta: Annotated[float, option("D", "At which epsilon is kept.")] = 1e-6,
+    delta: Annotated[float, option("D", "The delta of epsilon.")] = 1e-6,
 ) -> Row:
-    """Correlated noise of a server: sensitivity, memory and error of each strategy.
+    """Compare the strategies of a server's correlated noise: sensitivity, memory and error.
 
     See docs/explanation/correlated-noise.md.
     """

@@ -27,8 +27,8 @@ class Bound(Generic[P]):
     """A command that prints a row.
 
     Attributes:
-        compute: makes the row; its parameters are the options, its docstring is the help.
-        text: the row for a person.
+        compute: computes the row; its parameters are the options, its docstring is the help.
+        text: formats the row as text.
         epilog: the end of the help.
     """
 
@@ -71,7 +71,13 @@ class Bound(Generic[P]):
 
 
 def declare(text: Callable[[Row], str], *shown: str, then: str) -> Callable[[Callable[P, Row]], Bound[P]]:
-    """Make a function a `Bound`; the help ends with the examples `shown` and the note `then`."""
+    """Return a decorator that makes a function a `Bound`.
+
+    Args:
+        text: formats the row as text.
+        shown: examples at the end of the help.
+        then: note after the examples.
+    """
     return lambda compute: Bound(compute, text, examples(*shown, then=then))
 
 
@@ -79,12 +85,28 @@ def declare(text: Callable[[Row], str], *shown: str, then: str) -> Callable[[Cal
 
 
 def value_or_reason(name: str, value: Any, reason: str) -> Row:
-    """The value by its name; where there is none, null and the reason."""
+    """Return a value under its name, or null and the reason if the value is None.
+
+    Args:
+        name: key of the row.
+        value: the value, or None.
+        reason: why there is no value.
+
+    Example:
+        >>> value_or_reason("largest_size", None, "no size fits")
+        {'largest_size': None, 'largest_size_reason': 'no size fits'}
+    """
     return {name: value} if value is not None else {name: None, f"{name}_reason": reason}
 
 
 def finite(name: str, value: float, reason: str) -> Row:
-    """As `found`, for a number that may be infinite, which is null."""
+    """Return a number under its name; for an infinite one, null and the reason.
+
+    Args:
+        name: key of the row.
+        value: the number.
+        reason: why it may be infinite.
+    """
     return value_or_reason(name, value if isfinite(value) else None, reason)
 
 
@@ -92,39 +114,52 @@ def finite(name: str, value: float, reason: str) -> Row:
 
 
 def number(value: float) -> str:
-    """Integers in full, others to six digits."""
+    """Format a number: integers in full, others to six digits."""
     return f"{value}" if isinstance(value, int) else f"{value:.6g}"
 
 
 def format_parameters(row: Row, symbols: Mapping[str, str]) -> str:
-    """The parameters, by the papers' symbols for the row's keys."""
+    """Format the parameters of a row, by the papers' symbols.
+
+    Args:
+        row: the row.
+        symbols: symbol by key of the row.
+    """
     return ", ".join(f"{symbols[key]} = {number(row[key])}" for key in row if key in symbols and row[key] is not None)
 
 
 def target_line(row: Row) -> str:
-    """Whether the target of a plan is for one round or for a whole training."""
+    """Format the target of a plan, for one round or for a whole training."""
     target = number(row["target"])
     if row.get("rounds") is None:
         return (
-            f"target: at most {target} in one round that is given; a server may skip to rounds that suit it, so plan a "
+            f"target: at most {target} in one round that is given; a server may skip to favourable rounds, so plan a "
             "training with --rounds R"
         )
     return (
         f"target: at most {target} in {row['rounds']} rounds together, so {number(row['target'] / row['rounds'])} in "
-        "each (union bound, whichever rounds the server lets happen)"
+        "each (union bound, for any rounds that the server lets happen)"
     )
 
 
 def probability(row: Row, key: str) -> str:
-    """A result as `number`; of a probability below all doubles, the power of ten."""
+    """Format a result as `number`; a probability below all doubles as a power of ten.
+
+    Args:
+        row: the row, with the logarithm under the key with ``_log10``.
+        key: of the result.
+    """
     digits = row.get(f"{key}_log10")
     return f"10^{digits:.1f}" if row[key] == 0.0 and digits is not None else number(row[key])
 
 
 def results(row: Row, labels: Mapping[str, str], shown: Callable[[Row, str], str] = probability) -> str:
-    """One line for each label whose key the row has: the result as text, or why there is none.
+    """Format the results of a row, one line each: the result as text, or the reason why there is none.
 
-    A label may name keys of the row in braces.
+    Args:
+        row: the row.
+        labels: label by key, in order; a label may name keys of the row in braces. Keys that the row lacks are skipped.
+        shown: formats one result.
     """
     from analysis.tables import Table, render  # slow to import
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from analysis.bounds.lotto_rounds import PrivacyCost
 
 _MOST_DP_ROUNDS = 100_000
-_SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
+_SUMMED = 10**6  # most participants; the guarantee is minimised over the dishonest ones, which takes seconds
 _COULD_BE = 10**9  # devices that could register, unless the population is larger
 
 _NEVER = "it cannot happen"
@@ -71,7 +71,7 @@ _LABELS = {
     "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
     "first_round_fails": "it fails in the first round that the server announces",
     "failing_share_expected": "share of announced rounds in which it fails, expected",
-    "round_fails_with_beacon": "with a beacon: in the next round, whatever went before",
+    "round_fails_with_beacon": "with a beacon: in the next round, after any rounds before",
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
@@ -80,8 +80,8 @@ _LABELS = {
     "insecure_epsilon": "epsilon, the server chooses",
 }
 _PLAN_LABELS = {
-    "secagg_fails": "SecAgg fails, as given",
-    "candidates_suffice": "at least s candidates, as given",
+    "secagg_fails": "SecAgg fails, with these parameters",
+    "candidates_suffice": "at least s candidates, with these parameters",
     "smallest_min_population": "smallest n_min",
     "smallest_min_population_for_eta": "smallest n_min for eta",
     "largest_exclusion": "largest exclusion d",
@@ -101,7 +101,7 @@ def _plan_text(row: Row) -> str:
 
 
 def _result(row: Row, key: str) -> str:
-    """A result, and in brackets the numbers that belong to it."""
+    """Format a result, and in brackets the numbers that belong to it."""
     beside = {f"{key}_clients": "clients", key.replace("epsilon", "k"): "k", key.replace("epsilon", "r"): "r"}
     more = [f"{name} = {number(row[other])}" for other, name in beside.items() if other != key and other in row]
     more += [row[f"{key}_reason"]] if f"{key}_reason" in row else []
@@ -109,7 +109,7 @@ def _result(row: Row, key: str) -> str:
 
 
 def _parameters(population: int, dishonest: int, participants: int, over_selection: float, min_population: int) -> Row:
-    """The parameters that all bounds of Lotto have, checked."""
+    """Check and return the parameters that all bounds of Lotto have."""
     from analysis.bounds.lotto import check_counts
 
     check_counts(population, dishonest, participants, min_population)
@@ -139,14 +139,14 @@ def bound_lotto(
     threshold: Threshold = "0.7",
     rounds: Annotated[
         int | None,
-        option("R", "Also over so many rounds, of which the server chooses which happen.", min=1, max=MOST_ROUNDS),
+        option("R", "Also over R rounds, of which the server chooses the ones that happen.", min=1, max=MOST_ROUNDS),
     ] = None,
     round_gap: Annotated[
         int | None,
         option(
             "G",
-            "How far above the last round that it has heard "
-            "of a client accepts one (max_round_gap).  \\[default: any later one]",
+            "Largest distance of a round that a client accepts to the last round that it has heard of "
+            "(max_round_gap).  \\[default: any later round]",
             min=1,
             max=MOST_ROUNDS,
         ),
@@ -162,7 +162,7 @@ def bound_lotto(
     from analysis.bounds.tails import log10_survival
 
     if round_gap is not None and rounds is None:
-        raise ValueError("round_gap: needs --rounds, over which it holds")
+        raise ValueError("round_gap: needs --rounds, the number of rounds over which it holds")
     c, t = number_of(dishonest, population), threshold_of(threshold)
     least = population if min_population is None else min_population
     parameters = _parameters(population, c, participants, over_selection, least)
@@ -220,7 +220,7 @@ def bound_lotto_dp(
         int | None,
         option(
             "M",
-            "n_max, clients that there could be at all, N or more (server-centric).  \\[default: 1000000000, or N]",
+            "n_max, most clients that could exist, N or more (server-centric).  \\[default: 1000000000, or N]",
             min=1,
             max=MOST_CLIENTS,
         ),
@@ -233,7 +233,7 @@ def bound_lotto_dp(
         bool, flag("Also for a server with several participant lists in a round.", "--parallel-lists")
     ] = False,
 ) -> Row:
-    """Lotto over a training with distributed differential privacy (Skellam): the epsilon that is guaranteed.
+    """Lotto over a training with distributed differential privacy (Skellam): the guaranteed epsilon.
 
     Corollaries 2 (client-centric) and 3 (server-centric) of the Lotto paper, with the k and r that minimise it, and
     the epsilon when a malicious server chooses the participants.
@@ -250,7 +250,7 @@ def bound_lotto_dp(
     training = Training(c, participants, over_selection, least, t, rounds, delta, mechanism, most)
     parameters = _parameters(population, c, participants, over_selection, least)
     if most < population:
-        raise ValueError(f"maximum_population: n_max = {most} with a population of {population}")
+        raise ValueError(f"maximum_population: n_max = {most} is below the population of {population}")
     return parameters | {
         "maximum_population": most,
         "threshold": whole_threshold(participants, t),
@@ -297,7 +297,8 @@ def plan_lotto(
     eta: Annotated[float | None, option("E", "Also plan n_min for Pr\\[x/s > E c/n] <= target.")] = None,
     rounds: PlannedRounds = None,
 ) -> Row:
-    """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
+    """Plan Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of
+    over-selection."""
     from analysis.bounds import lotto
     from analysis.bounds.checks import require_at_least, require_honest_clients
 
@@ -321,7 +322,7 @@ def plan_lotto(
         "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
     }
     if highest is None:
-        change = "take more --participants, fewer --dishonest or a higher --target"
+        change = "use more --participants, fewer --dishonest or a higher --target"
     else:
         change = f"--threshold {highest} is enough with n_min = {least}" if highest > t else "raise --threshold"
 
@@ -334,7 +335,7 @@ def plan_lotto(
     enough = lotto.smallest_over_selection(population, participants, sufficiency)
     too_few = (
         f"fewer than {100 * sufficiency:g}% of the rounds have enough candidates up to a = "
-        f"{lotto.MAXIMUM_OVER_SELECTION}; take fewer --participants or a lower --sufficiency"
+        f"{lotto.MAXIMUM_OVER_SELECTION}; use fewer --participants or a lower --sufficiency"
     )
     plan |= value_or_reason("smallest_over_selection", None if enough is None else float(enough), too_few)
     most = lotto.largest_over_selection(c, participants, least, t, a_round)
@@ -351,15 +352,16 @@ def plan_lotto(
         )
         plan["eta"] = eta
         above = (
-            f"the dishonest share exceeds {eta:g} times its due with a probability above {a_round:g} in a round even "
-            "with the whole population as n_min; take a higher --eta, more --participants or a higher --target"
+            f"the dishonest share exceeds {eta:g} times its expectation with a probability above {a_round:g} in "
+            "a round even with the whole population as n_min; use a higher --eta, more --participants or a higher "
+            "--target"
         )
         plan |= value_or_reason("smallest_min_population_for_eta", enough_for_eta, above)
     return plan
 
 
 def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row:
-    """The fraction d, and how many clients that is, when `rest` of the population remain."""
+    """Return the fraction d, and its number of clients, when `rest` of the population remain."""
     from analysis.bounds.lotto import exclusion
 
     excluded = None if rest is None else population - rest

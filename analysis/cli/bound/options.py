@@ -1,4 +1,4 @@
-"""Options that several bounds and plans share."""
+"""Options shared by several bounds and plans."""
 
 from fractions import Fraction
 from math import ceil
@@ -6,21 +6,21 @@ from typing import Annotated
 
 from testbed.cli.invocation import option
 
-MOST_CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
+MOST_CLIENTS = 10**10  # covers every population; every bound takes seconds at most
 MOST_ROUNDS = 10_000_000
 
 Population = Annotated[int, option("N", "Clients in the population, n.", min=1, max=MOST_CLIENTS)]
 Dishonest = Annotated[str, option("C|SHARE", "Dishonest clients among them, c: a number, or a share such as 5%.")]
 OverSelection = Annotated[float, option("A", "Over-selection factor a, at least 1.")]
-MinPopulation = Annotated[int | None, option("M", "n_min, which clients insist on.  \\[default: N]", min=1)]
+MinPopulation = Annotated[
+    int | None, option("M", "n_min, the least population that clients accept.  \\[default: N]", min=1)
+]
 Threshold = Annotated[str, option("T", "SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")]
 DropOut = Annotated[float, option("P", "Chance that a client does not answer.", min=0, max=1)]
-Eta = Annotated[float, option("E", "How many times their due share dishonest participants may reach.")]
-Target = Annotated[
-    float, option("P", "What Pr[SecAgg fails] must not exceed: in a round, or with --rounds in all of them.")
-]
+Eta = Annotated[float, option("E", "Factor over the expected share of dishonest participants that counts as exceeded.")]
+Target = Annotated[float, option("P", "Largest allowed Pr[SecAgg fails]: in a round, or with --rounds in all of them.")]
 Sufficiency = Annotated[
-    float, option("P", "What the chance of enough candidates must reach, for the over-selection factor.")
+    float, option("P", "Least allowed probability of enough candidates, for the over-selection factor.")
 ]
 PlannedRounds = Annotated[
     int | None,
@@ -36,7 +36,12 @@ LARGE = "--population 200000 --dishonest 1000 --participants 200"
 
 
 def threshold_of(text: str) -> int | float:
-    """A number of participants, or a fraction of them."""
+    """Parse a threshold: a number of participants, or a fraction of them.
+
+    Example:
+        >>> threshold_of("70"), threshold_of("0.7")
+        (70, 0.7)
+    """
     try:
         return int(text) if text.strip().lstrip("+-").isdigit() else float(text)
     except ValueError:
@@ -44,7 +49,19 @@ def threshold_of(text: str) -> int | float:
 
 
 def number_of(text: str, population: int) -> int:
-    """How many clients ``25``, ``5%`` or ``0.05`` are; a share is rounded up."""
+    """Parse a number of clients: ``25``, ``5%`` or ``0.05``; a share is rounded up.
+
+    Args:
+        text: number or share.
+        population: number of clients that a share refers to.
+
+    Raises:
+        ValueError: if the text is neither, or out of range.
+
+    Example:
+        >>> number_of("25", 1000), number_of("5%", 1000), number_of("0.05", 1000)
+        (25, 50, 50)
+    """
     percent, plain = text.strip().endswith("%"), text.strip().removesuffix("%")
     try:
         value = Fraction(plain.strip()) / (100 if percent else 1)

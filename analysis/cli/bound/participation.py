@@ -1,4 +1,4 @@
-"""``testbed bound participation``: what a client's rounds cost under a participation pattern."""
+"""``testbed bound participation``: privacy cost of a client's rounds under a participation pattern."""
 
 from math import sqrt
 from typing import Annotated
@@ -11,7 +11,7 @@ _MOST_NUMBERS = 50_000_000
 _MOST_BINS = 2000
 _LEAST_FAILING = 1e-12
 _TOO_LARGE = "above 10,000"
-_NO_PLD = "no finite figure: delta is below what its accounting cuts off, or the noise too little for it"
+_NO_PLD = "no finite value: delta is below the truncation error of the accounting, or the noise is too small for it"
 
 _SYMBOLS = {
     "rounds": "n",
@@ -22,17 +22,18 @@ _SYMBOLS = {
     "participations": "participations k",
 }
 _LABELS = {
-    "epsilon_every_round": "in every round, whoever sees it",
-    "epsilon_min_separation": "b rounds apart (min-separation), whoever sees it",
-    "epsilon_bins_seen": "in one of b bins, to who sees the bins (the server)",
-    "epsilon_bins_unseen": "in one of b bins, to who sees models alone (confidence {confidence:g})",
-    "epsilon_bins_unseen_drawn": "  the same as drawn: near the truth, and no bound",
-    "epsilon_poisson": "each round with probability 1/b, to who sees models alone",
+    "epsilon_every_round": "in every round, participants public",
+    "epsilon_min_separation": "b rounds apart (min-separation), participants public",
+    "epsilon_bins_seen": "in one of b bins, for observers of the bins (the server)",
+    "epsilon_bins_unseen": "in one of b bins, for observers of models alone (confidence {confidence:g})",
+    "epsilon_bins_unseen_drawn": "  the same, estimated: near the truth, and no bound",
+    "epsilon_poisson": "each round with probability 1/b, for observers of models alone",
 }
 
 
 def _text(row: Row) -> str:
-    return f"epsilon at {format_parameters(row, _SYMBOLS)}\n{results(row, _LABELS, lambda values, key: f'{values[key]:.4g}')}"
+    parameters = format_parameters(row, _SYMBOLS)
+    return f"epsilon at {parameters}\n{results(row, _LABELS, lambda values, key: f'{values[key]:.4g}')}"
 
 
 @declare(
@@ -41,8 +42,8 @@ def _text(row: Row) -> str:
     "testbed bound participation --rounds 200 --separation 20 --noise-multiplier 4 --delta 1e-6 --bands 20",
     "testbed bound participation --rounds 60 --separation 6 --noise-multiplier 3 --delta 1e-5 --coefficients 1,0.5 "
     "--format json",
-    then="Of bins that nobody sees epsilon is drawn, and wrong with a probability of 1 - CONFIDENCE at most; more "
-    "samples make it smaller, not safer.",
+    then="The epsilon of bins that nobody sees is estimated by sampling, and wrong with a probability of at most "
+    "1 - CONFIDENCE; more samples make it smaller, not safer.",
 )
 def bound_participation(
     rounds: Annotated[int, option("N", "Rounds of the training.", min=1)],
@@ -53,7 +54,7 @@ def bound_participation(
         int | None,
         option(
             "P",
-            "Correlated noise: the banded square root of the prefix sums, with so many bands.",
+            "Correlated noise: the banded square root of the prefix sums, with P bands.",
             min=1,
             max=1_000_000,
         ),
@@ -62,10 +63,10 @@ def bound_participation(
         str | None, option("LIST", "Correlated noise: the first column of the Toeplitz matrix C, e.g. 1,0.5.")
     ] = None,
     samples: Annotated[int, option("M", "Samples of Monte Carlo accounting.", min=1000, max=100_000_000)] = 200_000,
-    confidence: Annotated[float, option("C", "That of Monte Carlo accounting.", min=0, max=1)] = 0.999,
-    seed: Annotated[int, option("S", "Of the samples.", min=0)] = 0,
+    confidence: Annotated[float, option("C", "Confidence of Monte Carlo accounting.", min=0, max=1)] = 0.999,
+    seed: Annotated[int, option("S", "Seed of the samples.", min=0)] = 0,
 ) -> Row:
-    """What a client's rounds cost: in every round, b rounds apart, in bins that somebody sees or nobody.
+    """Compute the privacy cost of a client's rounds: in every round, b rounds apart, in bins that are public or secret.
 
     Derived in docs/explanation/participation-patterns.md.
     """
@@ -81,7 +82,7 @@ def bound_participation(
     from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
     if bands is not None and coefficients is not None:
-        raise ExperimentError("--bands: says C beside --coefficients; leave out one of the two")
+        raise ExperimentError("--bands, --coefficients: both define C; give only one of them")
     column = _numbers(coefficients) if coefficients is not None else square_root_coefficients(min(bands or 1, rounds))
     require_positive(noise_multiplier=noise_multiplier)
     require_inside(delta=delta, confidence=confidence)
@@ -89,8 +90,8 @@ def bound_participation(
         raise ValueError(f"confidence: {confidence}; at most 1 - {_LEAST_FAILING:g}")
     if separation > _MOST_BINS or separation * rounds > _MOST_NUMBERS:
         raise ValueError(
-            f"separation: {separation} of {rounds} rounds; at most {_MOST_BINS}, and with the rounds as factor at most "
-            f"{_MOST_NUMBERS}"
+            f"separation: {separation} of {rounds} rounds; at most {_MOST_BINS}, and its product with the rounds at "
+            f"most {_MOST_NUMBERS}"
         )
     bins = BallsInBins(toeplitz_means(column, rounds, separation), noise_multiplier)
     every = BallsInBins(toeplitz_means(column, rounds, 1), noise_multiplier)
@@ -108,13 +109,12 @@ def bound_participation(
         "confidence": confidence,
         **finite("epsilon_every_round", every.seen_epsilon(delta), _TOO_LARGE),
     }
-    if width <= separation:  # columns of C that are b apart share no row: their squares add up, whichever they are
+    if width <= separation:  # columns of C that are b apart share no row: their squares add up, for any such columns
         norm = sqrt(participations * float(np.square(column).sum()))
         row |= finite("epsilon_min_separation", gaussian_epsilon(norm / noise_multiplier, delta), _TOO_LARGE)
     else:
         reason = (
-            f"{width} bands, more than b: columns that are b apart overlap, and which of them are worst is not worked "
-            "out here"
+            f"{width} bands, more than b: columns that are b apart overlap, and the worst of them are not computed here"
         )
         row |= value_or_reason("epsilon_min_separation", None, reason)
     row |= finite("epsilon_bins_seen", bins.seen_epsilon(delta), _TOO_LARGE)
@@ -130,4 +130,4 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ExperimentError(f"--coefficients: {text!r}; numbers with commas between them, as 1,0.5") from None
+        raise ExperimentError(f"--coefficients: {text!r}; give numbers with commas between them, as 1,0.5") from None

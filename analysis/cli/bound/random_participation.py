@@ -19,15 +19,15 @@ _SOUNDNESS = {
 def _text(row: Row) -> str:
     from analysis.bounds.random_participation_analyses import ANALYSES
 
-    given_name, wanted = ("epsilon", "sigma") if "epsilon" in row else ("sigma", "epsilon")
+    given_name, result_name = ("epsilon", "sigma") if "epsilon" in row else ("sigma", "epsilon")
     first = ", ".join(f"{symbol} = {row[key]:g}" for key, symbol in _SYMBOLS.items())
     lines = [f"{first}, T = {row['rounds']}, {given_name} = {row[given_name]:g}"]
     width = max(len(analysis.name) for analysis in ANALYSES)
     for analysis in ANALYSES:
-        value = row[f"{analysis.name}_{wanted}"]
-        shown = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
+        value = row[f"{analysis.name}_{result_name}"]
+        shown = ("none" if result_name == "sigma" else "inf") if value is None else f"{value:.5g}"
         lines.append(
-            f"{analysis.name:{width}}  {wanted} {shown:>8}  {_SOUNDNESS[analysis.soundness]} ({analysis.source})"
+            f"{analysis.name:{width}}  {result_name} {shown:>8}  {_SOUNDNESS[analysis.soundness]} ({analysis.source})"
         )
     return "\n".join([*lines, ""])
 
@@ -36,16 +36,16 @@ def _text(row: Row) -> str:
     _text,
     f"testbed bound random-participation {_WHO} --epsilon 0.015 --delta 1e-6",
     f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --format json",
-    then="The guarantee is wcs. What is published for this algorithm (theorem_4_1) is none: "
-    "docs/papers/random-participation.md shows it.",
+    then="The guarantee is wcs. The published bound for this algorithm (theorem_4_1) is no guarantee: "
+    "see docs/papers/random-participation.md.",
 )
 def bound_random_participation(
     local_samples: Annotated[int, option("D", "Samples of each client, d.", min=0, max=10**6)],
     client_rate: Annotated[float, option("P", "Probability p that a client takes part in a round.")],
     sample_rate: Annotated[float, option("Q", "Probability q that a participant uses a sample.")],
     delta: Annotated[float, option("D", "In (0, 1), of all rounds together.")],
-    epsilon: Annotated[float | None, option("E", "Print the noise that it takes.")] = None,
-    sigma: Annotated[float | None, option("S", "Noise of a round's sum: print the epsilon.")] = None,
+    epsilon: Annotated[float | None, option("E", "Print the noise for this epsilon.")] = None,
+    sigma: Annotated[float | None, option("S", "Print the epsilon of this noise in a round's sum.")] = None,
     clip: Annotated[float, option("C", "Largest norm of a sample's gradient.")] = 1.0,
     rounds: Annotated[int, option("T", "Rounds.", min=1, max=100_000)] = 1,
     clients: Annotated[int | None, option("N", "Population, to warn of a delta above 1/(N D).", min=1)] = None,
@@ -62,7 +62,7 @@ def bound_random_participation(
     require_inside(delta=delta)
     require_at_least(1, rounds=rounds)
     if (epsilon is None) == (sigma is None):
-        raise ValueError("epsilon: give either epsilon or sigma")
+        raise ValueError("epsilon: give either epsilon or sigma, not both")
     if epsilon is not None and not 0 < epsilon < 1e3:
         raise ValueError(f"epsilon: {epsilon}; must be above 0 and below 1000")
     if sigma is not None and not 0 < sigma < float("inf"):
@@ -80,8 +80,8 @@ def bound_random_participation(
     records = (clients or 0) * local_samples
     if records and delta >= 1 / records:
         row["warning"] = (
-            f"delta {delta:g} is not below 1/{records}, one over the number of records: it would allow to publish "
-            "whole records"
+            f"delta {delta:g} is not below 1/{records}, one over the number of records: a mechanism that publishes "
+            "whole records would satisfy it"
         )
     for analysis in ANALYSES:
         if sigma is not None:

@@ -56,7 +56,7 @@ _SYMBOLS = {
 def _setting(
     population: int, dishonest: str, participants: int, privacy: int, over_selection: float | None, least: int | None
 ) -> "BatchSetting":
-    """The federation; where no factor is given, with the usual one as far as a small population allows it."""
+    """Return the federation; without a factor, with the usual one as far as a small population allows it."""
     from analysis.bounds.verifiable_batch_partition import BatchSetting
 
     c = number_of(dishonest, population)
@@ -73,12 +73,12 @@ _LABELS = {
     "candidates_suffice": "at least {batches_wanted} of {batches} batches are candidates",
     "candidates_suffice_denied": "the same, when {dishonest} batches are denied",
     "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest",
-    "dishonest_fraction_exceeds_random": "- when batches are drawn at random",
+    "dishonest_fraction_exceeds_random": "- when batches are selected at random",
     "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest",
-    "secagg_fails_random": "- when batches are drawn at random",
+    "secagg_fails_random": "- when batches are selected at random",
     "fewer_than_2_honest": "some batch has 1 honest member",
 }
-_TINY = 1e-300  # a probability that reads 0 is below it
+_TINY = 1e-300  # a probability that reads 0 is below this
 
 
 def _text(row: Row) -> str:
@@ -88,7 +88,7 @@ def _text(row: Row) -> str:
 
 
 def _result(row: Row, key: str) -> str:
-    """A probability; of an enclosed one both sides."""
+    """Format a probability; with bounds from above and below, both."""
     if key.endswith("_random"):
         return f"at most {number(row[key] or _TINY)}"
     if f"{key}_attained" not in row:
@@ -108,7 +108,7 @@ def _result(row: Row, key: str) -> str:
     f"testbed bound verifiable-batch-partition {LARGE} --privacy 5 --over-selection 1.5 --eta 10 --threshold 0.7",
     "testbed bound verifiable-batch-partition --population 120 --dishonest 12 --participants 12 --privacy 3 "
     "--over-selection 2 --dropout 0.1 --format json",
-    then="The placement of the dishonest clients is the worst case; 'attained' is what some placement reaches.",
+    then="The dishonest clients are placed in the worst way; a value in brackets is reached by some placement.",
 )
 def bound_verifiable(
     population: Population,
@@ -121,10 +121,10 @@ def bound_verifiable(
     threshold: Threshold = "0.7",
     dropout: DropOut = 0.0,
 ) -> Row:
-    """Verifiable batch partition in one round: enough candidate batches, too many dishonest participants, SecAgg
-    broken; over many rounds: how many honest members each batch keeps.
+    """Bound verifiable batch partition in one round: candidate batches, dishonest participants, SecAgg.
 
-    Derived in docs/explanation/verifiable-batch-partition.md.
+    Over many rounds: the number of honest members that each batch keeps. Derived in
+    docs/explanation/verifiable-batch-partition.md.
     """
     from analysis.bounds import lotto
     from analysis.bounds import verifiable_batch_partition as batches
@@ -164,7 +164,7 @@ def bound_verifiable(
 
 
 def _exceeding(name: str, setting: "BatchSetting", above: int) -> Row:
-    """The upper bound over all placements, its derivation, and the probability that equal shares attain."""
+    """Return the upper bound over all placements, its derivation, and the probability that equal shares attain."""
     from analysis.bounds.verifiable_batch_partition import bound, exceeding_shares, exceeds_at_random
 
     value, digits, how = bound(setting, above)
@@ -192,9 +192,9 @@ _HEADS = (
     "over-selection for both",
 )
 _PROVEN = (
-    "Proven for verifiable-batch-partition with one list a round: the server lists the candidate batches that it\n"
-    "likes best, and the dishonest clients sit where it is worst. Several lists in a round are not covered. Where the\n"
-    "server draws the batches itself (batch-partition), nothing holds against it."
+    "Proven for verifiable-batch-partition with one list per round: the server lists the candidate batches of its\n"
+    "choice, and the dishonest clients are placed in the worst way. Several lists in a round are not covered. If the\n"
+    "server selects the batches itself (batch-partition), no bound holds against it."
 )
 
 
@@ -214,7 +214,7 @@ def _plan_text(row: Row) -> str:
 
 
 def _planned(row: Row, key: str) -> str:
-    """A result; of a batch size that needs more over-selection, the option that gives it."""
+    """Format a result; for a batch size that needs more over-selection, with the option for it."""
     if key == "largest_privacy_over_selected":
         factor = row[f"smallest_over_selection_at_{row[key]}"]
         return f"{number(row[key])}  (--over-selection {number(factor)})"
@@ -240,9 +240,9 @@ def plan_batch_partition(
     sufficiency: Sufficiency = 0.99,
     rounds: PlannedRounds = None,
 ) -> Row:
-    """Verifiable batch partition's largest batch size for a target, or which parameter to change.
+    """Find verifiable batch partition's largest batch size for a target, or the parameter to change.
 
-    Batches are whole candidates: a larger batch protects its members over more rounds, is less often there, and may
+    Batches are whole candidates: a larger batch protects its members over more rounds, is less often available, and may
     bring more dishonest participants at once. Every batch size that divides K is tried, as given and with more
     over-selection.
     """

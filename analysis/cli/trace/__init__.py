@@ -1,4 +1,4 @@
-"""``testbed trace``: traces made, converted, inspected and recorded."""
+"""``testbed trace``: traces synthesized, converted, inspected and recorded."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -31,12 +31,12 @@ _RECORD_EPILOG = examples(
     "testbed trace record runs/lotto --out dropouts.parquet",
     "testbed run experiment.yaml --set selection.protocol=random --set selection.recorded=dropouts.parquet "
     "--set availability.model=schedule --set availability.path=dropouts.parquet",
-    then="Under the schedule the same clients drop out in the same rounds and stages.",
+    then="Under this schedule the same clients drop out in the same rounds and stages.",
 )
 
 trace = group(
     name="trace",
-    help="Synthesize, convert, inspect and record traces: who is online when, and who dropped out.",
+    help="Synthesize, convert, inspect and record traces: when clients are online, and which drop out.",
     epilog=TRACE_EPILOG,
 )
 
@@ -49,20 +49,20 @@ def inspect(
         Path,
         argument("TRACE", "An availability trace, a schedule, a file of bandwidth, latency or loss, or a directory."),
     ],
-    out: Annotated[Path | None, option("PICTURE.png", "Draw it, as PNG and as PDF.")] = None,
+    out: Annotated[Path | None, option("PICTURE.png", "Also draw the trace, as PNG and PDF.")] = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="json holds seconds and Mbit/s.")] = "text",
     rows: Annotated[
         Literal["until-next", "interval-before"] | None,
         typer.Option(
-            help="As in an experiment: a row of bandwidth, latency or loss holds until the next, or was measured since "
-            "the row before, as in Pensieve's files.  \\[default: until-next]"
+            help="Meaning of a row of bandwidth, latency or loss, as in an experiment: it holds until the next row, or "
+            "was measured since the row before, as in Pensieve's files.  \\[default: until-next]"
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round.
+    """Print the facts of a trace, and draw it: clients online, speed of links, or clients lost by round.
 
-    Names of clients, or of files, follow (json: `names`) where there are any.
+    Names of clients, or of files, follow (json: `names`) if there are any.
     """
     from analysis import trace_report
     from testbed.emulation.traces.inspection import facts, names_of, open_trace
@@ -89,8 +89,8 @@ def synthesize(
     model: Annotated[
         str, option("NAME", "Availability model: markov, diurnal-weibull, bernoulli, or package.module:Name.")
     ],
-    clients: Annotated[int, option("N", "How many clients.", min=1)],
-    horizon: Annotated[str, option("DURATION", "How long, e.g. 12h, 7d.")],
+    clients: Annotated[int, option("N", "Number of clients.", min=1)],
+    horizon: Annotated[str, option("DURATION", "Length of the trace, e.g. 12h, 7d.")],
     seed: Annotated[int, option("S", "The same seed gives the same trace.", min=0)],
     out: Out,
     settings: Annotated[list[str] | None, option("KEY=VALUE", "A key of the model; may be repeated.", "--set")] = None,
@@ -118,12 +118,12 @@ def record(
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Record who took part and who dropped out in a run, so that the same can happen under another protocol."""
+    """Record the participants and dropouts of a run, so that they can be repeated under another protocol."""
     check_target(out, force)
     if not run.is_dir():
         raise ExperimentError(f"{run}: no such directory")
     if next(run.rglob("experiment.yaml"), None) is None:
-        raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+        raise ExperimentError(f"{run}: no runs here; create some with `testbed run EXPERIMENT.yaml`")
     from analysis import trace_report
     from testbed.emulation.traces.inspection import describe_schedule
     from testbed.records import find_runs
@@ -135,8 +135,8 @@ def record(
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
     if runs[0].experiment.get("asynchronous") is not None:
         raise ExperimentError(
-            f"{runs[0].path}: an asynchronous run; a schedule is of rounds, and clients were lost when they trained, "
-            "perhaps in an earlier one"
+            f"{runs[0].path}: an asynchronous run; a schedule is by rounds, and the clients of an asynchronous run may "
+            "have been lost while they trained in an earlier one"
         )
     schedule = recorded_schedule(runs[0])
     schedule.write(out)

@@ -1,4 +1,4 @@
-"""``testbed trace convert``: data of other projects become traces."""
+"""``testbed trace convert``: conversion of other projects' data to traces."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +40,7 @@ CONVERT_EPILOG = examples(
 )
 
 _FORMATS = tuple(AVAILABILITY)
-_OF_ALL = ("source", "out", "kind", "format", "force", "debug")  # parameters that every format has
+_OF_ALL = ("source", "out", "kind", "format", "force", "debug")  # parameters common to all formats
 _UNITS = "s, ms, us, min, h; bit/s, kbit/s, Mbit/s, Gbit/s, B/s, kB/s, MB/s; s, ms, us; probability, percent"
 
 
@@ -50,25 +50,25 @@ def convert(
         Path,
         option(
             "FILE",
-            "What to write: .parquet or .csv; of another --kind .txt, .csv, .tsv, .log, or a folder if SOURCE is one "
+            "File to write: .parquet or .csv; for another --kind .txt, .csv, .tsv, .log, or a folder if SOURCE is one "
             "or --split-column is given.",
         ),
     ],
     kind: Annotated[
-        Literal["availability", "bandwidth", "latency", "loss"], typer.Option(help="What is traced.")
+        Literal["availability", "bandwidth", "latency", "loss"], typer.Option(help="The traced quantity.")
     ] = "availability",
     format: Annotated[
         str | None,
         option(
             "FORMAT",
-            f"What the file is: {', '.join(_FORMATS)}; of another --kind mahimahi, 3g-log or csv, or found out.",
+            f"Format of the file: {', '.join(_FORMATS)}; for another --kind mahimahi, 3g-log or csv, or detected.",
             "--from",
         ),
     ] = None,
     outside: Annotated[
         Literal["repeat", "offline"] | None,
         typer.Option(
-            help="Outside its own recording a device does the same again, as in FLASH and FedScale (repeat), or is "
+            help="Outside its own recording a device repeats it, as in FLASH and FedScale (repeat), or is "
             "offline. (all but matrix)  \\[default: repeat; csv without recorded columns: offline]"
         ),
     ] = None,
@@ -76,36 +76,37 @@ def convert(
     timers: Annotated[Path | None, option("FILE", "FLASH's cached_timers.json with the phones. (flhetbench)")] = None,
     client_column: Annotated[
         str | None,
-        option("NAME", "The column that says whose interval it is, by name or by number from 1; so all columns. (csv)"),
+        option(
+            "NAME", "The column with the client of the interval, by name or by number from 1, as all columns. (csv)"
+        ),
     ] = None,
     from_column: Annotated[str | None, option("NAME", "The column with the start of the interval. (csv)")] = None,
-    until_column: Annotated[str | None, option("NAME", "The column with its end. (csv)")] = None,
+    until_column: Annotated[str | None, option("NAME", "The column with the end of the interval. (csv)")] = None,
     recorded_from_column: Annotated[
-        str | None, option("NAME", "The column with the time since when the client was watched. (csv)")
+        str | None, option("NAME", "The column with the start of the client's recording. (csv)")
     ] = None,
-    recorded_until_column: Annotated[str | None, option("NAME", "The column with the end of that. (csv)")] = None,
+    recorded_until_column: Annotated[
+        str | None, option("NAME", "The column with the end of the client's recording. (csv)")
+    ] = None,
     time_column: Annotated[str | None, option("NAME", "The column with the times. (csv, other kinds)")] = None,
     value_column: Annotated[str | None, option("NAME", "The column with the values. (csv, other kinds)")] = None,
-    unit: Annotated[str | None, option("UNIT", f"Of times, or of another kind's values: {_UNITS}. (csv)")] = None,
+    unit: Annotated[str | None, option("UNIT", f"Unit of times, or of another kind's values: {_UNITS}. (csv)")] = None,
     time_unit: Annotated[
         Literal["s", "ms", "us", "min", "h"] | None,
-        typer.Option(help="Of times that are numbers. (csv, other kinds)  \\[default: s]"),
+        typer.Option(help="Unit of times that are numbers. (csv, other kinds)  \\[default: s]"),
     ] = None,
     header: Annotated[
         bool | None,
         typer.Option(
             "--header/--no-header",
             metavar="",
-            help="The first row holds names, or data; needed where it can be either. (csv)",
+            help="Whether the first row holds names, or data; needed if it can be either. (csv)",
             show_default=False,
         ),
     ] = None,
     decimal: Annotated[
         Literal["comma", "point"] | None,
-        typer.Option(
-            help="What stands before the decimals; needed where 1,500, or 1.500 between semicolons, can be 1.5 or "
-            "1500. (csv)"
-        ),
+        typer.Option(help="Decimal separator; needed if 1,500, or 1.500 between semicolons, can be 1.5 or 1500. (csv)"),
     ] = None,
     skip_incomplete: Annotated[
         bool | None, flag("Leave out rows without a client or a time, and count them. (csv)", "--skip-incomplete")
@@ -116,7 +117,7 @@ def convert(
     ] = None,
     average_repeated: Annotated[
         bool | None,
-        flag("Average rows with one time, however many there are. (csv, other kinds)", "--average-repeated"),
+        flag("Average all rows with the same time. (csv, other kinds)", "--average-repeated"),
     ] = None,
     rows: Annotated[
         Literal["until-next", "interval-before"] | None,
@@ -126,16 +127,18 @@ def convert(
         ),
     ] = None,
     round_trip: Annotated[
-        bool | None, flag("Latencies are there and back; half of each is written.", "--round-trip")
+        bool | None, flag("Latencies are round-trip times; half of each is written.", "--round-trip")
     ] = None,
     bin: Annotated[
-        str | None, option("DURATION", "Packets are counted in steps of this length; default: 100ms. (mahimahi)")
+        str | None, option("DURATION", "Length of the steps in which packets are counted; default: 100ms. (mahimahi)")
     ] = None,
-    match: Annotated[str | None, option("PATTERN", "Of a folder, only files called so, e.g. '*.down'.")] = None,
+    match: Annotated[
+        str | None, option("PATTERN", "Of a folder, read only files of such names, e.g. '*.down'.")
+    ] = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Convert data of other projects, and print what was kept and what was dropped.
+    """Convert data of other projects, and print the numbers of rows that were kept and dropped.
 
     FedScale's file of device capacities becomes a table for the `devices` and `links` of experiments.
     """
@@ -153,7 +156,7 @@ def convert(
 
 
 def _refuse_traces(source: Path, client_column: str | None, format: str | None) -> None:
-    """Raise `TraceError` for a trace that experiments read as it is, unless columns are chosen in it."""
+    """Raise `TraceError` for a trace that experiments read without conversion, unless columns are chosen in it."""
     if client_column is not None or not source.exists():
         return
     from testbed.emulation.traces.conversion.series_formats import refuse_series
@@ -168,7 +171,7 @@ def _refuse_traces(source: Path, client_column: str | None, format: str | None) 
 
 
 def _refuse_availability(source: Path, kind: str, *, has_columns: bool) -> None:
-    """Raise `TraceError` for a trace of availability, or a schedule, where another kind is to be converted.
+    """Raise `TraceError` for a trace of availability, or a schedule, if another kind is to be converted.
 
     Args:
         source: the file or folder.
@@ -184,9 +187,9 @@ def _refuse_availability(source: Path, kind: str, *, has_columns: bool) -> None:
 
 
 def _as_it_is(source: Path, kind_of_trace: str) -> str:
-    """How an experiment names the trace of clients that is in a file."""
+    """Return advice on naming the trace in an experiment."""
     model = "schedule" if "schedule" in kind_of_trace else "trace"
-    return f"name it as it is: availability: {{model: {model}, path: {source}}}; `testbed trace inspect` shows it"
+    return f"use it as it is: availability: {{model: {model}, path: {source}}}; `testbed trace inspect` shows it"
 
 
 def _convert_availability(
@@ -211,7 +214,7 @@ def _convert_availability(
     if short := counts.get("devices_seen_for_less_than_half_the_horizon"):
         messages().print(
             f"note: {short} of {len(trace)} devices have intervals in less than half of the horizon, and are offline "
-            "in the rest; if they were not watched there, say so by --recorded-from-column and "
+            "in the rest; if they were not recorded there, give --recorded-from-column and "
             "--recorded-until-column, or --outside repeat",
             markup=False,
         )

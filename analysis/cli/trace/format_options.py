@@ -1,4 +1,4 @@
-"""The options of ``testbed trace convert``: which formats there are, which options each needs or may have."""
+"""The formats of ``testbed trace convert``, and the options that each needs or allows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _TABLE = ("--header", "--decimal")
 
 @dataclass(frozen=True)
 class FormatOptions:
-    """The options that a format needs, and those that it may have."""
+    """The options that a format needs, and others that it allows."""
 
     needed: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
@@ -46,9 +46,19 @@ SERIES: Mapping[str, FormatOptions] = {
 
 
 def check_options(format: str, options: Mapping[str, Any], formats: Mapping[str, FormatOptions], kind: str) -> None:
-    """Raise `ExperimentError` for an unknown format, an option that it lacks, and one that it does not have."""
+    """Check the options of a conversion.
+
+    Args:
+        format: of the source.
+        options: values by name; None: not set.
+        formats: options of each format.
+        kind: of the conversion, for messages.
+
+    Raises:
+        ExperimentError: for an unknown format, a missing option, or an option without effect.
+    """
     if format not in formats:
-        raise ExperimentError(f"--from: {format!r} is no format of --kind {kind}; there are {', '.join(formats)}")
+        raise ExperimentError(f"--from: {format!r} is not a format of --kind {kind}; allowed: {', '.join(formats)}")
     for name, value in options.items():
         if value is None and name in formats[format].needed:
             raise ExperimentError(f"{name}: needed with --from {format}")
@@ -57,21 +67,30 @@ def check_options(format: str, options: Mapping[str, Any], formats: Mapping[str,
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> Any:
-    """The value, if it is allowed; raises `ExperimentError`."""
+    """Return a value if it is allowed.
+
+    Args:
+        name: of the option, for messages.
+        value: its value.
+        allowed: allowed values.
+
+    Raises:
+        ExperimentError: if the value is not allowed.
+    """
     if value not in allowed:
-        raise ExperimentError(f"{name}: {value!r} is none of {', '.join(allowed)}")
+        raise ExperimentError(f"{name}: {value!r} is not allowed; one of {', '.join(allowed)}")
     return value
 
 
 def table_form(options: Mapping[str, Any]) -> "TableForm":
-    """The form of a table of text, by the options."""
+    """Return the form of a text table, by the options."""
     from testbed.emulation.traces.text_tables import TableForm
 
     return TableForm(options["--header"], options["--decimal"])
 
 
 def check_there(source: Path) -> None:
-    """Raise `TraceError` unless there is such a file or folder, and no pipe or device."""
+    """Raise `TraceError` unless the source is an existing file or folder, and not a pipe or device."""
     if not source.exists():
         raise TraceError(f"{source}: no such file")
     try:

@@ -19,18 +19,18 @@ _SUFFIXES = (".txt", ".csv", ".tsv", ".log")
 def convert_series(
     source: Path, name: str, format: str | None, options: Mapping[str, Any], out: Path, force: bool
 ) -> None:
-    """Convert a file or folder, and print what was kept and dropped.
+    """Convert a file or folder of one series or several, and print the numbers of rows that were kept and dropped.
 
     Args:
         source: the file or folder.
         name: of the kind.
-        format: of the source; None: it is found out.
-        given: the options by their names; None: not given.
+        format: of the source; None: detected.
+        options: values by name; None: not set.
         out: the file or folder to write.
         force: overwrite it.
 
     Raises:
-        ExperimentError, TraceError: one line.
+        ExperimentError, TraceError: (one line) for wrong options or data.
     """
     from analysis import trace_report
     from testbed.emulation.traces.conversion import series_formats
@@ -71,12 +71,12 @@ def convert_series(
 
 
 def _repeated_note(counts: Mapping[str, int], split: str | None) -> str:
-    """How many rows were averaged although nobody has said that they belong together."""
+    """Return a note on rows that were averaged without an option that asks for it."""
     rows = f"{counts['rows_with_repeated_times']} of {counts['rows']} rows"
     several = "" if split else "if they are of several runs or clients, --split-column NAME makes a trace of each; "
     return (
         f"{rows} have the time of the row before, and the mean of rows with one time was taken; {several}"
-        "--average-repeated says that the mean is meant"
+        "--average-repeated confirms the mean"
     )
 
 
