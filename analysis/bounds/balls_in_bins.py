@@ -181,17 +181,17 @@ class BallsInBins:
 
         def values(count: int) -> Floats:
             at = np.searchsorted(ends, rng.random(count) * ends[-1], side="right").clip(0, len(ends) - 1)
-            which, k = np.divmod(at, self.bins)
-            beyond = range_.above[which, k] + rng.random(count) * range_.within[which, k]
-            drawn = self.covariance[which, k] - drift[k] - ndtri(beyond) * deviation[k]
-            drawn = np.clip(drawn, low, np.nextafter(high, low))
-            logs, rows = self._normal(count, rng) + (self.covariance[which] - drift), np.arange(count)
-            logs += self.covariance[k] * ((drawn - logs[rows, k]) / (2 * drift[k]))[:, None]
-            logs[rows, k] = drawn
+            bins, k = np.divmod(at, self.bins)
+            beyond = range_.above[bins, k] + rng.random(count) * range_.within[bins, k]
+            greatest = self.covariance[bins, k] - drift[k] - ndtri(beyond) * deviation[k]
+            greatest = np.clip(greatest, low, np.nextafter(high, low))
+            logs, rows = self._normal(count, rng) + (self.covariance[bins] - drift), np.arange(count)
+            logs += self.covariance[k] * ((greatest - logs[rows, k]) / (2 * drift[k]))[:, None]
+            logs[rows, k] = greatest
             loss = logsumexp(logs, axis=1) - log(self.bins)
             counted = -np.expm1(np.minimum(epsilon - loss, 0.0)) / (logs >= low).sum(axis=1)
-            found: Floats = np.where((logs < high).all(axis=1), counted, 0.0)
-            return found
+            values_in_range: Floats = np.where((logs < high).all(axis=1), counted, 0.0)
+            return values_in_range
 
         return _Part(range_.total, self._mean(values, samples), samples)
 
@@ -215,9 +215,9 @@ class BallsInBins:
 
     def _normal(self, count: int, rng: np.random.Generator) -> Floats:
         """`(count, b)` centred, with the covariance."""
-        drawn = rng.standard_normal((count, self.bins))
-        found: Floats = drawn * self._root if self._root.ndim == 1 else drawn @ self._root
-        return found
+        standard = rng.standard_normal((count, self.bins))
+        normal: Floats = standard * self._root if self._root.ndim == 1 else standard @ self._root
+        return normal
 
     def _mean(self, values: Callable[[int], Floats], samples: int) -> float:
         at_once, total = max(1, _AT_ONCE // self.bins), 0.0
@@ -233,15 +233,17 @@ class BallsInBins:
 
         def excess(epsilon: float) -> float:
             rng = np.random.default_rng(_SEARCH)  # the same draws for each: it falls smoothly
-            drawn = self.delta(epsilon, samples, 0.5, rng).mean
-            return (log(drawn) if drawn > 0 else -1e3) - log(delta)
+            estimate = self.delta(epsilon, samples, 0.5, rng).mean
+            return (log(estimate) if estimate > 0 else -1e3) - log(delta)
 
         least, most = max(1e-6, self.least_epsilon(delta)), self.seen_epsilon(delta)
         if most == inf or self.bins == 1 or most <= least:
             return most
         return least if excess(least) <= 0 else float(brentq(excess, least, most * 1.01, xtol=1e-4, rtol=1e-4))
 
-    def epsilon(self, drawn: float, delta: float, samples: int, confidence: float, rng: np.random.Generator) -> float:
+    def epsilon(
+        self, candidate: float, delta: float, samples: int, confidence: float, rng: np.random.Generator
+    ) -> float:
         """An epsilon that holds at `delta`, with this confidence.
 
         Fresh samples verify what was drawn, ten times at most, each time for a larger epsilon; the confidence is shared
@@ -250,7 +252,7 @@ class BallsInBins:
         require_inside(delta=delta, confidence=confidence)
         most = self.seen_epsilon(delta)
         for step in range(_TRIES):
-            tried = drawn * (1 + 0.002 * float(2**step - 1))
+            tried = candidate * (1 + 0.002 * float(2**step - 1))
             if tried >= most:
                 return most
             if self.delta(tried, samples, 1 - (1 - confidence) / _TRIES, rng).at_most <= delta:
@@ -273,12 +275,12 @@ def toeplitz_means(coefficients: Sequence[float], rounds: int, bins: int) -> Flo
     if not len(coefficients) or not np.isfinite(coefficients).all() or coefficients[0] <= 0 or min(coefficients) < 0:
         raise ValueError("coefficients: the first must be above 0, and none negative or infinite")
     column = np.asarray(coefficients[:rounds], np.float64)
-    found = np.zeros((bins, rounds))
+    means = np.zeros((bins, rounds))
     for first in range(bins):
         for begin in range(first, rounds, bins):
             length = min(len(column), rounds - begin)
-            found[first, begin : begin + length] += column[:length]
-    return found
+            means[first, begin : begin + length] += column[:length]
+    return means
 
 
 def square_root_coefficients(bands: int) -> list[float]:
@@ -287,10 +289,10 @@ def square_root_coefficients(bands: int) -> list[float]:
     Fichtenberger, Henzinger, Upadhyay, Constant Matters, ICML 2023, arXiv 2202.11205, Theorem 1; cut off to so many
     bands as in Kalinin, Lampert, Banded Square Root Matrix Factorization, NeurIPS 2024, arXiv 2405.13763.
     """
-    found = [1.0]
+    coefficients = [1.0]
     for place in range(1, bands):
-        found.append(found[-1] * (2 * place - 1) / (2 * place))
-    return found
+        coefficients.append(coefficients[-1] * (2 * place - 1) / (2 * place))
+    return coefficients
 
 
 def _check_bins(bins: int, rounds: int) -> None:
@@ -320,8 +322,8 @@ def gaussian_epsilon(sensitivity: float, delta: float) -> float:
         return 0.0
     if gaussian_delta(sensitivity, _MOST_EPSILON) > delta:
         return inf
-    found = brentq(lambda epsilon: gaussian_delta(sensitivity, epsilon) - delta, 0.0, _MOST_EPSILON, xtol=1e-12)
-    return float(found) * (1 + 1e-9)
+    root = brentq(lambda epsilon: gaussian_delta(sensitivity, epsilon) - delta, 0.0, _MOST_EPSILON, xtol=1e-12)
+    return float(root) * (1 + 1e-9)
 
 
 def mean_at_most(mean: float, samples: int, failing: float) -> float:

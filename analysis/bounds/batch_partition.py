@@ -67,13 +67,15 @@ def average_cardinality(users: int, selected: int, privacy: int, dropout: Dropou
         ValueError: sizes as in `family_size`, or a number is no probability or there are not N of them.
     """
     batches = batches_of(users, selected, privacy)
-    wanted, smallest = selected // privacy, int(batches.sizes.min())
-    complete = _available_round(batches, wanted, dropout)
+    batches_of_round, smallest = selected // privacy, int(batches.sizes.min())
+    complete = _available_round(batches, batches_of_round, dropout)
     larger = batches.sizes > smallest
     if not larger.any():
-        return wanted * smallest * complete
+        return batches_of_round * smallest * complete
     available = batches_available(batches, dropout)
-    return wanted * (smallest * complete + _larger_share(available[~larger], available[larger], wanted))
+    return batches_of_round * (
+        smallest * complete + _larger_share(available[~larger], available[larger], batches_of_round)
+    )
 
 
 def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout) -> float:
@@ -82,19 +84,19 @@ def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout)
     The arguments are those of `average_cardinality`.
     """
     batches = batches_of(users, selected, privacy)
-    wanted = selected // privacy
+    batches_of_round = selected // privacy
     if isinstance(dropout, float | int) and np.ptp(batches.sizes) == 0:
-        return cdf(wanted - 1, len(batches), _whole_batch(batches, dropout))
+        return cdf(batches_of_round - 1, len(batches), _whole_batch(batches, dropout))
     first, counts = _counts(batches_available(batches, dropout))
-    return float(counts[: max(0, wanted - first)].sum())
+    return float(counts[: max(0, batches_of_round - first)].sum())
 
 
-def _available_round(batches: Batches, wanted: int, dropout: Dropout) -> float:
+def _available_round(batches: Batches, batches_of_round: int, dropout: Dropout) -> float:
     """One less `unavailable_round`, also where that is tiny."""
     if isinstance(dropout, float | int) and np.ptp(batches.sizes) == 0:
-        return survival(wanted - 1, len(batches), _whole_batch(batches, dropout))
+        return survival(batches_of_round - 1, len(batches), _whole_batch(batches, dropout))
     first, counts = _counts(batches_available(batches, dropout))
-    return float(counts[max(0, wanted - first) :].sum())
+    return float(counts[max(0, batches_of_round - first) :].sum())
 
 
 def _whole_batch(batches: Batches, dropout: float) -> Fraction:
@@ -139,23 +141,23 @@ def _counts(chances: Floats) -> tuple[int, Floats]:
         chance = float(chances[0]) if len(chances) else 0.0
         return _trimmed(0, np.array([1 - chance, chance]))
     middle = len(chances) // 2
-    (first, one), (second, other) = _counts(chances[:middle]), _counts(chances[middle:])
-    return _trimmed(first + second, np.convolve(one, other))
+    (first, masses), (second, other_masses) = _counts(chances[:middle]), _counts(chances[middle:])
+    return _trimmed(first + second, np.convolve(masses, other_masses))
 
 
 def _trimmed(first: int, masses: Floats) -> tuple[int, Floats]:
-    there = np.flatnonzero(masses)
-    return first + int(there[0]), masses[there[0] : there[-1] + 1]
+    positive = np.flatnonzero(masses)
+    return first + int(positive[0]), masses[positive[0] : positive[-1] + 1]
 
 
-def _larger_share(small: Floats, large: Floats, wanted: int) -> float:
+def _larger_share(small: Floats, large: Floats, batches_of_round: int) -> float:
     """E[b / (a + b); a + b >= `wanted`]: the larger batches' share of a uniform choice, a small and b large ones."""
     (first, few), (second, many) = _counts(small), _counts(large)
     a = first + np.arange(len(few))
     share = 0.0
-    for b, mass in enumerate(many, second):
-        if b:
-            share += mass * float((few * (a + b >= wanted) / (a + b)).sum()) * b
+    for large_count, mass in enumerate(many, second):
+        if large_count:
+            share += mass * float((few * (a + large_count >= batches_of_round) / (a + large_count)).sum()) * large_count
     return share
 
 

@@ -152,8 +152,8 @@ class Members:
         if dishonest > self.size:
             return -inf
         if draw.weights is not None:
-            found = self.at_least(dishonest)
-            return log10(found) if found else -inf
+            chance = self.at_least(dishonest)
+            return log10(chance) if chance else -inf
         if draw.by_sortition:
             return tails.log10_survival(dishonest - 1, draw.dishonest, self.p)
         return tails.log10_hypergeometric_survival(dishonest - 1, draw.population, draw.dishonest, self.size)
@@ -171,8 +171,8 @@ class Members:
         """Pr[fewer than `threshold` honest members answer in a round], at most: dishonest ones keep silent."""
         bearable = self.size - threshold
         within = tails.cdfs_over_trials(threshold - 1, threshold, self.size, self.draw.presence)[::-1]
-        found = sum(mass * few for mass, few in zip(self.masses(bearable), within, strict=True))
-        return min(1.0, self.at_least(bearable + 1) + found)
+        failing = sum(mass * few for mass, few in zip(self.masses(bearable), within, strict=True))
+        return min(1.0, self.at_least(bearable + 1) + failing)
 
     def not_drawn(self) -> float:
         """Pr[fewer than `size` honest clients are drawn and answer], so that there is no committee to begin with."""
@@ -180,8 +180,8 @@ class Members:
         if not draw.by_sortition:
             return 0.0
         if draw.weights is not None:
-            found = sum_of_coins(self._chances[draw.dishonest :] * float(draw.presence), self.size)
-            return float(found[:-1].sum())
+            masses = sum_of_coins(self._chances[draw.dishonest :] * float(draw.presence), self.size)
+            return float(masses[:-1].sum())
         return tails.cdf(self.size - 1, draw.population - draw.dishonest, self.p * draw.presence)
 
 
@@ -190,13 +190,13 @@ def sum_of_coins(chances: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.
 
     Coin by coin; all terms are positive, so nothing cancels.
     """
-    found = np.zeros(most + 1)
-    found[0] = 1.0
+    masses = np.zeros(most + 1)
+    masses[0] = 1.0
     for chance in chances:
-        up = found[:-1] * chance
-        found[:-1] *= 1 - chance
-        found[1:] += up
-    return found
+        up = masses[:-1] * chance
+        masses[:-1] *= 1 - chance
+        masses[1:] += up
+    return masses
 
 
 # -- a committee with a threshold --------------------------------------------------------------------------------------
@@ -313,9 +313,9 @@ def best_over_selection(draw: Draw, targets: Targets, largest: int = MOST_MEMBER
     best = None
     for tenths in range(11, 41):
         tried = replace(draw, over_selection=Fraction(tenths, 10))
-        found = smallest_size(tried, targets, largest)
-        if found is not None:
-            best, largest = tried, found[0] - 1
+        plan = smallest_size(tried, targets, largest)
+        if plan is not None:
+            best, largest = tried, plan[0] - 1
     return best
 
 

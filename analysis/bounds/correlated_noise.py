@@ -61,22 +61,22 @@ def strategy_errors(
         name = f"blt, {count} buffer{'s' * (count > 1)}"
         made.append((name, strategy("blt", count, rounds, separation, participations, error)))
     made.append(("band", strategy("band", None, rounds, separation, participations, error)))
-    found = []
-    for name, one in made:
-        changed = sensitivity(one.coefficients, separation, participations)
-        errors = [changed * expected_error(one.coefficients, of) for of in ("mean", "max")]
-        found.append(StrategyError(name, one.vectors, changed, errors[0], errors[1]))
+    results = []
+    for name, candidate in made:
+        changed = sensitivity(candidate.coefficients, separation, participations)
+        errors = [changed * expected_error(candidate.coefficients, of) for of in ("mean", "max")]
+        results.append(StrategyError(name, candidate.vectors, changed, errors[0], errors[1]))
     if min(participations, -(-rounds // separation)) == 1 and rounds <= MOST_DENSE:
         squares = squared_errors(best_of_one_round(rounds))
         errors = [float(np.sqrt(squares.mean())), float(np.sqrt(squares.max()))]
-        found.append(StrategyError("best matrix (mean)", rounds - 1, 1.0, errors[0], errors[1]))
-    return found
+        results.append(StrategyError("best matrix (mean)", rounds - 1, 1.0, errors[0], errors[1]))
+    return results
 
 
 def squared_errors(matrix: Floats) -> Floats:
     """`(n,)` the squared error of each prefix sum, for `(n, n)` C and noise of deviation 1."""
-    found: Floats = np.square(np.tril(np.ones_like(matrix)) @ np.linalg.inv(matrix)).sum(axis=1)
-    return found
+    squares: Floats = np.square(np.tril(np.ones_like(matrix)) @ np.linalg.inv(matrix)).sum(axis=1)
+    return squares
 
 
 def best_of_one_round(rounds: int) -> Floats:
@@ -96,15 +96,15 @@ def best_of_one_round(rounds: int) -> Floats:
     scale = np.sqrt(v)
     product = _root(scale[:, None] * gram * scale) / np.outer(scale, scale)
     upper = np.linalg.cholesky(product[::-1, ::-1])[::-1, ::-1]
-    found: Floats = upper.T
-    return found
+    lower: Floats = upper.T
+    return lower
 
 
 def _root(matrix: Floats) -> Floats:
     """The square root of a symmetric positive matrix."""
     values, vectors = np.linalg.eigh(matrix)
-    found: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    return found
+    root: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return root
 
 
 def noise_multiplier(rounds: int, participations: int, epsilon: float, delta: float) -> float:

@@ -51,17 +51,18 @@ def _too_many(size: int, honest: int) -> range:
 
 def _power(polynomial: list[int], exponent: int, last: int) -> list[int]:
     """Coefficients 0..last of the polynomial (constant term 1) to the power, by Miller's recurrence."""
-    found = [1]
+    coefficients = [1]
     for i in range(1, min(last, exponent * (len(polynomial) - 1)) + 1):
         terms = (
-            (j * (exponent + 1) - i, polynomial[j], found[i - j]) for j in range(1, min(i, len(polynomial) - 1) + 1)
+            (j * (exponent + 1) - i, polynomial[j], coefficients[i - j])
+            for j in range(1, min(i, len(polynomial) - 1) + 1)
         )
-        found.append(sum(factor * one * other for factor, one, other in terms) // i)
-    return found
+        coefficients.append(sum(factor * coefficient * other for factor, coefficient, other in terms) // i)
+    return coefficients
 
 
-def _coefficients(one: list[int], other: list[int], last: int) -> list[int]:
+def _coefficients(first: list[int], second: list[int], last: int) -> list[int]:
     """Coefficients of the product; only the last one is needed when both are long."""
-    if len(one) == 1:
-        return other
-    return [0] * last + [sum(one[i] * other[last - i] for i in range(len(one)) if 0 <= last - i < len(other))]
+    if len(first) == 1:
+        return second
+    return [0] * last + [sum(first[i] * second[last - i] for i in range(len(first)) if 0 <= last - i < len(second))]

@@ -92,13 +92,13 @@ class _TrainingRun:
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
         """With the chances p_k and q_r of `least_epsilon`."""
-        everybody, fewest = (
+        all_survive, fewest = (
             least_epsilon(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
             for few in (False, True)
         )
         shared = self.plan.aggregation.shares_noise
         described = self.left.described(server == "malicious") if shared else ""
-        return Guarantee(server, everybody, fewest, because + described)
+        return Guarantee(server, all_survive, fewest, because + described)
 
     def by_chance(self, p: Fraction) -> Callable[[int], float]:
         """q_r of a client that is in each round with probability `p`, independently of the others."""
@@ -119,8 +119,8 @@ class _TrainingRun:
 
     def _cost(self, malicious: bool, few: bool) -> Callable[[int, int, float], float]:
         """Epsilon of (k, r, delta) with the noise that is left in a sum of all, or of as few as can be."""
-        of = self.left.from_malicious if malicious else self.left.from_curious
-        noise = lru_cache(maxsize=None)(lambda k: of(k, few) if self.plan.aggregation.shares_noise else 1.0)
+        noise_for = self.left.from_malicious if malicious else self.left.from_curious
+        noise = lru_cache(maxsize=None)(lambda k: noise_for(k, few) if self.plan.aggregation.shares_noise else 1.0)
 
         def cost(k: int, r: int, delta: float) -> float:
             return self.accountant.epsilon({noise(k): r}, delta) if r else 0.0
@@ -172,10 +172,10 @@ def _skipping(training: _TrainingRun) -> tuple[list[float], str]:
 def _uniform(training: _TrainingRun) -> bool:
     """Whether the participants of a round are s of all clients, each set as likely as any other."""
     parameters: Any = training.plan.experiment.selection
-    drawn = (parameters.protocol == "random" and parameters.recorded is None) or (
+    is_uniform = (parameters.protocol == "random" and parameters.recorded is None) or (
         parameters.protocol.startswith("lotto-") and parameters.refine is None
     )
-    return drawn and training.plan.experiment.availability.model == "always"
+    return is_uniform and training.plan.experiment.availability.model == "always"
 
 
 def _participation(training: _TrainingRun) -> tuple[Callable[[int], float], str]:
@@ -192,8 +192,10 @@ def _participation(training: _TrainingRun) -> tuple[Callable[[int], float], str]
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
     if whole and always:
         assert selection.batches is not None
-        wanted, batches = s // parameters.privacy, len(selection.batches)
-        return by_chance(Fraction(wanted, batches)), f"{wanted} of {batches} batches by chance, all of them there"
+        batches_of_round, batches = s // parameters.privacy, len(selection.batches)
+        return by_chance(
+            Fraction(batches_of_round, batches)
+        ), f"{batches_of_round} of {batches} batches by chance, all of them there"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
         p = _selection_probability(training)
         return by_chance(p), f"a candidate with probability {float(p):.4g}, whoever is there"
@@ -290,15 +292,15 @@ def _of_dp_sgd(training: _TrainingRun, accountant: SubsampledGaussianAccountant)
     """Noise that is nobody's share: accomplices do not matter, and who is there neither, as coins are independent."""
     rate = 1.0 if training.plan.selection.client_rate is None else training.plan.selection.client_rate
     before = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate, rate)
-    found = PrivacyCost(before.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
+    cost = PrivacyCost(before.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
     because = f"weak client sampling: a client takes part with probability {rate:.4g}, by a coin of its own"
-    honest = Guarantee("honest but curious", found, found, because)
+    honest = Guarantee("honest but curious", cost, cost, because)
     aggregation = training.plan.experiment.aggregation
     if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
         if aggregation.hides_participation or training.plan.selection.clients_decide:
-            return [honest, Guarantee("malicious", found, found, f"{because}, and adds noise of its own")]
-        asked = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate)
-        always = PrivacyCost(asked.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
+            return [honest, Guarantee("malicious", cost, cost, f"{because}, and adds noise of its own")]
+        local_only = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate)
+        always = PrivacyCost(local_only.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
         why = "only local sampling: the server says who takes part, and may ask a client in every round"
         return [honest, Guarantee("malicious", always, always, why)]
     return [replace(honest, server="trusted"), _TRUSTED]
@@ -307,9 +309,9 @@ def _of_dp_sgd(training: _TrainingRun, accountant: SubsampledGaussianAccountant)
 def _of_correlated_noise(training: _TrainingRun, accountant: CorrelatedAccountant) -> list[Guarantee]:
     """The server's noise, whoever drops out; what counts is which rounds a client may have."""
     apart, most = accountant.separation, accountant.participations
-    found = PrivacyCost(accountant.epsilon({1.0: most}, training.delta), None, most)
+    cost = PrivacyCost(accountant.epsilon({1.0: most}, training.delta), None, most)
     because = f"{most} rounds of a client, {apart} apart or more" if apart > 1 else f"{most} rounds of a client"
-    return [Guarantee("trusted", found, found, f"{because}; held off is who sees models alone"), _TRUSTED]
+    return [Guarantee("trusted", cost, cost, f"{because}; held off is who sees models alone"), _TRUSTED]
 
 
 _NOTHING = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")

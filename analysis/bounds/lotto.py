@@ -258,12 +258,12 @@ def largest_exclusion(population: int, dishonest: int, base_rate: float | Fracti
 def smallest_over_selection(population: int, participants: int, sufficiency: float) -> Fraction | None:
     """The smallest a, in thousandths, with Pr[|C| >= s] >= `sufficiency` (Theorem 1)."""
     require_inside(sufficiency=sufficiency)
-    found = _smallest(
+    step = _smallest(
         lambda step: candidates_suffice(population, participants, Fraction(step, _STEPS)) >= sufficiency,
         _STEPS,
         MAXIMUM_OVER_SELECTION * _STEPS,
     )
-    return None if found is None else Fraction(found, _STEPS)
+    return None if step is None else Fraction(step, _STEPS)
 
 
 def largest_over_selection(

@@ -173,9 +173,9 @@ def least_epsilon(
                 continue
             if cost(k, r, delta) >= best.epsilon:
                 break
-            found = cost(k, r, left / (1 - p[k] - q(r)))
-            if found < best.epsilon:
-                best = PrivacyCost(found, k, r, p[k], q(r))
+            candidate = cost(k, r, left / (1 - p[k] - q(r)))
+            if candidate < best.epsilon:
+                best = PrivacyCost(candidate, k, r, p[k], q(r))
     return best
 
 
@@ -187,8 +187,8 @@ def cost_without_lotto(training: Training) -> PrivacyCost:
     """
     s, chosen = training.participants, min(training.dishonest, training.participants - 1)
     share = 1 / s if chosen > training.tolerated else (s - chosen) / s
-    found = training.mechanism.epsilon(training.rounds, training.delta, share)
-    return PrivacyCost(found, chosen, training.rounds)
+    spent = training.mechanism.epsilon(training.rounds, training.delta, share)
+    return PrivacyCost(spent, chosen, training.rounds)
 
 
 def too_many_dishonest(training: Training) -> list[float]:
@@ -220,9 +220,9 @@ def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction
         return 0.0
     if r == 0:
         return 1.0
-    again = np.array(survivals_over_trials(r - 1, rounds - 1, p)[r:])
+    repeated_chances = np.array(survivals_over_trials(r - 1, rounds - 1, p)[r:])
     with np.errstate(divide="ignore"):  # who is a candidate for certain: log1p(-1) is -inf, and q_r is 1
-        return float(-np.expm1(participants * np.log1p(-again).sum()))
+        return float(-np.expm1(participants * np.log1p(-repeated_chances).sum()))
 
 
 def at_least_one(times: int, chance: float) -> float:
@@ -285,8 +285,8 @@ class BrokenRounds:
         value = self.some_of(numbers)
         if value > 1e-290:
             return log10(value)
-        one = log10_survival(*self._of)
-        return one if one == -inf else one + log10(numbers)
+        single = log10_survival(*self._of)
+        return single if single == -inf else single + log10(numbers)
 
     def reached(self, announced: int) -> int:
         """The highest number that can have been announced in so many announcements."""

@@ -78,8 +78,8 @@ class Participation:
         """`(k,)` how many of its d samples a participant may use, and how likely that is; negligible ones left out."""
         count = np.arange(self.local_samples + 1)
         weight = binom.pmf(count, self.local_samples, self.sample_rate)
-        kept = weight > NEGLIGIBLE
-        return count[kept].astype(np.float64), weight[kept]
+        relevant = weight > NEGLIGIBLE
+        return count[relevant].astype(np.float64), weight[relevant]
 
 
 Delta = Callable[[Participation, float, float], float]
@@ -122,52 +122,54 @@ def inner_epsilon(epsilon: float, rate: Floats) -> Floats:
     return np.where(rate > 0, inner, np.inf)
 
 
-def only_local_sampling(who: Participation, sigma: float, epsilon: float) -> float:
+def only_local_sampling(participation: Participation, sigma: float, epsilon: float) -> float:
     """OLS: all clients take part (Theorem 5.1)."""
-    return float(sampled_delta(epsilon, who.sample_rate, who.clip / sigma))
+    return float(sampled_delta(epsilon, participation.sample_rate, participation.clip / sigma))
 
 
-def weak_client_sampling(who: Participation, sigma: float, epsilon: float) -> float:
+def weak_client_sampling(participation: Participation, sigma: float, epsilon: float) -> float:
     """WCS: who takes part is seen by everybody (Theorem 5.2). Sound for Algorithm 1, whoever sees whatever.
 
     The theorem's epsilon'' is log(1 + (e^epsilon - 1) / q): with probability p the mechanism of Theorem 5.1, else
     nothing that depends on the sample.
     """
-    return who.client_rate * only_local_sampling(who, sigma, epsilon)
+    return participation.client_rate * only_local_sampling(participation, sigma, epsilon)
 
 
-def centralized_shuffling(who: Participation, sigma: float, epsilon: float) -> float:
+def centralized_shuffling(participation: Participation, sigma: float, epsilon: float) -> float:
     """CS: every sample of every client is used with probability p q, independently of all others (Corollary 5.3)."""
-    return float(sampled_delta(epsilon, who.client_rate * who.sample_rate, who.clip / sigma))
+    return float(
+        sampled_delta(epsilon, participation.client_rate * participation.sample_rate, participation.clip / sigma)
+    )
 
 
-def as_printed(who: Participation, sigma: float, epsilon: float) -> float:
+def as_printed(participation: Participation, sigma: float, epsilon: float) -> float:
     """Theorem 4.1, as published: not a guarantee. The exact divergence when all gradients are parallel."""
-    return hockey_stick(*parallel_pair(who, sigma), epsilon)
+    return hockey_stick(*parallel_pair(participation, sigma), epsilon)
 
 
-def recentred(who: Participation, sigma: float, epsilon: float) -> float:
+def recentred(participation: Participation, sigma: float, epsilon: float) -> float:
     """Theorem 4.1 with the mixtures centred on x', which gives the paper's numbers: not a guarantee."""
-    return hockey_stick(*recentred_pair(who, sigma), epsilon)
+    return hockey_stick(*recentred_pair(participation, sigma), epsilon)
 
 
-def orthogonal_pair(who: Participation, sigma: float, epsilon: float) -> float:
+def orthogonal_pair(participation: Participation, sigma: float, epsilon: float) -> float:
     """The exact divergence when the client's other gradients are parallel and orthogonal to that of x'.
 
     Along the others' direction only participation shows: seen u, it is w(u) likely, and what is left is the
     subsampled Gaussian mechanism of rate q w(u). The distribution of u does not depend on x'. The integral over u is a
     sum over equal steps, which for such densities is exact to rounding.
     """
-    _, seen, rate = rates_across(who, sigma, _PER_DEVIATION)
-    return float((seen * sampled_delta(epsilon, rate, who.clip / sigma)).sum() / _PER_DEVIATION)
+    _, observed, rate = rates_across(participation, sigma, _PER_DEVIATION)
+    return float((observed * sampled_delta(epsilon, rate, participation.clip / sigma)).sum() / _PER_DEVIATION)
 
 
-def lower_bound(who: Participation, sigma: float, epsilon: float) -> float:
+def lower_bound(participation: Participation, sigma: float, epsilon: float) -> float:
     """The worse of two pairs of data sets that can occur: what is lost, at least."""
-    return max(orthogonal_pair(who, sigma, epsilon), as_printed(who, sigma, epsilon))
+    return max(orthogonal_pair(participation, sigma, epsilon), as_printed(participation, sigma, epsilon))
 
 
-def rates_across(who: Participation, sigma: float, per_deviation: int) -> tuple[Floats, Floats, Floats]:
+def rates_across(participation: Participation, sigma: float, per_deviation: int) -> tuple[Floats, Floats, Floats]:
     """What the others' direction of `orthogonal_pair` tells: `(points,)` places u, their density, and the rate q w(u).
 
     Args:
@@ -175,27 +177,31 @@ def rates_across(who: Participation, sigma: float, per_deviation: int) -> tuple[
         sigma: of the noise; places are in units of it.
         per_deviation: points per standard deviation, from far below 0 to far above the furthest mean.
     """
-    means = who.others[0] * who.clip / sigma
+    means = participation.others[0] * participation.clip / sigma
     points = np.arange(-REACH, means.max() + REACH, 1 / per_deviation)
-    present = who.client_rate * density((who.others[1], means), points)
-    seen = present + (1 - who.client_rate) * density((np.ones(1), np.zeros(1)), points)
-    return points, seen, who.sample_rate * np.divide(present, seen, out=np.zeros_like(seen), where=seen > 0)
+    present = participation.client_rate * density((participation.others[1], means), points)
+    observed = present + (1 - participation.client_rate) * density((np.ones(1), np.zeros(1)), points)
+    return (
+        points,
+        observed,
+        participation.sample_rate * np.divide(present, observed, out=np.zeros_like(observed), where=observed > 0),
+    )
 
 
-def parallel_pair(who: Participation, sigma: float) -> tuple[Mixture, Mixture]:
+def parallel_pair(participation: Participation, sigma: float) -> tuple[Mixture, Mixture]:
     """What the server sees with and without x' when all gradients are parallel: equations (14) and (15)."""
-    p, q, unit = who.client_rate, who.sample_rate, who.clip / sigma
-    count, weight = who.others
+    p, q, unit = participation.client_rate, participation.sample_rate, participation.clip / sigma
+    count, weight = participation.others
     means = unit * np.concatenate(([0.0], count, count + 1))
     with_x = np.concatenate(([1 - p], p * (1 - q) * weight, p * q * weight))
     without = np.concatenate(([1 - p], p * weight, np.zeros_like(weight)))
     return (with_x, means), (without, means)
 
 
-def recentred_pair(who: Participation, sigma: float) -> tuple[Mixture, Mixture]:
+def recentred_pair(participation: Participation, sigma: float) -> tuple[Mixture, Mixture]:
     """As `parallel_pair`, with every sampling of the other samples shifted to mean 0 when the client takes part."""
-    p, q, unit = who.client_rate, who.sample_rate, who.clip / sigma
-    count, weight = who.others
+    p, q, unit = participation.client_rate, participation.sample_rate, participation.clip / sigma
+    count, weight = participation.others
     means = unit * np.concatenate((-count, [0.0, 1.0]))
     with_x = np.concatenate(((1 - p) * weight, [p * (1 - q), p * q]))
     without = np.concatenate(((1 - p) * weight, [p, 0.0]))
@@ -265,14 +271,14 @@ def epsilon_of(delta: Callable[[float], float], target: float, most: float = 700
     return float(brentq(lambda epsilon: delta(epsilon) - target, 0.0, high, xtol=1e-14, rtol=1e-12))
 
 
-def epsilon_at(analysis: Delta, who: Participation, sigma: float, delta: float) -> float:
+def epsilon_at(analysis: Delta, participation: Participation, sigma: float, delta: float) -> float:
     """The least epsilon of a round by one analysis; inf where there is none up to 700."""
-    return epsilon_of(partial(analysis, who, sigma), delta)
+    return epsilon_of(partial(analysis, participation, sigma), delta)
 
 
-def sigma_at(analysis: Delta, who: Participation, epsilon: float, delta: float) -> float:
+def sigma_at(analysis: Delta, participation: Participation, epsilon: float, delta: float) -> float:
     """The least noise that one analysis requires of a round; 0 and inf as `sigma_of`."""
-    return sigma_of(lambda sigma: analysis(who, sigma, epsilon), delta, who.clip)
+    return sigma_of(lambda sigma: analysis(participation, sigma, epsilon), delta, participation.clip)
 
 
 def sigma_of(delta: Callable[[float], float], target: float, clip: float = 1.0) -> float:

@@ -83,31 +83,31 @@ ANALYSES = (
 )
 
 
-def epsilon_by(analysis: Analysis, who: Participation, sigma: float, delta: float, rounds: int) -> float:
+def epsilon_by(analysis: Analysis, participation: Participation, sigma: float, delta: float, rounds: int) -> float:
     """The epsilon of all rounds together."""
     if rounds == 1:
-        return epsilon_at(analysis.delta, who, sigma, delta)
-    return float(analysis.loss(who, sigma).self_compose(rounds).get_epsilon_for_delta(delta))
+        return epsilon_at(analysis.delta, participation, sigma, delta)
+    return float(analysis.loss(participation, sigma).self_compose(rounds).get_epsilon_for_delta(delta))
 
 
-def noise_by(analysis: Analysis, who: Participation, epsilon: float, delta: float, rounds: int) -> float:
+def noise_by(analysis: Analysis, participation: Participation, epsilon: float, delta: float, rounds: int) -> float:
     """The least sigma, to a relative 1e-9 for one round and 1e-4 for several."""
     if rounds == 1:
-        return sigma_at(analysis.delta, who, epsilon, delta)
+        return sigma_at(analysis.delta, participation, epsilon, delta)
 
     def excess(logarithm: float) -> float:
-        composed = analysis.loss(who, exp(logarithm)).self_compose(rounds)
+        composed = analysis.loss(participation, exp(logarithm)).self_compose(rounds)
         return log(max(float(composed.get_delta_for_epsilon(epsilon)), 1e-300) / delta)
 
-    low = high = log(who.clip)
+    low = high = log(participation.clip)
     if excess(high) > 0:
         while excess(high := high + log(2)) > 0:
             low = high
-            if high > log(1e4 * who.clip):
+            if high > log(1e4 * participation.clip):
                 return float("inf")
     else:
         while excess(low := low - log(2)) <= 0:
             high = low
-            if low < log(who.clip / 32):
+            if low < log(participation.clip / 32):
                 return 0.0
     return exp(brentq(excess, low, high, xtol=1e-4))

@@ -30,45 +30,51 @@ _PER_DEVIATION_ACROSS = 8  # cells of what shows of participation
 _LARGEST = 30.0  # losses beyond it count as it
 
 
-def only_local_sampling(who: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
+def only_local_sampling(
+    participation: Participation, sigma: float, interval: float = INTERVAL
+) -> PrivacyLossDistribution:
     """OLS: the Poisson-subsampled Gaussian mechanism of rate q."""
-    return _subsampled(who.sample_rate, sigma / who.clip, interval)
+    return _subsampled(participation.sample_rate, sigma / participation.clip, interval)
 
 
-def weak_client_sampling(who: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
+def weak_client_sampling(
+    participation: Participation, sigma: float, interval: float = INTERVAL
+) -> PrivacyLossDistribution:
     """WCS: that of OLS with probability p, and nothing otherwise; an observer sees which."""
-    local = only_local_sampling(who, sigma, interval)
-    return local.compute_mixture(identity(interval), who.client_rate)
+    local = only_local_sampling(participation, sigma, interval)
+    return local.compute_mixture(identity(interval), participation.client_rate)
 
 
-def centralized_shuffling(who: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
+def centralized_shuffling(
+    participation: Participation, sigma: float, interval: float = INTERVAL
+) -> PrivacyLossDistribution:
     """CS: the Poisson-subsampled Gaussian mechanism of rate p q."""
-    return _subsampled(who.client_rate * who.sample_rate, sigma / who.clip, interval)
+    return _subsampled(participation.client_rate * participation.sample_rate, sigma / participation.clip, interval)
 
 
-def as_printed(who: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
+def as_printed(participation: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
     """Theorem 4.1's pair as published: not a guarantee."""
-    return _of_pair(*parallel_pair(who, sigma), interval)
+    return _of_pair(*parallel_pair(participation, sigma), interval)
 
 
-def recentred(who: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
+def recentred(participation: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
     """Theorem 4.1's pair centred on x', which gives the paper's numbers: not a guarantee."""
-    return _of_pair(*recentred_pair(who, sigma), interval)
+    return _of_pair(*recentred_pair(participation, sigma), interval)
 
 
-def orthogonal_pair(who: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
+def orthogonal_pair(participation: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
     """The pair of `random_participation.orthogonal_pair`: what is known to be lost, at least."""
-    q, unit = who.sample_rate, who.clip / sigma
-    means = who.others[0] * unit
+    q, unit = participation.sample_rate, participation.clip / sigma
+    means = participation.others[0] * unit
     across = _edges(means.max(), _PER_DEVIATION_ACROSS)
-    present = who.client_rate * _masses((who.others[1], means), across)
-    seen = present + (1 - who.client_rate) * _masses((np.ones(1), np.zeros(1)), across)
-    used = seen > 0
+    present = participation.client_rate * _masses((participation.others[1], means), across)
+    observed = present + (1 - participation.client_rate) * _masses((np.ones(1), np.zeros(1)), across)
+    used = observed > 0
     along = _edges(unit, _PER_DEVIATION)
     without, shifted = (_masses((np.ones(1), np.array([mean])), along) for mean in (0.0, unit))
-    rate = q * present[used, None] / seen[used, None]
-    upper = seen[used, None] * ((1 - rate) * without + rate * shifted)
-    return _of_cells(upper.ravel(), (seen[used, None] * without).ravel(), interval)
+    rate = q * present[used, None] / observed[used, None]
+    upper = observed[used, None] * ((1 - rate) * without + rate * shifted)
+    return _of_cells(upper.ravel(), (observed[used, None] * without).ravel(), interval)
 
 
 def _subsampled(rate: float, noise: float, interval: float) -> PrivacyLossDistribution:

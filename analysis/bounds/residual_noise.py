@@ -45,12 +45,12 @@ class ResidualNoise:
         rows = []
         for size in range(fewest, largest + 1) if largest - fewest <= MAX_SIZES_EXAMINED else ():
             try:
-                found: Guarantees = plan.aggregation.guarantees(size)
+                guaranteed: Guarantees = plan.aggregation.guarantees(size)
             except ValueError:  # there is no sum of so many
                 continue
-            least, part = found.min_sum_size, min(found.min_partition_size, found.min_sum_size)
+            least, part = guaranteed.min_sum_size, min(guaranteed.min_partition_size, guaranteed.min_sum_size)
             if least <= size:
-                rows.append((size, found.max_colluders, least, min(1.0, found.min_noise_share), part))
+                rows.append((size, guaranteed.max_colluders, least, min(1.0, guaranteed.min_noise_share), part))
         if not rows:
             return cls._alone(largest)
         columns: Any = zip(*rows, strict=True)
@@ -58,8 +58,8 @@ class ResidualNoise:
 
     @classmethod
     def _alone(cls, size: int) -> "ResidualNoise":
-        one = np.array([1])
-        return cls(np.array([size]), -one, one, np.array([1 / size]), one)
+        single = np.array([1])
+        return cls(np.array([size]), -single, single, np.array([1 / size]), single)
 
     @property
     def withstood(self) -> int:
@@ -76,8 +76,8 @@ class ResidualNoise:
         k = np.minimum(skipping, self.sizes - 1)
         if few:
             return float((self.noise * (1 - np.minimum(k, self.min_sum_size - 1) / self.min_sum_size)).min())
-        seen = (self.max_colluders < 0) & (self.min_sum_size == 1)
-        return float(np.where(seen, 1 / self.sizes, 1 - k / self.sizes).min())
+        updates_seen = (self.max_colluders < 0) & (self.min_sum_size == 1)
+        return float(np.where(updates_seen, 1 / self.sizes, 1 - k / self.sizes).min())
 
     def from_malicious(self, accomplices: int, few: bool) -> float:
         """Share of the planned noise that a malicious server and so many participants cannot subtract.
@@ -99,11 +99,11 @@ class ResidualNoise:
 
     def described(self, malicious: bool) -> str:
         """What a guarantee must say of it, to follow its reason; empty where there is nothing."""
-        said = []
+        parts = []
         if len(self.sizes) > 1:
-            said.append(f"in rounds of {self.sizes.min()} to {self.sizes.max()}")
+            parts.append(f"in rounds of {self.sizes.min()} to {self.sizes.max()}")
         if malicious and self.withstood < 0:
-            said.append("each update counts as seen with its own noise alone")
+            parts.append("each update counts as seen with its own noise alone")
         elif malicious and (self.min_partition_size < self.min_sum_size).any():
-            said.append(f"a sum may be split into parts of {self.min_partition_size.min()}, accomplices in them")
-        return "".join(f"; {one}" for one in said)
+            parts.append(f"a sum may be split into parts of {self.min_partition_size.min()}, accomplices in them")
+        return "".join(f"; {part}" for part in parts)

@@ -72,12 +72,12 @@ def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
         success, failure = _real(exact), _real(1 - exact)
         above = gmpy2.mpfr(0)
         reached = success**k  # Pr[X_m = k], from m = k on
-        found = [0.0] * min(k, last + 1)
+        survivals = [0.0] * min(k, last + 1)
         for m in range(k, last + 1):
-            found.append(float(above))
+            survivals.append(float(above))
             above += success * reached
             reached *= failure * (m + 1) / (m + 1 - k)
-        return found
+        return survivals
 
 
 def cdfs_over_trials(k: int, first: int, last: int, p: Probability) -> list[float]:
@@ -112,40 +112,40 @@ def masses(first: int, last: int, trials: int, p: Probability) -> list[float]:
         return [float(_mass(i, trials, exact)) for i in range(first, last + 1)]
 
 
-def hypergeometric_survival(k: int, population: int, marked: int, drawn: int) -> float:
+def hypergeometric_survival(k: int, population: int, marked: int, sample: int) -> float:
     """Pr[X > k], X the marked ones among `drawn` of a population, drawn without replacement."""
     with _arithmetic():
-        return float(_hypergeometric_survival(k, population, marked, drawn))
+        return float(_hypergeometric_survival(k, population, marked, sample))
 
 
-def log10_hypergeometric_survival(k: int, population: int, marked: int, drawn: int) -> float:
+def log10_hypergeometric_survival(k: int, population: int, marked: int, sample: int) -> float:
     """The decimal logarithm of `hypergeometric_survival`; -inf where it is 0."""
     with _arithmetic():
-        return float(gmpy2.log10(_hypergeometric_survival(k, population, marked, drawn)))
+        return float(gmpy2.log10(_hypergeometric_survival(k, population, marked, sample)))
 
 
-def hypergeometric_masses(first: int, last: int, population: int, marked: int, drawn: int) -> list[float]:
+def hypergeometric_masses(first: int, last: int, population: int, marked: int, sample: int) -> list[float]:
     """Pr[X = i] for i = `first`, ..., `last`; X as in `hypergeometric_survival`."""
     with _arithmetic():
-        return [float(_hypergeometric_mass(i, population, marked, drawn)) for i in range(first, last + 1)]
+        return [float(_hypergeometric_mass(i, population, marked, sample)) for i in range(first, last + 1)]
 
 
-def _hypergeometric_mass(i: int, population: int, marked: int, drawn: int) -> Any:
-    if not max(0, drawn + marked - population) <= i <= min(marked, drawn):
+def _hypergeometric_mass(i: int, population: int, marked: int, sample: int) -> Any:
+    if not max(0, sample + marked - population) <= i <= min(marked, sample):
         return gmpy2.mpfr(0)
-    log_ways = _log_ways(marked, i) + _log_ways(population - marked, drawn - i)
-    return gmpy2.exp(log_ways - _log_ways(population, drawn))
+    log_ways = _log_ways(marked, i) + _log_ways(population - marked, sample - i)
+    return gmpy2.exp(log_ways - _log_ways(population, sample))
 
 
-def _hypergeometric_survival(k: int, population: int, marked: int, drawn: int) -> Any:
-    first, last = max(k + 1, drawn + marked - population, 0), min(marked, drawn)
-    if k < max(0, drawn + marked - population):
+def _hypergeometric_survival(k: int, population: int, marked: int, sample: int) -> Any:
+    first, last = max(k + 1, sample + marked - population, 0), min(marked, sample)
+    if k < max(0, sample + marked - population):
         return gmpy2.mpfr(1)
-    term = total = _hypergeometric_mass(first, population, marked, drawn)
+    term = total = _hypergeometric_mass(first, population, marked, sample)
     for i in range(first, last):
-        term *= gmpy2.mpfr((marked - i) * (drawn - i)) / ((i + 1) * (population - marked - drawn + i + 1))
+        term *= gmpy2.mpfr((marked - i) * (sample - i)) / ((i + 1) * (population - marked - sample + i + 1))
         total += term
-        if term < total * _NEGLIGIBLE and (marked - i) * (drawn - i) < (i + 1) * (population - marked - drawn + i):
+        if term < total * _NEGLIGIBLE and (marked - i) * (sample - i) < (i + 1) * (population - marked - sample + i):
             break
     return total
 

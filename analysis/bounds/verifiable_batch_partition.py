@@ -114,9 +114,9 @@ def candidates_suffice(setting: BatchSetting, dropout: float | Fraction = 0.0, w
     p = selection_probability(setting.participants, setting.over_selection, setting.population)
     groups = []
     for size, count in sorted(setting.sizes.items()):
-        there = max(0, count - withheld)
-        withheld -= count - there
-        groups.append((there, p * (1 - lost) ** size))
+        answering = max(0, count - withheld)
+        withheld -= count - answering
+        groups.append((answering, p * (1 - lost) ** size))
     first, second = groups if len(groups) == 2 else (groups[0], (0, Fraction(0)))
     return survival_of_sum(setting.wanted - 1, first, second)
 
@@ -130,15 +130,15 @@ def exceeding_shares(setting: BatchSetting, above: int) -> tuple[float, int]:
     Returns:
         The probability, and j. At j = T that is "concentrated", at j = 1 "spread".
     """
-    found = (0.0, max(setting.sizes))
+    worst = (0.0, max(setting.sizes))
     for j in range(max(setting.sizes), 0, -1):
         room = setting.batches if j <= min(setting.sizes) else setting.sizes[max(setting.sizes)]
         needed = max(0, above) // j + 1
         if above < 0:
             return 1.0, j
         if needed <= setting.wanted:
-            found = max(found, (survival(needed - 1, min(room, setting.dishonest // j), setting.p), j))
-    return found
+            worst = max(worst, (survival(needed - 1, min(room, setting.dishonest // j), setting.p), j))
+    return worst
 
 
 def exceeds(setting: BatchSetting, above: int) -> float | None:
@@ -154,16 +154,16 @@ def exceeds(setting: BatchSetting, above: int) -> float | None:
     0 where k > 0 and no client or no place is left. Doubles, all terms positive: right to about 10 digits. None where
     that takes too long or falls below 1e-290; `log_chernoff` is left.
     """
-    size, wanted, c = max(setting.sizes), setting.wanted, setting.dishonest
+    size, batches_of_round, c = max(setting.sizes), setting.wanted, setting.dishonest
     needed = above + 1
     if needed <= 0:
         return 1.0
-    if needed > min(c, size * wanted):
+    if needed > min(c, size * batches_of_round):
         return 0.0
-    if c * size * needed * wanted > WORK:
+    if c * size * needed * batches_of_round > WORK:
         return None
     p = float(setting.p)
-    start: Chances = np.zeros((needed + 1, wanted + 1))  # V(0); the rows are those of V(c - 1), V(c - 2), ...
+    start: Chances = np.zeros((needed + 1, batches_of_round + 1))  # V(0); the rows are those of V(c - 1), V(c - 2), ...
     start[0] = 1.0
     rows = [start]
     for _ in range(c):
@@ -174,8 +174,8 @@ def exceeds(setting: BatchSetting, above: int) -> float | None:
             np.maximum(best, p * moved + (1 - p) * row, out=best)
         best[0] = 1.0
         rows = [best, *rows[: size - 1]]
-    found = float(rows[0][needed, wanted])
-    return min(1.0, found) if found > _SMALLEST else None
+    value = float(rows[0][needed, batches_of_round])
+    return min(1.0, value) if value > _SMALLEST else None
 
 
 def log_chernoff(setting: BatchSetting, above: int) -> float:
@@ -217,8 +217,8 @@ def exceeds_at_random(setting: BatchSetting, above: int) -> float:
     while begin <= setting.batches:
         last = min(begin + step, setting.batches + 1) - 1
         for m, mass in enumerate(masses(begin, last, setting.batches, setting.p), begin):
-            drawn = min(m * size, setting.population)
-            total += mass * hypergeometric_survival(above, setting.population, setting.dishonest, drawn)
+            sample = min(m * size, setting.population)
+            total += mass * hypergeometric_survival(above, setting.population, setting.dishonest, sample)
         rest = survival(last, setting.batches, setting.p)
         if rest <= total * 2**-40:  # also when nothing is left, not even in a double
             total += rest
