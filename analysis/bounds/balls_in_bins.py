@@ -1,4 +1,4 @@
-"""What a client's rounds cost when it belongs to one of b bins that nobody knows, with independent or correlated noise.
+"""Privacy cost of a client's rounds in one of b secret bins, with independent or correlated noise.
 
 Choquette-Choo, Ganesh, Haque, Steinke, Thakurta, Near Exact Privacy Amplification for Matrix Mechanisms, ICLR 2025,
 arXiv 2410.06266: Lemma 3.2 (the dominating pair) and section 2 (Monte Carlo accounting); for independent noise also
@@ -6,24 +6,27 @@ Chua et al., Balls-and-Bins Sampling for DP-SGD, AISTATS 2025, arXiv 2412.16802.
 
 The mechanism releases C x + z, where row r of x is the sum of round r (each client's part clipped to 1), z is normal
 with standard deviation sigma in each element, and C is lower triangular with no negative entry: the identity for
-independent noise. A client of bin i is in rounds i, i + b, ...; let m_i be the sum of those columns of C. Its being
-there or not (its updates replaced by zeros) is told apart no better than
+independent noise. A client of bin i is in rounds i, i + b, ...; let m_i be the sum of those columns of C. Its presence
+or absence (its updates replaced by zeros) is distinguished no better than
 
     P = (1/b) sum_i N(m_i, sigma^2 I)    from    Q = N(0, sigma^2 I),
 
-however its updates depend on what was released before. Only the inner products of the m_i matter, so rounds are no
-cost. With rounds in which it stays away it is no easier: zeros are updates, too.
+for any dependence of its updates on earlier releases. Only the inner products of the m_i matter, so the cost of
+computing does not grow with the rounds. If the client stays away from some rounds it is no easier: zeros are updates,
+too.
 
-**It holds against who knows no bins.** A server sees who takes part in which round, and so do those who see a client's
-traffic: for them there is one component, N(m_i, sigma^2 I), and no amplification (`seen_epsilon`).
+**The bound holds against observers that do not know the bins.** A server sees the participants of each round, and so do
+observers of a client's traffic: for them there is one component, N(m_i, sigma^2 I), and no amplification
+(`seen_epsilon`).
 
 delta(epsilon) is the greater of E_P[(1 - e^(epsilon - L))+] and E_Q[(1 - e^(epsilon + L))+], L = log P/Q. Both are
-drawn, and drawn where they are not zero. For the first, L > epsilon needs some a_k = log N(m_k)/N(0) above epsilon, as
-L is at most their maximum: from the sum S of these probabilities a bin and a k are drawn, then a_k beyond epsilon, then
-the rest given a_k; the value is S (1 - e^(epsilon - L))+ over the number of such k. That is done in parts, for a
-greatest a_k that is enough by itself, about, and for smaller ones, of which several together seldom are. For the second
-mean, L is at least that of the a_k (Jensen), which is drawn below -epsilon. The values are within [0, S], so Chernoff's
-bound for bounded variables (Hoeffding 1963, Theorem 1) gives what delta is at most, at a stated confidence.
+estimated from samples where they are not zero. For the first, L > epsilon needs some a_k = log N(m_k)/N(0) above
+epsilon, as L is at most their maximum: from the sum S of these probabilities a bin and a k are drawn, then a_k beyond
+epsilon, then the rest given a_k; the value is S (1 - e^(epsilon - L))+ over the number of such k. That is done in
+parts, for a greatest a_k that is enough by itself, about, and for smaller ones, several of which are seldom enough
+together. For the second mean, L is at least that of the a_k (Jensen), which is drawn below -epsilon. The values are
+within [0, S], so Chernoff's bound for bounded variables (Hoeffding 1963, Theorem 1) bounds delta from above, at a
+stated confidence.
 """
 
 import itertools
@@ -42,7 +45,7 @@ from testbed.arrays import Floats
 
 _TRIES = 10
 _PARTS = 5
-_SEARCH = (0x5EA2C4, 1)  # no seed of whoever verifies
+_SEARCH = (0x5EA2C4, 1)  # differs from every seed that verifies
 _AT_ONCE = 1 << 22  # numbers in memory
 _MOST_EPSILON = 1e4
 _MOST_RATIO = 1e100
@@ -50,11 +53,11 @@ _MOST_RATIO = 1e100
 
 @dataclass(frozen=True)
 class Estimate:
-    """What delta was drawn to be.
+    """An estimate of delta.
 
     Attributes:
-        mean: without bias.
-        at_most: it is not above this, with the confidence that was asked for.
+        mean: unbiased estimate.
+        at_most: upper bound on delta, at the requested confidence.
     """
 
     mean: float
@@ -63,7 +66,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Part:
-    """Part of a mean: `total` times the mean of values within [0, 1], of which so many were drawn."""
+    """Part of a mean: `total` times the mean of `samples` drawn values within [0, 1]."""
 
     total: float
     mean: float
@@ -72,7 +75,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Range:
-    """Of a greatest a_k: from where to where, and by bin and k `(b, b)` how likely a_k is above, and within."""
+    """A range of the greatest a_k, and by bin and k `(b, b)` the probabilities that a_k is above and within it."""
 
     low: float
     high: float
@@ -81,19 +84,19 @@ class _Range:
 
     @property
     def total(self) -> float:
-        """S: at least the probability under P that some a_k is within."""
+        """S: at least the probability under P that some a_k is within the range."""
         return float(self.within.sum()) / len(self.within)
 
 
 class BallsInBins:
-    """The pair of distributions.
+    """The pair of distributions to be distinguished.
 
     Args:
         means: `(b, n)` the m_i, none negative.
         noise_multiplier: sigma, in units of the clip.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: if a number is out of range.
     """
 
     def __init__(self, means: npt.NDArray[np.floating], noise_multiplier: float) -> None:
@@ -101,7 +104,7 @@ class BallsInBins:
         if means.ndim != 2 or not np.isfinite(means).all() or (means < 0).any():
             raise ValueError("means: an array (bins, rounds) of numbers, none negative")
         if float(np.max(means, initial=0)) / _MOST_RATIO > noise_multiplier:
-            raise ValueError(f"noise_multiplier: {noise_multiplier}; must be above 1e-100 of what a client adds")
+            raise ValueError(f"noise_multiplier: {noise_multiplier}; must be above 1e-100 of a client's contribution")
         scaled = np.asarray(means, np.float64) / noise_multiplier
         self.covariance: Floats = scaled @ scaled.T
         self.bins = len(means)
@@ -109,7 +112,7 @@ class BallsInBins:
 
     @cached_property
     def _root(self) -> Floats:
-        """`(b,)` or `(b, b)`: normal numbers times this have the covariance."""
+        """`(b,)` or `(b, b)`: standard normal numbers times this have the covariance."""
         diagonal: Floats = np.diag(self.covariance)
         if not np.any(self.covariance - np.diag(diagonal)):
             return np.sqrt(diagonal)
@@ -118,26 +121,26 @@ class BallsInBins:
         return root
 
     def seen_epsilon(self, delta: float) -> float:
-        """Against who knows the bins: the Gaussian mechanism, at the bin for which it is worst."""
+        """Return epsilon against observers of the bins: the Gaussian mechanism, at the worst bin."""
         return gaussian_epsilon(sqrt(2 * float(self._drift.max())), delta)
 
     def least_epsilon(self, delta: float) -> float:
-        """What no accounting is below: P is at least N(m_i, sigma^2 I) / b, so delta(epsilon) is at least 1/b of that
-        to who sees the bins at epsilon + log b.
-        """
+        """Return a lower bound on every epsilon that holds at `delta` against observers that do not know the bins."""
+        # P is at least N(m_i, sigma^2 I) / b, so delta(epsilon) is at least 1/b of delta(epsilon + log b) for observers
+        # of the bins.
         require_inside(delta=delta)
         if delta * self.bins >= 1:
             return 0.0
         return max(0.0, self.seen_epsilon(delta * self.bins) - log(self.bins))
 
     def delta(self, epsilon: float, samples: int, confidence: float, rng: np.random.Generator) -> Estimate:
-        """delta(epsilon) from so many samples for each direction; `at_most` holds with this confidence for both.
+        """Estimate delta(epsilon), from as many samples for each direction.
 
         Args:
             epsilon: above 0.
             samples: at least 1.
-            confidence: in (0, 1).
-            rng: what draws.
+            confidence: of `Estimate.at_most`, for both directions together; in (0, 1).
+            rng: source of the samples.
         """
         require_positive(epsilon=epsilon)
         require_at_least(1, samples=samples)
@@ -150,10 +153,8 @@ class BallsInBins:
         )
 
     def _there(self, epsilon: float, samples: int, rng: np.random.Generator) -> list["_Part"]:
-        """E_P[(1 - e^(epsilon - L))+], in parts by the greatest a_k.
-
-        The lower ones hardly count, and many of their draws are needed to know it: the rarer, the fewer draws.
-        """
+        """Estimate E_P[(1 - e^(epsilon - L))+], in parts by the greatest a_k."""
+        # The low parts hardly count, and need many samples to know it: rarer parts get fewer samples.
         enough = log(self.bins) + epsilon + log(-np.expm1(-epsilon)) - 0.5
         ends = [epsilon, inf] if enough <= epsilon else [*np.linspace(epsilon, enough, _PARTS).tolist(), inf]
         ranges = [self._range(low, high) for low, high in itertools.pairwise(ends)]
@@ -165,7 +166,7 @@ class BallsInBins:
         ]
 
     def _range(self, low: float, high: float) -> "_Range":
-        """How likely each a_k is from `low` to `high`, in each bin."""
+        """Return the probability of each a_k to lie between `low` and `high`, in each bin."""
         deviation = np.sqrt(2 * self._drift)
         divisor = np.where(deviation > 0, deviation, 1.0)
         centres = self.covariance - self._drift  # (bin, k)
@@ -173,7 +174,7 @@ class BallsInBins:
         return _Range(low, high, above, np.where(deviation > 0, ndtr((centres - low) / divisor), 0.0) - above)
 
     def _in_range(self, epsilon: float, range_: "_Range", samples: int, rng: np.random.Generator) -> "_Part":
-        """The part of E_P[(1 - e^(epsilon - L))+] whose greatest a_k is in the range."""
+        """Estimate the part of E_P[(1 - e^(epsilon - L))+] in which the greatest a_k is in the range."""
         if range_.total <= 0:
             return _Part(0.0, 0.0, samples)
         low, high, ends = range_.low, range_.high, np.cumsum(range_.within.ravel())
@@ -196,7 +197,7 @@ class BallsInBins:
         return _Part(range_.total, self._mean(values, samples), samples)
 
     def _not_there(self, epsilon: float, samples: int, rng: np.random.Generator) -> "_Part":
-        """E_Q[(1 - e^(epsilon + L))+] likewise."""
+        """Estimate E_Q[(1 - e^(epsilon + L))+]."""
         with_mean = self.covariance.mean(axis=1)  # covariances of each a_k and their mean
         variance, centre = float(with_mean.mean()), -float(self._drift.mean())
         total = float(ndtr((-epsilon - centre) / sqrt(variance)))
@@ -214,7 +215,7 @@ class BallsInBins:
         return _Part(total, self._mean(values, samples), samples)
 
     def _normal(self, count: int, rng: np.random.Generator) -> Floats:
-        """`(count, b)` centred, with the covariance."""
+        """Draw `(count, b)` normal vectors with mean 0 and the covariance."""
         standard = rng.standard_normal((count, self.bins))
         normal: Floats = standard * self._root if self._root.ndim == 1 else standard @ self._root
         return normal
@@ -226,13 +227,19 @@ class BallsInBins:
         return total / samples
 
     def drawn_epsilon(self, delta: float, samples: int) -> float:
-        """The epsilon at which the estimate of delta is this: near the truth, and no bound. Not below `least_epsilon`,
-        where too few samples see nothing of a small delta.
+        """Return the epsilon at which the estimate of delta equals `delta`: near the truth, and no bound.
+
+        Args:
+            delta: in (0, 1).
+            samples: number of samples of each estimate.
+
+        Returns:
+            At least `least_epsilon`, which counts where too few samples miss a small delta.
         """
         require_inside(delta=delta)
 
         def excess(epsilon: float) -> float:
-            rng = np.random.default_rng(_SEARCH)  # the same draws for each: it falls smoothly
+            rng = np.random.default_rng(_SEARCH)  # equal samples for all epsilons: the estimate falls smoothly
             estimate = self.delta(epsilon, samples, 0.5, rng).mean
             return (log(estimate) if estimate > 0 else -1e3) - log(delta)
 
@@ -244,12 +251,18 @@ class BallsInBins:
     def epsilon(
         self, candidate: float, delta: float, samples: int, confidence: float, rng: np.random.Generator
     ) -> float:
-        """An epsilon that holds at `delta`, with this confidence.
+        """Return an epsilon that holds at `delta`, with a given confidence.
 
-        Fresh samples verify what was drawn, ten times at most, each time for a larger epsilon; the confidence is shared
-        among the tries. At last it is that against who sees the bins, which needs none.
+        Args:
+            candidate: epsilon to start from, see `drawn_epsilon`.
+            delta: in (0, 1).
+            samples: number of samples of each verification.
+            confidence: in (0, 1), shared among the verifications.
+            rng: source of the samples, which must be fresh.
         """
         require_inside(delta=delta, confidence=confidence)
+        # At most ten verifications, each for a larger epsilon; then the epsilon against observers of the bins, which
+        # needs none.
         most = self.seen_epsilon(delta)
         for step in range(_TRIES):
             tried = candidate * (1 + 0.002 * float(2**step - 1))
@@ -264,12 +277,19 @@ class BallsInBins:
 
 
 def toeplitz_means(coefficients: Sequence[float], rounds: int, bins: int) -> Floats:
-    """`(b, n)` the m_i of the lower triangular Toeplitz matrix C with this first column, padded with zeros.
+    """Return the means m_i of a lower triangular Toeplitz matrix C.
 
     Args:
-        coefficients: c_0, c_1, ..., none negative and c_0 above 0; ``[1.0]`` is independent noise.
+        coefficients: first column of C (padded with zeros): c_0 above 0, and none negative; ``[1.0]`` is independent
+            noise.
         rounds: n.
         bins: b, at most n.
+
+    Returns:
+        `(b, n)`.
+
+    Raises:
+        ValueError: if an argument is out of range.
     """
     _check_bins(bins, rounds)
     if not len(coefficients) or not np.isfinite(coefficients).all() or coefficients[0] <= 0 or min(coefficients) < 0:
@@ -284,10 +304,18 @@ def toeplitz_means(coefficients: Sequence[float], rounds: int, bins: int) -> Flo
 
 
 def square_root_coefficients(bands: int) -> list[float]:
-    """The first of the Taylor coefficients of (1 - x)^(-1/2), with which prefix sums factor into two equal matrices.
+    """Return the first Taylor coefficients of (1 - x)^(-1/2), by which prefix sums factor into two equal matrices.
 
-    Fichtenberger, Henzinger, Upadhyay, Constant Matters, ICML 2023, arXiv 2202.11205, Theorem 1; cut off to so many
-    bands as in Kalinin, Lampert, Banded Square Root Matrix Factorization, NeurIPS 2024, arXiv 2405.13763.
+    Args:
+        bands: number of coefficients.
+
+    Source:
+        Fichtenberger, Henzinger, Upadhyay, Constant Matters, ICML 2023, arXiv 2202.11205, Theorem 1; cut off as in
+        Kalinin, Lampert, Banded Square Root Matrix Factorization, NeurIPS 2024, arXiv 2405.13763.
+
+    Example:
+        >>> square_root_coefficients(3)
+        [1.0, 0.5, 0.375]
     """
     coefficients = [1.0]
     for place in range(1, bands):
@@ -301,12 +329,18 @@ def _check_bins(bins: int, rounds: int) -> None:
         raise ValueError(f"separation: {bins} of {rounds} rounds: some bins would have none; at most {rounds}")
 
 
-# -- what is known exactly --------------------------------------------------------------------------------------------
+# -- exact formulas ---------------------------------------------------------------------------------------------------
 
 
 def gaussian_delta(sensitivity: float, epsilon: float) -> float:
-    """Of the Gaussian mechanism with this sensitivity in standard deviations (Balle and Wang 2018, arXiv 1805.06530,
-    Theorem 8).
+    """Return delta of the Gaussian mechanism.
+
+    Args:
+        sensitivity: in standard deviations of the noise.
+        epsilon: at least 0.
+
+    Source:
+        Balle and Wang 2018, arXiv 1805.06530, Theorem 8.
     """
     if sensitivity == 0:
         return 0.0
@@ -316,7 +350,12 @@ def gaussian_delta(sensitivity: float, epsilon: float) -> float:
 
 
 def gaussian_epsilon(sensitivity: float, delta: float) -> float:
-    """Its epsilon at `delta`; inf above ten thousand."""
+    """Return epsilon of the Gaussian mechanism; inf above 10,000.
+
+    Args:
+        sensitivity: in standard deviations of the noise.
+        delta: in (0, 1).
+    """
     require_inside(delta=delta)
     if gaussian_delta(sensitivity, 0.0) <= delta:
         return 0.0
@@ -327,8 +366,15 @@ def gaussian_epsilon(sensitivity: float, delta: float) -> float:
 
 
 def mean_at_most(mean: float, samples: int, failing: float) -> float:
-    """What the expectation of independent values within [0, 1] is at most, where their mean was this; wrong with a
-    probability of `failing` at most (Hoeffding 1963, Theorem 1, in the form of Chernoff).
+    """Bound the expectation of independent values within [0, 1] from their sample mean.
+
+    Args:
+        mean: sample mean.
+        samples: number of values.
+        failing: probability with which the bound may be wrong.
+
+    Source:
+        Hoeffding 1963, Theorem 1, in the form of Chernoff.
     """
     allowed = -log(failing) / samples
 

@@ -1,20 +1,23 @@
-"""Batch partition's guarantees as numbers: So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation: Mitigating
-Multi-Round Privacy Leakage in Federated Learning (Multi-RoundSecAgg), AAAI 2023, arXiv 2106.03328, sections 4 and 5.
+"""Batch partition's guarantees as numbers (Multi-RoundSecAgg).
 
-N users form batches of T or more (`testbed.batches.Batches`), a round takes K/T whole batches all of whose members
-are available, and is skipped when there are fewer. User j drops out with probability p_j, independently of the others
-and of the other rounds. Batches share no users, so they are available independently of each other, too: how many are
+So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in Federated
+Learning, AAAI 2023, arXiv 2106.03328, sections 4 and 5.
+
+N users form batches of T or more (`testbed.batches.Batches`). A round takes K/T whole batches of available members, and
+is skipped when there are fewer. User j drops out with probability p_j, independently of the others and of the other
+rounds. Batches share no users, so they are available independently of each other, too: the number of available batches
 is a sum of independent coins (Poisson-binomial), also where users and batches differ. Hence the numbers here are exact,
 to about 12 digits; a sum of positive terms loses none of them, however small it is (down to 5e-324).
 
-`simulated` is what the sums are held against, and the value where they do not apply: fair selection among batches of
-unequal size takes the larger ones less often, as they are whole less often.
+`simulated` checks the sums, and gives the value where they do not apply: fair selection among batches of unequal size
+takes the larger ones less often, as they are available less often.
 
-Theorem 3 (appendix H) says when *random* selection has told the server everything: when the participation matrix P has
-full rank N. For K users chosen uniformly it has an unstated constant c', so there is no number. For users chosen
-independently it has (30), in which o(1) is unstated; `independent_bound` leaves it out, so it says what (30) says for N
-large enough, and is no proven bound for a given N. `rounds_until_full_rank` simulates both. It computes ranks modulo a
-prime, exactly. That rank is never above the one over the rationals, so what is counted as full is full.
+Theorem 3 (appendix H) gives the rounds after which *random* selection has revealed every update to the server: then the
+participation matrix P has full rank N. For K users chosen uniformly it has an unstated constant c', so there is no
+number. For users chosen independently it has (30), with an unstated o(1). `independent_bound` leaves o(1) out, so it
+states (30) for N large enough, and is no proven bound for a given N. `rounds_until_full_rank` simulates both. It
+computes ranks modulo a prime, exactly. That rank is never above the rank over the rationals, so no rank is counted as
+full that is not.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +41,7 @@ Dropout = float | Sequence[float]
 
 
 def family_size(users: int, selected: int, privacy: int) -> int:
-    """R: how many sets of users a round may take, C(batches, K/T), exactly (section 4).
+    """Return R, the number of sets of users that a round may take: C(batches, K/T), exactly (section 4).
 
     Args:
         users: N.
@@ -46,16 +49,20 @@ def family_size(users: int, selected: int, privacy: int) -> int:
         privacy: T. When it does not divide N there are floor(N/T) batches, some of them larger.
 
     Raises:
-        ValueError: K is no multiple of T, or there are fewer than K users.
+        ValueError: if K is not a multiple of T, or there are fewer than K users.
+
+    Example:
+        >>> family_size(users=12, selected=4, privacy=2)
+        15
     """
     return comb(len(batches_of(users, selected, privacy)), selected // privacy)
 
 
 def average_cardinality(users: int, selected: int, privacy: int, dropout: Dropout) -> float:
-    """C: how many users a round sums on average, skipped rounds included (Theorem 1).
+    """Return C, the average number of users that a round sums, skipped rounds included (Theorem 1).
 
-    Where T divides N this is K (1 - `unavailable_round`), for every way to choose among the available batches. Where
-    it does not, rounds may have more than K users, and the choice is taken to be uniform.
+    If T divides N this is K (1 - `unavailable_round`), for every choice among the available batches. If it does not,
+    rounds may have more than K users, and the choice is assumed to be uniform.
 
     Args:
         users: N.
@@ -64,7 +71,7 @@ def average_cardinality(users: int, selected: int, privacy: int, dropout: Dropou
         dropout: p, in [0, 1], of every user, or N numbers p_1, ..., p_N.
 
     Raises:
-        ValueError: sizes as in `family_size`, or a number is no probability or there are not N of them.
+        ValueError: for sizes as in `family_size`, or if there are not N probabilities.
     """
     batches = batches_of(users, selected, privacy)
     batches_of_round, smallest = selected // privacy, int(batches.sizes.min())
@@ -79,9 +86,10 @@ def average_cardinality(users: int, selected: int, privacy: int, dropout: Dropou
 
 
 def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout) -> float:
-    """The probability that fewer than K/T batches are available: no row of B, the round is skipped (Theorem 1).
+    """Return the probability that fewer than K/T batches are available: no row of B, the round is skipped (Theorem 1).
 
-    The arguments are those of `average_cardinality`.
+    Args:
+        users, selected, privacy, dropout: see `average_cardinality`.
     """
     batches = batches_of(users, selected, privacy)
     batches_of_round = selected // privacy
@@ -92,7 +100,7 @@ def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout)
 
 
 def _available_round(batches: Batches, batches_of_round: int, dropout: Dropout) -> float:
-    """One less `unavailable_round`, also where that is tiny."""
+    """Return 1 - `unavailable_round`, also where that is tiny."""
     if isinstance(dropout, float | int) and np.ptp(batches.sizes) == 0:
         return survival(batches_of_round - 1, len(batches), _whole_batch(batches, dropout))
     first, counts = _counts(batches_available(batches, dropout))
@@ -100,12 +108,19 @@ def _available_round(batches: Batches, batches_of_round: int, dropout: Dropout) 
 
 
 def _whole_batch(batches: Batches, dropout: float) -> Fraction:
-    """The chance that all members of a batch are there, where all batches are of one size; exactly."""
+    """Return the chance that all members of a batch are available, for batches of one size; exactly."""
     return (1 - _exact(dropout)) ** int(batches.sizes[0])
 
 
 def batches_of(users: int, selected: int, privacy: int) -> Batches:
-    """The batches that the selection uses; raises as `family_size` does."""
+    """Return the batches that the selection uses.
+
+    Args:
+        users, selected, privacy: see `family_size`.
+
+    Raises:
+        ValueError: as `family_size`.
+    """
     require_at_least(1, users=users, selected=selected, privacy=privacy)
     if selected > users:
         raise ValueError(f"selected: K = {selected} of {users} users")
@@ -115,28 +130,41 @@ def batches_of(users: int, selected: int, privacy: int) -> Batches:
 
 
 def batches_available(batches: Batches, dropout: Dropout) -> Floats:
-    """`(batches,)` the probability that all members of each are there; raises as `average_cardinality` does."""
+    """Return the probability that all members of each batch are available.
+
+    Args:
+        batches: B batches.
+        dropout: see `average_cardinality`.
+
+    Returns:
+        `(B,)`.
+
+    Raises:
+        ValueError: as `average_cardinality`.
+    """
     chances = np.asarray(dropout, np.float64)
     if chances.ndim and chances.shape != batches.of.shape:
         raise ValueError(f"dropout: {chances.size} probabilities for {batches.of.size} users")
     outside = ~((chances >= 0) & (chances <= 1))
     if outside.any():
-        raise ValueError(f"dropout: {chances[outside].flat[0]:g} is no probability")
+        raise ValueError(f"dropout: {chances[outside].flat[0]:g} is not a probability")
     starts = np.concatenate(([0], np.cumsum(batches.sizes)[:-1]))  # batches are of consecutive users
     return np.multiply.reduceat(np.broadcast_to(1 - chances, batches.of.shape), starts)
 
 
 def _exact(p: float) -> Fraction:
     if not 0 <= p <= 1:
-        raise ValueError(f"dropout: {p:g} is no probability")
+        raise ValueError(f"dropout: {p:g} is not a probability")
     return Fraction(str(p))
 
 
 def _counts(chances: Floats) -> tuple[int, Floats]:
-    """How many of independent coins succeed: the first count with positive probability, and the probabilities from it.
+    """Return the distribution of the number of successes among independent coins.
 
-    Halves are convolved; what is below the smallest double is dropped, so that few of 10^6 counts remain.
+    Returns:
+        The first count with positive probability, and the probabilities from it on.
     """
+    # Halves are convolved. Probabilities below the smallest double are dropped, so that few of 10^6 counts remain.
     if len(chances) <= 1:
         chance = float(chances[0]) if len(chances) else 0.0
         return _trimmed(0, np.array([1 - chance, chance]))
@@ -151,7 +179,7 @@ def _trimmed(first: int, masses: Floats) -> tuple[int, Floats]:
 
 
 def _larger_share(small: Floats, large: Floats, batches_of_round: int) -> float:
-    """E[b / (a + b); a + b >= `wanted`]: the larger batches' share of a uniform choice, a small and b large ones."""
+    """Return E[b / (a + b); a + b >= K/T]: the share of the larger batches in a uniform choice of a small, b large."""
     (first, few), (second, many) = _counts(small), _counts(large)
     a = first + np.arange(len(few))
     share = 0.0
@@ -164,17 +192,17 @@ def _larger_share(small: Floats, large: Floats, batches_of_round: int) -> float:
 # -- Theorem 1 by simulation ------------------------------------------------------------------------------------------
 
 
-_BLOCKS = 50  # rounds depend on those before them, means of long blocks hardly
+_BLOCKS = 50  # rounds depend on earlier ones, while the means of long blocks are nearly independent
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What was found in so many rounds.
+    """The results of a simulation.
 
     Attributes:
         cardinality: mean users in a round, skipped rounds included.
-        error: its standard error, from the means of 50 blocks of rounds (batch means).
-        unavailable: the rounds that were skipped, of all.
+        error: standard error of `cardinality`, from the means of 50 blocks of rounds (batch means).
+        unavailable: rate of skipped rounds.
     """
 
     cardinality: float
@@ -185,19 +213,20 @@ class Simulated:
 def simulated(
     users: int, selected: int, privacy: int, dropout: Dropout, rounds: int, seed: int, fair: bool = True
 ) -> Simulated:
-    """Let the selection choose in `rounds` rounds; the first arguments are those of `average_cardinality`.
+    """Simulate the selection.
 
     Args:
+        users, selected, privacy, dropout: see `average_cardinality`.
         rounds: a multiple of 50.
         seed: of the generator.
         fair: Algorithm 2 for unequal dropout, else a uniform choice.
 
     Raises:
-        ValueError: as `average_cardinality`, or rounds are no such multiple.
+        ValueError: as `average_cardinality`, or if `rounds` is not such a multiple.
     """
     if rounds < _BLOCKS or rounds % _BLOCKS:
         raise ValueError(f"simulate: {rounds} rounds; must be a positive multiple of {_BLOCKS}")
-    batches_available(batches_of(users, selected, privacy), dropout)  # for its errors
+    batches_available(batches_of(users, selected, privacy), dropout)  # checks the arguments
     parameters = BatchPartitionParameters(participants=selected, privacy=privacy, mode="fair" if fair else "uniform")
     selection = BatchPartitionSelection(parameters, users)
     rng, chances = np.random.default_rng(seed), np.asarray(dropout, np.float64)
@@ -223,12 +252,17 @@ _PRIME = 2**31 - 1
 
 
 def independent_bound(users: int, selected: int) -> float:
-    """(30) without o(1): 1 - 2N(1-t)^N - N(N-1)(t^2 + (1-t)^2)^N at t = K/N, for P of N rounds.
+    """Return (30) without o(1): 1 - 2N(1-t)^N - N(N-1)(t^2 + (1-t)^2)^N at t = K/N, for P of N rounds.
 
-    At most 0 where it says nothing: from K = ln(2N) downwards, roughly, as somebody is then likely to be in no round.
+    The value is at most 0 from about K = ln(2N) downwards, where it says nothing: some user is then likely to be in no
+    round.
+
+    Args:
+        users: N.
+        selected: K.
 
     Raises:
-        ValueError: K/N is not in (0, 1/2), where the theorem is stated.
+        ValueError: if K/N is not in (0, 1/2), for which the theorem is stated.
     """
     if not 0 < 2 * selected < users:
         raise ValueError(f"selected: K = {selected} of {users} users; Theorem 3 is stated for K below N/2")
@@ -238,32 +272,49 @@ def independent_bound(users: int, selected: int) -> float:
 
 
 def uniform_round(users: int, selected: int) -> Callable[[np.random.Generator], Integers]:
-    """Draws a round of K users, uniformly: `random` where enough users are there and all drop out equally often."""
+    """Return a function that draws a round of K users uniformly.
+
+    `random` does so if enough users are available and all drop out equally often.
+
+    Args:
+        users: N.
+        selected: K.
+    """
     return lambda rng: np.isin(np.arange(users), rng.choice(users, selected, replace=False)).astype(np.int64)
 
 
 def independent_round(users: int, selected: int) -> Callable[[np.random.Generator], Integers]:
-    """Draws a round of each user with probability K/N: `bernoulli`, K/(N(1-p)) of those there, who are 1-p of all."""
+    """Return a function that draws a round with each user with probability K/N.
+
+    `bernoulli` does so with probability K/(N(1-p)) for each available user, if 1-p of all users are available.
+
+    Args:
+        users: N.
+        selected: K.
+    """
     return lambda rng: (rng.random(users) < selected / users).astype(np.int64)
 
 
 def rounds_until_full_rank(
     draw: Callable[[np.random.Generator], Integers], users: int, trials: int, most: int, seed: int
 ) -> Integers:
-    """`(trials,)` the round after which P has rank N (counted from 1), or `most` + 1 where `most` rounds did not do.
+    """Simulate the number of rounds after which P has rank N.
 
     Args:
-        draw: gives a round, `(users,)` 0 or 1.
+        draw: returns a round, `(users,)` 0 or 1.
         users: N.
-        trials: how many runs.
-        most: rounds of a run.
+        trials: number of simulations.
+        most: most rounds of a simulation.
         seed: of the generator.
+
+    Returns:
+        `(trials,)` rounds, counted from 1; `most` + 1 if `most` rounds were not enough.
     """
     rng = np.random.default_rng(seed)
     return np.array([_full_at(np.array([draw(rng) for _ in range(most)]), users) for _ in range(trials)], np.int64)
 
 
 def _full_at(rounds: Integers, users: int) -> int:
-    """The last of the earliest rounds that are independent of all before them, which are the pivots."""
+    """Return the first round after which the rank is full: the last pivot of the elimination."""
     _, pivots, _ = reduced(np.ascontiguousarray(rounds.T), _PRIME)
     return int(pivots[-1]) + 1 if len(pivots) == users else len(rounds) + 1

@@ -1,11 +1,11 @@
-"""The batch size of verifiable batch partition that meets a target, and the parameters to change where none does.
+"""The batch size of verifiable batch partition that meets a target, or the parameters to change if none does.
 
-A larger batch T protects a client over more rounds, and is worse twice: it is less often whole, so that more rounds
+A larger batch T protects a client over more rounds, and has two costs: it is less often available, so that more rounds
 are skipped, and a few lucky batches bring more dishonest participants. The plan is the largest T, among the divisors of
-K, for which both stay within the requirements.
+K, with which both stay within the requirements.
 
-The bound is that of `verifiable_batch_partition`: a malicious server lists the candidate batches that it likes best,
-and may skip rounds. Where the server draws the batches itself (`batch-partition`) nothing holds against it.
+The bound is that of `verifiable_batch_partition`: a malicious server lists the candidate batches of its choice, and may
+skip rounds. If the server selects the batches itself (`batch-partition`) no bound holds against it.
 """
 
 from bisect import bisect_left
@@ -16,11 +16,16 @@ from math import ceil, floor
 from analysis.bounds.lotto import MAXIMUM_OVER_SELECTION
 from analysis.bounds.verifiable_batch_partition import BatchSetting, bound, candidates_suffice, tolerated
 
-_STEPS = 20  # of over-selection, to a factor of 0.05
+_STEPS = 20  # steps per unit of over-selection: factors are multiples of 0.05
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors, ascending."""
+    """Return all divisors of a number, ascending.
+
+    Example:
+        >>> divisors(12)
+        [1, 2, 3, 4, 6, 12]
+    """
     return [size for size in range(1, number + 1) if number % size == 0]
 
 
@@ -41,20 +46,26 @@ class BatchRequirements:
     sufficiency: float
 
     def fails(self, setting: BatchSetting) -> float:
-        """Bound on the probability that SecAgg fails in a round."""
+        """Return a bound on the probability that SecAgg fails in a round."""
         return bound(setting, tolerated(setting, self.threshold))[0]
 
     def enough(self, setting: BatchSetting) -> float:
-        """Probability that there are enough whole candidate batches in a round."""
+        """Return the probability that there are enough whole candidate batches in a round."""
         return candidates_suffice(setting, self.dropout)
 
     def smallest_factor(self, setting: BatchSetting, fails: float, enough: float) -> Fraction | None:
-        """The smallest over-selection, from the setting's own, with which its batch size meets both; None: none does.
+        """Return the smallest over-selection, from the setting's own, with which its batch size meets both targets.
 
-        `fails` and `enough` are the setting's probabilities.
+        Args:
+            setting: the federation.
+            fails: `fails` of the setting.
+            enough: `enough` of the setting.
+
+        Returns:
+            The factor; None if no factor meets both.
         """
         if fails > self.target:
-            return None  # a larger factor makes it worse
+            return None  # a larger factor raises the probability
         if enough >= self.sufficiency:
             return Fraction(str(setting.over_selection))
         factor = self._often_enough(setting)
@@ -63,7 +74,7 @@ class BatchRequirements:
         return factor
 
     def way_out(self, single: BatchSetting) -> str:
-        """Why not even the batches of 1 in the setting meet the targets, and which parameters to change."""
+        """Return the reason why batches of 1 do not meet the targets, and the parameters to change."""
         fails, enough = self.fails(single), self.enough(single)
         reasons, changes = [], []
         if fails > self.target:
@@ -74,21 +85,21 @@ class BatchRequirements:
         if enough < self.sufficiency:
             factor = self._often_enough(single)
             if factor is None:
-                return f"{why}; no over-selection is enough: take fewer --participants or a lower --sufficiency"
+                return f"{why}; no over-selection is enough: use fewer --participants or a lower --sufficiency"
             single = replace(single, over_selection=factor)
             changes.append(f"--over-selection {float(factor):g}")
         if self.fails(single) > self.target:
             least = smallest_threshold(single, self.target)
             if least is None:
                 return (
-                    f"{why}; no threshold is enough: take more --participants, a larger --min-population or a higher "
+                    f"{why}; no threshold is enough: use more --participants, a larger --min-population or a higher "
                     "--target"
                 )
             changes.append(f"--threshold {least}")
         return f"{why}; batches of 1 meet the target with {' and '.join(changes)}"
 
     def _often_enough(self, setting: BatchSetting) -> Fraction | None:
-        """The smallest a, in steps of 0.05, with which enough batches are candidates; None: there is none up to n/K."""
+        """Return the smallest a, in steps of 0.05, with enough candidate batches; None if there is none up to n/K."""
         most = min(Fraction(MAXIMUM_OVER_SELECTION), Fraction(setting.population, setting.participants))
         steps = range(ceil(Fraction(str(setting.over_selection)) * _STEPS), floor(most * _STEPS) + 1)
 
@@ -100,6 +111,14 @@ class BatchRequirements:
 
 
 def smallest_threshold(setting: BatchSetting, target: float) -> int | None:
-    """The smallest t, up to K, with Pr[SecAgg fails] <= target in a round; None: there is none."""
+    """Return the smallest t, up to K, with Pr[SecAgg fails] <= target in a round.
+
+    Args:
+        setting: the federation.
+        target: largest allowed probability.
+
+    Returns:
+        t; None if there is none.
+    """
     thresholds = range(setting.participants // 2 + 1, setting.participants + 1)
     return next((t for t in thresholds if bound(setting, tolerated(setting, t))[0] <= target), None)

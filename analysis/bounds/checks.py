@@ -1,4 +1,4 @@
-"""Checks of the numbers that a bound is given: `ValueError` in one line, with the number's name, value and range."""
+"""Checks of numbers: `ValueError` in one line, with the number's name, value and allowed range."""
 
 from math import inf
 
@@ -25,8 +25,8 @@ def require_inside(**values: float) -> None:
 
 
 def require_honest_clients(population: int, dishonest: int) -> None:
-    """Raise `ValueError` where a plan has no honest client to protect."""
+    """Raise `ValueError` if a plan has no honest client to protect."""
     if dishonest >= population:
         raise ValueError(
-            f"dishonest: all {population} clients; no parameter meets a target where nobody is honest, so give fewer"
+            f"dishonest: all {population} clients; no parameter meets a target without honest clients, so give fewer"
         )

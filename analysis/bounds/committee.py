@@ -1,19 +1,21 @@
-"""How likely a committee is to be of no use: so many dishonest members that they, or the server with their help, learn
-what they must not; or so few honest members that answer that the round ends.
+"""Probabilities that a committee fails: too many dishonest members, or too few honest members that answer.
 
-Drawn from what everybody knows (`public-seed`), the dishonest members are hypergeometric. By sortition (`lotto-*`) the
-server keeps all its clients that are drawn and hides honest ones (Jiang et al., arXiv 2401.02880, section 3.4), so they
-are Binomial(c, p) with p = floor(a s m / n) / m; with weights, a sum of different coins, whose worst case are the c
-heaviest clients: the more likely each of them is, the more there are.
+With too many dishonest members, these, or the server with their help, learn secrets; with too few answers the round
+ends.
 
-Of a committee of s with a threshold t, t dishonest members know all secrets by themselves. A malicious server that
-tells the honest members two things, and gets both from every dishonest one, has t answers to each with x of them as
-soon as 2 t <= s + x. That t of them have signed what they were told, before they answer, changes nothing in this count:
-dishonest members sign both.
+By a public seed (`public-seed`), the number of dishonest members is hypergeometric. By sortition (`lotto-*`) the server
+keeps all dishonest clients that are drawn and hides honest ones (Jiang et al., arXiv 2401.02880, section 3.4), so the
+number is Binomial(c, p) with p = floor(a s m / n) / m. With weights it is a sum of different coins; in the worst case
+the c heaviest clients are dishonest: the likelier each of them is drawn, the more are.
+
+In a committee of s with a threshold t, t dishonest members know all secrets by themselves. A malicious server that
+tells the honest members two different things, and gets answers to both from all x dishonest ones, has t answers to each
+as soon as 2 t <= s + x. Signatures by t members on the server's statement, before they answer, change nothing in this
+count: dishonest members sign both.
 
 A service begins with a fixed round, so a training of R rounds has ceil(R / r) draws, which are independent; the
-dishonest clients are what they are before keys and seed are made. Who can try k seeds (names of the experiment, where
-nothing is drawn from a beacon) has k times as many.
+dishonest clients are fixed before keys and seed are made. An attacker that can try k seeds (names of the experiment, if
+nothing is drawn from a beacon) has k times the chance.
 """
 
 from collections.abc import Sequence
@@ -39,15 +41,15 @@ _OUTPUT_BITS = {"lotto-client-centric": 512, "lotto-server-centric": 256}
 
 @dataclass(frozen=True)
 class Draw:
-    """How members are drawn, and from whom; the committee's size is what is asked about.
+    """The selection of committee members from a population; the size is an argument of `of`.
 
     Attributes:
         population: n.
         dishonest: c.
         selection: of the committee.
         over_selection: a, by sortition.
-        dropout: chance that a client does not answer in a round; each time anew, and of each by itself.
-        weights: `(n,)` by which clients are drawn, none negative; None: all alike.
+        dropout: chance that a client does not answer in a round; independent of other clients and rounds.
+        weights: `(n,)` weights by which clients are drawn, none negative; None: all alike.
     """
 
     population: int
@@ -68,10 +70,10 @@ class Draw:
         if self.weights is None:
             return
         if not self.by_sortition:
-            raise ValueError("weights: go with --selection lotto-client-centric or lotto-server-centric")
+            raise ValueError("weights: allowed only with --selection lotto-client-centric or lotto-server-centric")
         if len(self.weights) != self.population or min(self.weights) < 0 or not sum(self.weights):
             raise ValueError(
-                f"weights: {len(self.weights)} for a population of {self.population}; one for each client, none "
+                f"weights: {len(self.weights)} for a population of {self.population}; give one for each client, none "
                 "negative, and not all 0"
             )
 
@@ -82,11 +84,11 @@ class Draw:
 
     @cached_property
     def presence(self) -> Fraction:
-        """Chance that a client answers."""
+        """Probability that a client answers."""
         return 1 - lotto.decimal("dropout", self.dropout)
 
     def of(self, size: int) -> "Members":
-        """The members of a committee of so many; `ValueError` where the population does not have them."""
+        """Return the members of a committee of a size; raise `ValueError` if the population is too small for it."""
         if self.population < size or (self.by_sortition and self._factor * size >= self.population):
             most = ceil(self.population / self._factor) - 1 if self.by_sortition else self.population
             raise ValueError(f"size: {size} members of a population of {self.population}; at most {most}")
@@ -98,21 +100,21 @@ class Draw:
 
     @cached_property
     def by_weight(self) -> npt.NDArray[np.float64]:
-        """`(n,)` share of the weights, the heaviest first."""
+        """`(n,)` shares of the weights, the heaviest first."""
         assert self.weights is not None
         return np.sort(np.array(self.weights, np.float64))[::-1] / float(sum(self.weights))
 
 
 @dataclass(frozen=True)
 class Members:
-    """The members of a committee of `size`: how many of them are dishonest, at worst."""
+    """The members of a committee of `size`: the distribution of the dishonest ones in the worst case."""
 
     draw: Draw
     size: int
 
     @cached_property
     def p(self) -> Fraction:
-        """A client's chance to be drawn, where all have the same."""
+        """A client's probability to be drawn, where it is the same for all."""
         n, a = self.draw.population, self.draw.over_selection
         if not self.draw.by_sortition:
             return Fraction(self.size, n)
@@ -120,23 +122,23 @@ class Members:
 
     @cached_property
     def _chances(self) -> npt.NDArray[np.float64]:
-        """`(n,)` of each client to be drawn, by weight."""
+        """`(n,)` probability of each client to be drawn, by weight."""
         return np.minimum(1.0, float(self.draw._factor) * self.size * self.draw.by_weight)
 
     @cached_property
     def _weighted(self) -> npt.NDArray[np.float64]:
-        """`(size + 1,)` Pr[X = x] of dishonest candidates, the last: or more; where clients have weights."""
+        """`(size + 1,)` Pr[X = x] for x dishonest candidates, the last Pr[X >= size]; with weights."""
         return sum_of_coins(self._chances[: self.draw.dishonest], self.size)
 
     @property
     def expected(self) -> float:
-        """Dishonest clients that are drawn, in expectation; the server can do without an excess over `size`."""
+        """Expected number of dishonest clients that are drawn; more than `size` of them do not help the server."""
         if self.draw.weights is not None:
             return float(self._chances[: self.draw.dishonest].sum())
         return float(self.draw.dishonest * self.p)
 
     def at_least(self, dishonest: int) -> float:
-        """Pr[so many members are dishonest], at most; exactly for the server that does its worst."""
+        """Return a bound on Pr[at least `dishonest` dishonest members], exact for the worst server."""
         if dishonest > self.size:
             return 0.0
         draw = self.draw
@@ -147,7 +149,7 @@ class Members:
         return tails.hypergeometric_survival(dishonest - 1, draw.population, draw.dishonest, self.size)
 
     def log10_at_least(self, dishonest: int) -> float:
-        """Its decimal logarithm, also where there is no double (but not with weights)."""
+        """Return the decimal logarithm of `at_least`, also below the smallest double (but not with weights)."""
         draw = self.draw
         if dishonest > self.size:
             return -inf
@@ -159,7 +161,7 @@ class Members:
         return tails.log10_hypergeometric_survival(dishonest - 1, draw.population, draw.dishonest, self.size)
 
     def masses(self, last: int) -> Sequence[float]:
-        """Pr[x members are dishonest] for x = 0, ..., `last` < size, in the same worst case."""
+        """Return Pr[x dishonest members] for x = 0, ..., `last` < size, in the same worst case."""
         draw = self.draw
         if draw.weights is not None:
             return [float(mass) for mass in self._weighted[: last + 1]]
@@ -168,14 +170,14 @@ class Members:
         return tails.hypergeometric_masses(0, last, draw.population, draw.dishonest, self.size)
 
     def too_few_answer(self, threshold: int) -> float:
-        """Pr[fewer than `threshold` honest members answer in a round], at most: dishonest ones keep silent."""
+        """Return a bound on Pr[fewer than `threshold` honest members answer in a round]; dishonest ones are silent."""
         bearable = self.size - threshold
         within = tails.cdfs_over_trials(threshold - 1, threshold, self.size, self.draw.presence)[::-1]
         failing = sum(mass * few for mass, few in zip(self.masses(bearable), within, strict=True))
         return min(1.0, self.at_least(bearable + 1) + failing)
 
     def not_drawn(self) -> float:
-        """Pr[fewer than `size` honest clients are drawn and answer], so that there is no committee to begin with."""
+        """Return Pr[fewer than `size` honest clients are drawn and answer], in which case there is no committee."""
         draw = self.draw
         if not draw.by_sortition:
             return 0.0
@@ -186,10 +188,20 @@ class Members:
 
 
 def sum_of_coins(chances: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.float64]:
-    """`(most + 1,)` Pr[X = x] for x < most and Pr[X >= most], of a sum of coins with these chances (Poisson-binomial).
+    """Return the distribution of a sum of coins (Poisson-binomial), cut off.
 
-    Coin by coin; all terms are positive, so nothing cancels.
+    Args:
+        chances: probabilities of the coins.
+        most: first value that is not counted by itself.
+
+    Returns:
+        `(most + 1,)` Pr[X = x] for x < most, and Pr[X >= most].
+
+    Example:
+        >>> sum_of_coins(np.array([0.5, 0.5]), 2).tolist()
+        [0.25, 0.5, 0.25]
     """
+    # Coin by coin; all terms are positive, so nothing cancels.
     masses = np.zeros(most + 1)
     masses[0] = 1.0
     for chance in chances:
@@ -203,7 +215,15 @@ def sum_of_coins(chances: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.
 
 
 def threshold_of(size: int, threshold: int | float | None = None) -> int:
-    """t, a number or a fraction of the size, two thirds where there is none; `ValueError` unless s/2 < t <= s."""
+    """Return t, given as a number or a fraction of the size; by default two thirds.
+
+    Args:
+        size: s.
+        threshold: number or fraction.
+
+    Raises:
+        ValueError: unless s/2 < t <= s.
+    """
     section = CommitteeSection(size=size, threshold=threshold)
     try:
         section.check(size)
@@ -213,35 +233,61 @@ def threshold_of(size: int, threshold: int | float | None = None) -> int:
 
 
 def enough_to_break(size: int, threshold: int, server: Server) -> int:
-    """How many dishonest members learn what they must not: t, or 2 t - s with a server that tells two things."""
+    """Return the number of dishonest members that learn secrets: t, or 2 t - s with a malicious server.
+
+    Args:
+        size: s.
+        threshold: t.
+        server: a malicious one tells members different things.
+
+    Example:
+        >>> enough_to_break(size=60, threshold=40, server="malicious")
+        20
+    """
     return 2 * threshold - size if server == "malicious" else threshold
 
 
 def services(rounds: int, serves_rounds: int | None) -> int:
-    """Draws in a training of so many rounds."""
+    """Return the number of draws in a training.
+
+    Args:
+        rounds: of the training.
+        serves_rounds: rounds that a committee serves; None: all.
+    """
     return 1 if serves_rounds is None else -(-rounds // serves_rounds)
 
 
 def broken_ever(chance: float, draws: int, tries: int) -> float:
-    """Pr[one of independent draws breaks], with `tries` seeds to choose from."""
+    """Return Pr[one of several independent draws breaks].
+
+    Args:
+        chance: of one draw.
+        draws: number of draws.
+        tries: seeds that an attacker can choose from.
+    """
     return at_least_one(draws * tries, chance)
 
 
 def round_fails(members: Members, threshold: int) -> float:
-    """Pr[a round ends for the committee's sake], at most: none is drawn, or too few answer."""
+    """Return a bound on Pr[a round ends because of the committee]: none is drawn, or too few members answer.
+
+    Args:
+        members: of the committee.
+        threshold: t.
+    """
     return min(1.0, members.not_drawn() + members.too_few_answer(threshold))
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What a committee is to keep.
+    """The targets of a committee.
 
     Attributes:
-        broken: Pr[some service of the training is broken], at most.
-        failed: Pr[a round ends for the committee's sake], at most.
-        draws: services of the training.
-        tries: seeds to choose from.
-        server: what it does.
+        broken: largest allowed Pr[some service of the training is broken].
+        failed: largest allowed Pr[a round ends because of the committee].
+        draws: number of services of the training.
+        tries: seeds that an attacker can choose from.
+        server: behaviour of the server.
     """
 
     broken: float
@@ -256,12 +302,19 @@ class Targets:
 
 
 def smallest_size(draw: Draw, targets: Targets, largest: int = MOST_MEMBERS) -> tuple[int, int] | None:
-    """The smallest committee that keeps both targets, and its smallest threshold that does; None: none up to `largest`.
+    """Find the smallest committee that keeps both targets, and its smallest threshold that does.
 
-    For each size, the smallest threshold that keeps the first target is the one that bears the most drop-outs. What a
-    size keeps is not quite monotone: with one member more the threshold may have to grow, too. So all sizes up to 100
-    are looked at, and beyond those from two steps of a twentieth below the first step that keeps the targets.
+    Args:
+        draw: the selection.
+        targets: of the committee.
+        largest: largest size to try.
+
+    Returns:
+        Size and threshold; None if no size keeps the targets.
     """
+    # For each size, the smallest threshold that keeps the first target tolerates the most dropouts. The targets are not
+    # quite monotone in the size: with one member more the threshold may have to grow, too. So all sizes up to 100 are
+    # tried, and beyond them those from two steps of a twentieth below the first step that keeps the targets.
     last = 2
     steps = [2]
     while last < largest:
@@ -277,7 +330,7 @@ def smallest_size(draw: Draw, targets: Targets, largest: int = MOST_MEMBERS) -> 
 
 
 def _threshold_kept(draw: Draw, size: int, targets: Targets) -> int | None:
-    """The smallest threshold that keeps both targets; None: there is none."""
+    """Return the smallest threshold that keeps both targets; None if there is none."""
     try:
         members = draw.of(size)
     except ValueError:
@@ -291,9 +344,10 @@ def _threshold_kept(draw: Draw, size: int, targets: Targets) -> int | None:
 
 
 def _hopeless(members: Members, targets: Targets) -> bool:
-    """Whether one of the targets is missed more often than not: these sums of coins have their median next to the mean.
+    """Return whether one of the targets is missed more often than not.
 
-    With enough honest clients drawn, and t above what the dishonest ones need, t is to be below who answers.
+    The median of these sums of coins is next to the mean. With enough honest clients drawn, t must be above the number
+    of dishonest ones that break it, and below the number of members that answer.
     """
     size, draw = members.size, members.draw
     if draw.weights is not None:
@@ -306,10 +360,17 @@ def _hopeless(members: Members, targets: Targets) -> bool:
 
 
 def best_over_selection(draw: Draw, targets: Targets, largest: int = MOST_MEMBERS) -> Draw | None:
-    """The same draw with the a, in tenths from 1.1 to 4, of the smallest committee; of equals the smallest a.
+    """Return the selection with the a of the smallest committee, in tenths from 1.1 to 4.
 
-    A larger one finds enough honest clients more surely, and lets as many more dishonest ones through.
+    Args:
+        draw: the selection; its a is ignored.
+        targets: of the committee.
+        largest: largest size to try.
+
+    Returns:
+        The selection with the smallest such a; None if no a keeps the targets.
     """
+    # A larger a finds enough honest clients more surely, and admits more dishonest ones.
     best = None
     for tenths in range(11, 41):
         tried = replace(draw, over_selection=Fraction(tenths, 10))
@@ -320,7 +381,12 @@ def best_over_selection(draw: Draw, targets: Targets, largest: int = MOST_MEMBER
 
 
 def smallest_threshold(members: Members, targets: Targets) -> int | None:
-    """The smallest t, above s/2 and at most s, that keeps the first target; None: not even t = s does."""
+    """Return the smallest t, above s/2 and at most s, that keeps the first target; None if t = s does not.
+
+    Args:
+        members: of the committee.
+        targets: of the committee.
+    """
 
     def keeps(threshold: int) -> bool:
         broken = members.at_least(enough_to_break(members.size, threshold, targets.server))

@@ -1,20 +1,22 @@
-"""How fast batch partition converges: So et al., Multi-RoundSecAgg, arXiv 2106.03328, Theorem 2 and appendix B, after
-Li, Huang, Yang, Wang, Zhang, On the Convergence of FedAvg on Non-IID Data, arXiv 1907.02189.
+"""Convergence of batch partition: Theorem 2 of Multi-RoundSecAgg, as printed and repaired.
+
+So et al., arXiv 2106.03328, Theorem 2 and appendix B, after Li, Huang, Yang, Wang, Zhang, On the Convergence of FedAvg
+on Non-IID Data, arXiv 1907.02189.
 
 Losses L_1, ..., L_N are rho-smooth and mu-strongly convex, all users weigh 1/N, step j has the learning rate
 2 / (mu (gamma + j)), and all users drop out with the same probability. Four things in the paper do not follow:
 
 - Gamma is printed as L* - sum L_i*. It is L* - (1/N) sum L_i* (Li et al., section 3.1); a sum of N minima has
   another scale than one of them, and the theorem would not even be unchanged by adding a constant to all losses.
-- beta bounds the variance of K users chosen one by one (Li et al., Lemma 5). Here K/T batches of T are chosen, whose
-  members come together: pairs of a batch have probability K/N of being chosen, not K(K-1)/(N(N-1)). The same argument
-  over N/T batches gives 4 T (N-K) E^2 G^2 / (K (N-T)), up to T times as much; at T = 1 they are equal. The printed one
-  is exceeded (tests have a case with T = 8).
-- Equation (24) puts the mean number C J / K of completed rounds in the place of the random one, M. The rate is convex
-  in it, so this makes it smaller: by Jensen's inequality the mean over M ~ Binomial(J, C/K) is at least that.
+- beta bounds the variance of K users chosen one by one (Li et al., Lemma 5). Here K/T batches of T are chosen, and
+  their members come together: pairs of a batch have probability K/N of being chosen, not K(K-1)/(N(N-1)). The same
+  argument over N/T batches gives 4 T (N-K) E^2 G^2 / (K (N-T)), up to T times as much; at T = 1 they are equal. The
+  printed one is exceeded (tests have a case with T = 8).
+- Equation (24) puts the mean number C J / K of completed rounds in the place of the random number M. The rate is convex
+  in M, so this makes it smaller: by Jensen's inequality the mean over M ~ Binomial(J, C/K) is at least that.
 - alpha has the mean of sigma_i^2 where Li et al. have 1/N of it: larger, so that is still a bound.
 
-`printed` is the paper's, with Gamma put right; `repaired` has batches in beta and the mean over M.
+`printed` is the paper's bound with the corrected Gamma; `repaired` has batches in beta and the mean over M.
 """
 
 from dataclasses import dataclass
@@ -30,13 +32,13 @@ _LEAST_CONVEXITY = 1e-12  # of the smoothness
 
 @dataclass(frozen=True)
 class Problem:
-    """What Theorem 2 needs to know of the losses.
+    """The constants of the losses in Theorem 2.
 
     Attributes:
         smoothness: rho.
         convexity: mu, in (0, rho].
         gradient_variance: mean over the users of sigma_i^2, the variance of their stochastic gradients.
-        gradient_bound: G^2, what the mean squared norm of stochastic gradients does not exceed.
+        gradient_bound: G^2, bound on the mean squared norm of stochastic gradients.
         heterogeneity: Gamma = L* - (1/N) sum L_i*, at least 0; 0 when all losses have the same minimiser.
         initial_distance: E ||x_0 - x*||^2.
     """
@@ -66,12 +68,12 @@ class Problem:
         )
 
     def gamma(self, local_steps: int) -> float:
-        """max(8 rho / mu, E)."""
+        """Return max(8 rho / mu, E)."""
         return max(8 * self.smoothness / self.convexity, float(local_steps))
 
 
 def printed(problem: Problem, users: int, selected: int, local_steps: int, completed: float, rounds: int) -> float:
-    """Theorem 2's bound on E[L(x_J)] - L*, equation (8), with the mean in Gamma.
+    """Return Theorem 2's bound on E[L(x_J)] - L*, equation (8), with the mean in Gamma.
 
     Args:
         problem: the losses.
@@ -88,9 +90,11 @@ def printed(problem: Problem, users: int, selected: int, local_steps: int, compl
 def repaired(
     problem: Problem, users: int, selected: int, privacy: int, local_steps: int, completed: float, rounds: int
 ) -> float:
-    """The bound that the proof gives for batches of T and a random number of completed rounds; see above.
+    """Return the bound that the proof gives for batches of T and a random number of completed rounds.
 
-    The arguments are those of `printed`; `privacy` is T, which divides N and K.
+    Args:
+        problem, users, selected, local_steps, completed, rounds: see `printed`.
+        privacy: T, which divides N and K.
     """
     _check(users, selected, privacy, local_steps, completed, rounds)
     beta = _beta(problem, users, selected, privacy, local_steps)
@@ -121,5 +125,5 @@ def _check(users: int, selected: int, privacy: int, local_steps: int, completed:
         raise ValueError(f"privacy: T = {privacy} must divide K = {selected} and N = {users} in Theorem 2")
     require_at_least(1, local_steps=local_steps)
     if not 0 <= completed <= 1:
-        raise ValueError(f"completed: {completed:g} is no share of the rounds")
+        raise ValueError(f"completed: {completed:g} is not a share of the rounds")
     require_at_least(0, rounds=rounds)

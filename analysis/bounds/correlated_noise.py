@@ -1,7 +1,7 @@
-"""What correlated noise costs in accuracy, by strategy: the error of the models' prefix sums at one epsilon.
+"""Accuracy of correlated noise, by strategy: the error of the models' prefix sums at one epsilon.
 
-The noise of a strategy is scaled by its sensitivity (`testbed.privacy.matrix`), so that each has the same epsilon; what
-is compared is what is left of it in the prefix sums, in units of the clip times the noise multiplier.
+The noise of a strategy is scaled by its sensitivity (`testbed.privacy.matrix`), so that each has the same epsilon. The
+errors compare the noise left in the prefix sums, in units of the clip times the noise multiplier.
 
 For clients with one round the best matrix is known: a fixed point of a dual vector (Denisov, McMahan, Rush, Smith,
 Thakurta, arXiv 2202.08312, Theorem 3.2). It needs all n earlier vectors and n^3 operations, so it is for comparison.
@@ -24,14 +24,14 @@ _ITERATIONS = 500
 
 @dataclass(frozen=True)
 class StrategyError:
-    """One strategy.
+    """The error of one strategy.
 
     Attributes:
-        strategy: its name, with how large it is.
-        vectors: kept from round to round.
-        sensitivity: what a client changes at most, for contributions of 1.
-        mean_error: the root of the mean squared error of a coordinate of the n models, over clip and noise multiplier.
-        max_error: the largest of a model, the last.
+        strategy: name, with its size.
+        vectors: number of vectors kept from round to round.
+        sensitivity: largest change by a client, for contributions of norm 1.
+        mean_error: root mean squared error of a coordinate of the n models, over clip and noise multiplier.
+        max_error: the largest error of a model, that of the last.
     """
 
     strategy: str
@@ -44,13 +44,13 @@ class StrategyError:
 def strategy_errors(
     rounds: int, separation: int, participations: int, error: str = "mean", buffers: tuple[int, ...] = (1, 2, 4)
 ) -> list[StrategyError]:
-    """Those that an experiment may name, and what they are measured by.
+    """Return the errors of the strategies that an experiment may name.
 
     Args:
         rounds: n, from 2 to `testbed.privacy.matrix.section.MOST_ROUNDS`.
         separation, participations: b and k.
-        error: which is made small, ``mean`` or ``max``.
-        buffers: of BLTs.
+        error: the error that strategies minimise, ``mean`` or ``max``.
+        buffers: numbers of buffers of BLTs.
     """
     plain: tuple[Name, ...] = ("identity", "prefix-sum")
     made: list[tuple[str, Strategy]] = [
@@ -74,16 +74,24 @@ def strategy_errors(
 
 
 def squared_errors(matrix: Floats) -> Floats:
-    """`(n,)` the squared error of each prefix sum, for `(n, n)` C and noise of deviation 1."""
+    """Return the squared error of each prefix sum, `(n,)`, for `(n, n)` C and noise of standard deviation 1."""
     squares: Floats = np.square(np.tril(np.ones_like(matrix)) @ np.linalg.inv(matrix)).sum(axis=1)
     return squares
 
 
 def best_of_one_round(rounds: int) -> Floats:
-    """`(n, n)` lower-triangular C, its columns of norm 1, with the least mean squared error for clients with one round.
+    """Return the C with the least mean squared error for clients with one round.
 
-    Iterates v = diag((V^(1/2) A^T A V^(1/2))^(1/2)); then C^T C = V^(-1/2) (...)^(1/2) V^(-1/2).
+    Args:
+        rounds: n.
+
+    Returns:
+        `(n, n)` lower triangular, with columns of norm 1.
+
+    Source:
+        Denisov et al., arXiv 2202.08312, Theorem 3.2.
     """
+    # Iterate v = diag((V^(1/2) A^T A V^(1/2))^(1/2)); then C^T C = V^(-1/2) (...)^(1/2) V^(-1/2).
     sums = np.tril(np.ones((rounds, rounds)))
     gram = sums.T @ sums
     v = np.diag(_root(gram)).copy()
@@ -101,14 +109,24 @@ def best_of_one_round(rounds: int) -> Floats:
 
 
 def _root(matrix: Floats) -> Floats:
-    """The square root of a symmetric positive matrix."""
+    """Return the square root of a symmetric positive matrix."""
     values, vectors = np.linalg.eigh(matrix)
     root: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return root
 
 
 def noise_multiplier(rounds: int, participations: int, epsilon: float, delta: float) -> float:
-    """The least that keeps an epsilon, whatever the strategy; raises `ValueError` where there is none."""
+    """Return the least noise multiplier that keeps an epsilon, which is the same for all strategies.
+
+    Args:
+        rounds: n.
+        participations: k.
+        epsilon: not to be exceeded.
+        delta: in (0, 1).
+
+    Raises:
+        ValueError: if there is none.
+    """
     identity = strategy("identity", None, rounds, 1, participations)
     return noise_multiplier_for(
         lambda multiplier: CorrelatedAccountant(multiplier, identity, 1, participations), epsilon, delta, participations

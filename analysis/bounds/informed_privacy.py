@@ -1,11 +1,11 @@
-"""What selection guarantees for the privacy of a planned training, as epsilon: not what the experiment hopes for.
+"""Guarantees of a selection for the privacy of a planned training, as epsilon.
 
-Distributed noise protects a client as well as the rounds it is in are few, and the others in them honest. How many and
-how honest is decided by selection. Against a server that follows the protocol, chance decides. A malicious one decides
-itself, as far as clients do not check: under random selection it takes the victim in every round, with all its
-accomplices. Lotto leaves that to chance again (`analysis.bounds.lotto_rounds`).
+Distributed noise protects a client the better, the fewer rounds it is in, and the more of the other participants are
+honest. Selection decides both. Against a server that follows the protocol, they are left to chance. A malicious server
+decides itself, as far as clients do not check: under random selection it takes the victim in every round, together with
+all colluding clients. Lotto leaves both to chance again (`analysis.bounds.lotto_rounds`).
 
-How much noise is left in a round depends on the number of its participants: see `analysis.bounds.residual_noise`.
+The noise that is left in a round depends on the number of its participants: see `analysis.bounds.residual_noise`.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.noise_plan import Accountant
 
 Server = Literal["honest but curious", "trusted", "malicious"]
-MAX_POPULATION = 10**9  # n_max of Corollary 3: clients that there could be at all
+MAX_POPULATION = 10**9  # n_max of Corollary 3: most clients that could exist
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Guarantee:
     """One epsilon that holds for every honest client.
 
     Attributes:
-        server: whom it holds against; a malicious server has the dishonest clients as accomplices. Trusted: it sees
-            sums before it adds noise, and what holds is for those who see its models.
-        cost: at all the noise of the honest participants; with k and r.
-        fewest: the same when only as few participants survive as a sum must have: by bad luck, or because a malicious
-            server claims that the others have dropped out.
-        because: how often a client may take part, and with whom, in one line.
+        server: the adversary; a malicious server colludes with the dishonest clients. Trusted: the server sees sums
+            before it adds noise, and the guarantee holds against observers of its models.
+        cost: epsilon with all noise of the honest participants; with k and r.
+        fewest: the same when only the least number of participants of a sum survive: by bad luck, or because a
+            malicious server claims that the others have dropped out.
+        because: number of a client's rounds, and the other participants in them, in one line.
     """
 
     server: Server
@@ -61,7 +61,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class _TrainingRun:
-    """What the guarantees are computed from."""
+    """The input of the guarantees."""
 
     plan: RunPlan
     accountant: Accountant
@@ -69,7 +69,7 @@ class _TrainingRun:
 
     @cached_property
     def left(self) -> ResidualNoise:
-        """How much noise hides a client, at least."""
+        """Least noise that hides a client."""
         return ResidualNoise.of(self.plan)
 
     @property
@@ -91,7 +91,7 @@ class _TrainingRun:
     def guarantee(
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
-        """With the chances p_k and q_r of `least_epsilon`."""
+        """Return the guarantee for the chances p_k and q_r of `least_epsilon`."""
         all_survive, fewest = (
             least_epsilon(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
             for few in (False, True)
@@ -101,24 +101,22 @@ class _TrainingRun:
         return Guarantee(server, all_survive, fewest, because + described)
 
     def by_chance(self, p: Fraction) -> Callable[[int], float]:
-        """q_r of a client that is in each round with probability `p`, independently of the others."""
+        """Return q_r of a client that is in each round with probability `p`, independently of the other rounds."""
         return lambda r: survival(r, self.rounds, p)
 
     def at_most(self, most: int) -> Callable[[int], float]:
-        """q_r of a client that is in so many rounds at most."""
+        """Return q_r of a client that is in at most `most` rounds."""
         return lambda r: float(r < most)
 
     def chances(self, up_to: Callable[[int], list[float]]) -> list[float]:
-        """p_k for k = 0, 1, ...: of those that aggregation tolerates from `up_to`, and 0 for any more.
-
-        Of more than it tolerates there may be any number: the victim's input is seen by itself then, with the noise of
-        one. Lotto's corollaries stop before, and have no epsilon where p_k stays above delta.
-        """
+        """Return p_k for k = 0, 1, ...: from `up_to` for numbers that aggregation tolerates, and 0 for more."""
+        # Beyond the tolerated number there may be any number: the victim's input is then seen by itself, with the noise
+        # of one share. Lotto's corollaries stop before, and have no epsilon where p_k stays above delta.
         last = min(self.dishonest, self.left.withstood)
         return [*(up_to(last) if last >= 0 else []), *([0.0] if self.dishonest > last else [])] or [0.0]
 
     def _cost(self, malicious: bool, few: bool) -> Callable[[int, int, float], float]:
-        """Epsilon of (k, r, delta) with the noise that is left in a sum of all, or of as few as can be."""
+        """Return epsilon of (k, r, delta) with the noise left in a sum of all participants, or of the fewest."""
         noise_for = self.left.from_malicious if malicious else self.left.from_curious
         noise = lru_cache(maxsize=None)(lambda k: noise_for(k, few) if self.plan.aggregation.shares_noise else 1.0)
 
@@ -129,10 +127,10 @@ class _TrainingRun:
 
 
 def guarantees(plan: RunPlan, accountant: Accountant, delta: float) -> list[Guarantee]:
-    """What an experiment's selection guarantees: against a server that follows the protocol, and a malicious one.
+    """Return the guarantees of an experiment's selection against an honest-but-curious and a malicious server.
 
     Args:
-        plan: of the experiment; its dishonest clients are the malicious server's.
+        plan: of the experiment; its dishonest clients collude with the malicious server.
         accountant: of its aggregation.
         delta: in (0, 1).
     """
@@ -145,18 +143,16 @@ def guarantees(plan: RunPlan, accountant: Accountant, delta: float) -> list[Guar
 
 
 def _honest(training: _TrainingRun) -> Guarantee:
-    """A server that selects as it should. Whether the victim is among the participants is up to chance."""
+    """Return the guarantee against a server that selects as it should, so that participation is up to chance."""
     repeated, because = _participation(training)
     skipping, how_many = _skipping(training)
     return training.guarantee("honest but curious", because + how_many, skipping, repeated)
 
 
 def _skipping(training: _TrainingRun) -> tuple[list[float], str]:
-    """p_k of the participants beside the victim that add no noise, and how many they are.
-
-    Where participants are drawn uniformly, the others are s - 1 of n - 1, and their k in one round hypergeometric.
-    Elsewhere all that skip their noise count as there in every round of the victim.
-    """
+    """Return p_k of the participants beside the victim that add no noise, and a description of their number."""
+    # If participants are selected uniformly, the others are s - 1 of n - 1, and k of them in one round hypergeometric.
+    # Otherwise all clients that skip their noise count as participants in every round of the victim.
     adversary = training.plan.adversary
     skipping = frozenset() if adversary is None else adversary.skips_noise
     if not skipping or not training.plan.aggregation.shares_noise:
@@ -170,7 +166,7 @@ def _skipping(training: _TrainingRun) -> tuple[list[float], str]:
 
 
 def _uniform(training: _TrainingRun) -> bool:
-    """Whether the participants of a round are s of all clients, each set as likely as any other."""
+    """Return whether the participants of a round are s of all clients, each set as likely as any other."""
     parameters: Any = training.plan.experiment.selection
     is_uniform = (parameters.protocol == "random" and parameters.recorded is None) or (
         parameters.protocol.startswith("lotto-") and parameters.refine is None
@@ -179,14 +175,14 @@ def _uniform(training: _TrainingRun) -> bool:
 
 
 def _participation(training: _TrainingRun) -> tuple[Callable[[int], float], str]:
-    """q_r of a client whom an honest server may select, and why."""
+    """Return q_r of a client that an honest server may select, and the reason."""
     selection, n, s, rounds = training.plan.selection, training.population, training.participants, training.rounds
     parameters: Any = training.plan.experiment.selection
     always = training.plan.experiment.availability.model == "always"
     protocol, by_chance, at_most = parameters.protocol, training.by_chance, training.at_most
     if protocol == "bernoulli":
         rate = s / n if selection.client_rate is None else selection.client_rate
-        return by_chance(Fraction(rate)), f"each client by a coin of its own, probability {rate:.4g}"
+        return by_chance(Fraction(rate)), f"each client by its own coin, probability {rate:.4g}"
     if _uniform(training):
         return by_chance(Fraction(s, n)), f"{s} of {n} by chance, all of them there"
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
@@ -198,19 +194,19 @@ def _participation(training: _TrainingRun) -> tuple[Callable[[int], float], str]
         ), f"{batches_of_round} of {batches} batches by chance, all of them there"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
         p = _selection_probability(training)
-        return by_chance(p), f"a candidate with probability {float(p):.4g}, whoever is there"
+        return by_chance(p), f"a candidate with probability {float(p):.4g}, for any availability"
     if (not always and protocol != "random") or protocol == "oort" or ":" in protocol:
         return at_most(rounds), "the others may be away, or less useful: in every round"
     if protocol == "random" and parameters.recorded is None:
         return at_most(rounds), "the others may be away: in every round"
     if protocol in ("weighted-random", "partition") and n % s == 0:
         most = ceil(rounds * s / n)
-        return at_most(most), f"those with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
-    return at_most(rounds), "nothing is known of how chances hang together: in every round"
+        return at_most(most), f"clients with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
+    return at_most(rounds), "the dependence between rounds is not known: in every round"
 
 
 def _malicious(training: _TrainingRun) -> Guarantee:
-    """A server that does what clients do not notice, with the dishonest clients of the experiment."""
+    """Return the guarantee against a server that deviates where clients do not notice, with the dishonest clients."""
     parameters: Any = training.plan.experiment.selection
     s, rounds, c = training.participants, training.rounds, training.dishonest
     protocol = parameters.protocol
@@ -269,11 +265,18 @@ def _selection_probability(training: _TrainingRun) -> Fraction:
 
 
 def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: int) -> tuple[int, int]:
-    """The most dishonest participants beside an honest client in a round of whole batches; the fewest honest ones.
+    """Return the most dishonest participants beside an honest client in a round of whole batches, and honest ones.
 
-    The victim's batch is the one with the most dishonest members that has an honest one; the others are those with the
-    most dishonest members.
+    Args:
+        batches: of the population.
+        dishonest: client numbers.
+        participants: of a round.
+
+    Returns:
+        The number of dishonest participants, and the least number of honest ones with it.
     """
+    # The victim's batch is the one with the most dishonest members among those with an honest member; the other batches
+    # are those with the most dishonest members.
     bad = (
         np.bincount(batches.of[sorted(dishonest)], minlength=len(batches)) if dishonest else np.zeros(len(batches), int)
     )
@@ -289,29 +292,29 @@ def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: i
 
 
 def _of_dp_sgd(training: _TrainingRun, accountant: SubsampledGaussianAccountant) -> list[Guarantee]:
-    """Noise that is nobody's share: accomplices do not matter, and who is there neither, as coins are independent."""
+    """Return the guarantees of noise that is not shared: colluding clients and availability do not matter."""
     rate = 1.0 if training.plan.selection.client_rate is None else training.plan.selection.client_rate
     before = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate, rate)
     cost = PrivacyCost(before.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
-    because = f"weak client sampling: a client takes part with probability {rate:.4g}, by a coin of its own"
+    because = f"weak client sampling: a client takes part with probability {rate:.4g}, by its own coin"
     honest = Guarantee("honest but curious", cost, cost, because)
     aggregation = training.plan.experiment.aggregation
     if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
         if aggregation.hides_participation or training.plan.selection.clients_decide:
-            return [honest, Guarantee("malicious", cost, cost, f"{because}, and adds noise of its own")]
+            return [honest, Guarantee("malicious", cost, cost, f"{because}, and adds its own noise")]
         local_only = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate)
         always = PrivacyCost(local_only.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
-        why = "only local sampling: the server says who takes part, and may ask a client in every round"
+        why = "only local sampling: the server chooses the participants, and may ask a client in every round"
         return [honest, Guarantee("malicious", always, always, why)]
     return [replace(honest, server="trusted"), _TRUSTED]
 
 
 def _of_correlated_noise(training: _TrainingRun, accountant: CorrelatedAccountant) -> list[Guarantee]:
-    """The server's noise, whoever drops out; what counts is which rounds a client may have."""
+    """Return the guarantees of the server's noise, for any dropouts; they depend on a client's possible rounds."""
     apart, most = accountant.separation, accountant.participations
     cost = PrivacyCost(accountant.epsilon({1.0: most}, training.delta), None, most)
     because = f"{most} rounds of a client, {apart} apart or more" if apart > 1 else f"{most} rounds of a client"
-    return [Guarantee("trusted", cost, cost, f"{because}; held off is who sees models alone"), _TRUSTED]
+    return [Guarantee("trusted", cost, cost, f"{because}; against observers of models alone"), _TRUSTED]
 
 
 _NOTHING = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")

@@ -1,10 +1,12 @@
-"""Lotto's guarantees as numbers: Jiang, Ye, Chen, et al., Lotto: Secure Participant Selection against Adversarial
-Servers in Federated Learning, USENIX Security 2024, arXiv 2401.02880, sections 3.4 and 3.6.
+"""Lotto's guarantees as numbers.
 
-A client is a candidate with probability at most p = floor(a s m / n_min) / m, whatever the server announces: clients
-refuse a population below n_min. Of the c dishonest clients at most Binomial(c, p) many come through, and a server that
-removes honest candidates only keeps all of them. These are bounds for one round, and the way back from a target to
-parameters; `analysis.bounds.lotto_rounds` is about many rounds.
+Jiang, Ye, Chen, et al., Lotto: Secure Participant Selection against Adversarial Servers in Federated Learning, USENIX
+Security 2024, arXiv 2401.02880, sections 3.4 and 3.6.
+
+A client is a candidate with probability at most p = floor(a s m / n_min) / m, for all announcements of the server:
+clients refuse a population below n_min. Of the c dishonest clients at most Binomial(c, p) are candidates, and a server
+that removes only honest candidates keeps all of them. These are bounds for one round, and the way back from a target to
+parameters; `analysis.bounds.lotto_rounds` covers many rounds.
 """
 
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from analysis.bounds.tails import survival
 def selection_probability(
     participants: int, over_selection: float | Fraction, min_population: int, output_bits: int = 512
 ) -> Fraction:
-    """A client's chance to be a candidate: min(1, floor(a s m / n_min) / m), exactly (proof of Theorem 2).
+    """Return a client's probability to be a candidate: min(1, floor(a s m / n_min) / m), exactly (proof of Theorem 2).
 
     Args:
         participants: s, at least 1.
@@ -31,7 +33,7 @@ def selection_probability(
         output_bits: log2 m: 512 for the VRF of the client-centric variant, 256 for the PRF of the server-centric one.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: if a number is out of range.
     """
     require_at_least(1, participants=participants)
     require_at_least(1, min_population=min_population)
@@ -42,9 +44,12 @@ def selection_probability(
 
 
 def candidates_suffice(population: int, participants: int, over_selection: float | Fraction) -> float:
-    """Pr[|C| >= s], when all n clients are there and n is what is announced (Theorem 1).
+    """Return Pr[|C| >= s], when all n clients are available and n is announced truly (Theorem 1).
 
-    The arguments are those of `selection_probability`; `population` is n, at least s.
+    Args:
+        population: n, at least s.
+        participants: s.
+        over_selection: a.
     """
     _check_population(population, participants)
     p = min(Fraction(1), _factor(over_selection) * participants / population)
@@ -59,10 +64,10 @@ def dishonest_fraction_exceeds(
     eta: float | Fraction,
     min_population: int | None = None,
 ) -> float:
-    """Bound on Pr[x/s > eta c/n]: x dishonest participants are more than eta times their due (Theorem 2).
+    """Bound Pr[x/s > eta c/n]: x dishonest participants are more than eta times the expected number (Theorem 2).
 
-    The paper's sum counts candidates and goes on beyond s; of participants there are s. So where floor(eta c s / n) is
-    s or more, what the theorem bounds cannot happen, and this is 0; everywhere else it is the bound as printed.
+    The paper's sum counts candidates and continues beyond s, while a round has s participants. So where floor(eta c s /
+    n) is s or more, the event cannot happen, and the result is 0; everywhere else it is the bound as printed.
 
     Args:
         population: n, at least s.
@@ -80,8 +85,15 @@ def dishonest_fraction_exceeds(
 
 
 def share_factor(population: int, over_selection: float | Fraction, min_population: int) -> float:
-    """lambda = a n_true / n: about how many times their share of the population dishonest clients have of a round, in
-    expectation, when the server keeps all of them and announces n = n_min (section 3.4).
+    """Return lambda = a n_true / n: the growth of the dishonest share of a round over that of the population.
+
+    It holds in expectation, about, when the server keeps all dishonest candidates and announces n = n_min (section
+    3.4).
+
+    Args:
+        population: n_true.
+        over_selection: a.
+        min_population: n_min.
     """
     require_at_least(1, population=population, min_population=min_population)
     return float(_factor(over_selection) * population / min_population)
@@ -90,14 +102,16 @@ def share_factor(population: int, over_selection: float | Fraction, min_populati
 def expected_share(
     population: int, dishonest: int, participants: int, over_selection: float | Fraction, min_population: int
 ) -> float:
-    """E[x/s, given |C| >= s]: the share of dishonest participants that such a server may expect in a round that is run.
+    """Return E[x/s, given |C| >= s]: the expected share of dishonest participants in a round that is run.
 
-    The paper has lambda c / n_true for it, without the condition and with x beyond s; this is the sum itself.
+    The server is that of `share_factor`. The paper has lambda c / n_true, without the condition and with x beyond s;
+    this is the sum itself.
 
-    The arguments are those of `dishonest_fraction_exceeds`.
+    Args:
+        population, dishonest, participants, over_selection, min_population: see `dishonest_fraction_exceeds`.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: if a number is out of range.
     """
     check_counts(population, dishonest, participants, min_population)
     p = float(selection_probability(participants, over_selection, min_population))
@@ -114,7 +128,7 @@ def secagg_fails(
     min_population: int,
     threshold: int | float | Fraction,
 ) -> float:
-    """Bound on Pr[x >= 2t - s]: enough dishonest participants to see an honest client's update (Corollary 1).
+    """Bound Pr[x >= 2t - s]: enough dishonest participants to see an honest client's update (Corollary 1).
 
     Args:
         dishonest: c, at least 0.
@@ -129,7 +143,18 @@ def secagg_fails(
 
 
 def allowed(population: int, dishonest: int, participants: int, eta: float | Fraction) -> int:
-    """floor(eta c s / n): the dishonest participants that are not more than eta times their due."""
+    """Return floor(eta c s / n): the most dishonest participants that are at most eta times the expected number.
+
+    Args:
+        population: n.
+        dishonest: c.
+        participants: s.
+        eta: above 0.
+
+    Example:
+        >>> allowed(population=1000, dishonest=50, participants=100, eta=2)
+        10
+    """
     factor = decimal("eta", eta)
     if factor <= 0:
         raise ValueError(f"eta: {eta}; must be above 0")
@@ -137,9 +162,18 @@ def allowed(population: int, dishonest: int, participants: int, eta: float | Fra
 
 
 def threshold_of(participants: int, threshold: int | float | Fraction) -> int:
-    """t, when it is given as a number or as a fraction of s; `ValueError` unless s/2 < t <= s.
+    """Return t, given as a number or as a fraction of s, rounded up as `SecAggParameters.threshold_for` does.
 
-    Rounded up like `SecAggParameters.threshold_for`, so that an experiment's `threshold` means the same here.
+    Args:
+        participants: s.
+        threshold: number or fraction.
+
+    Raises:
+        ValueError: unless s/2 < t <= s.
+
+    Example:
+        >>> threshold_of(70, 0.7)
+        49
     """
     t = int(threshold) if isinstance(threshold, Integral) else ceil(decimal("threshold", threshold) * participants)
     if not participants < 2 * t <= 2 * participants:
@@ -149,12 +183,24 @@ def threshold_of(participants: int, threshold: int | float | Fraction) -> int:
 
 
 def tolerated(participants: int, threshold: int | float | Fraction) -> int:
-    """2t - s - 1: the dishonest participants that SecAgg with signed survivor lists withstands."""
+    """Return 2t - s - 1: the most dishonest participants with which SecAgg with signed survivor lists is secure.
+
+    Args:
+        participants: s.
+        threshold: t, a number or a fraction of s.
+    """
     return 2 * threshold_of(participants, threshold) - participants - 1
 
 
 def check_counts(population: int, dishonest: int, participants: int, min_population: int) -> None:
-    """`ValueError` unless s and c are at most n, and n_min is at most n."""
+    """Raise `ValueError` unless s, c and n_min are at most n.
+
+    Args:
+        population: n.
+        dishonest: c.
+        participants: s.
+        min_population: n_min.
+    """
     _check_population(population, participants)
     require_at_least(0, dishonest=dishonest)
     if dishonest > population:
@@ -165,11 +211,19 @@ def check_counts(population: int, dishonest: int, participants: int, min_populat
 
 
 def decimal(name: str, value: float | Fraction) -> Fraction:
-    """The number as written: 1.3 is 13/10, as in an experiment; `ValueError` for what is none."""
+    """Return the number as written: 1.3 is 13/10, as in an experiment.
+
+    Args:
+        name: of the number, for messages.
+        value: the number.
+
+    Raises:
+        ValueError: if it is not a number.
+    """
     try:
         return Fraction(str(value))
     except ValueError:
-        raise ValueError(f"{name}: {value} is no number") from None
+        raise ValueError(f"{name}: {value} is not a number") from None
 
 
 def _factor(over_selection: float | Fraction) -> Fraction:
@@ -185,13 +239,13 @@ def _check_population(population: int, participants: int) -> None:
         raise ValueError(f"participants: {participants} of a population of {population}")
 
 
-# -- from a promise to parameters -------------------------------------------------------------------------------------
-# The loosest setting that keeps a target. Each function turns one knob and leaves the others where they are. All are
-# searched by bisection in whole numbers, on bounds that are monotone in that knob, so that the answer is exact: it
-# keeps the target, its neighbour does not. None means that no setting keeps it.
+# -- from a target to parameters --------------------------------------------------------------------------------------
+# Each function returns the loosest value of one parameter that keeps a target, with the others as given. All search by
+# bisection in whole numbers, on bounds that are monotone in that parameter, so that the answer is exact: it keeps the
+# target, its neighbour does not. None means that no value keeps it.
 
 
-MAXIMUM_OVER_SELECTION = 100  # what an experiment may say
+MAXIMUM_OVER_SELECTION = 100  # the limit in experiments
 _STEPS = 1000  # over-selection factors are searched in thousandths
 
 
@@ -203,7 +257,12 @@ def smallest_min_population(
     threshold: int | float | Fraction,
     target: float,
 ) -> int | None:
-    """The smallest n_min, from s to n, with Pr[SecAgg fails] <= target (Corollary 1)."""
+    """Return the smallest n_min, from s to n, with Pr[SecAgg fails] <= target (Corollary 1).
+
+    Args:
+        population, dishonest, participants, over_selection, threshold: see `secagg_fails`.
+        target: in (0, 1).
+    """
     require_inside(target=target)
     return _smallest(
         lambda least: secagg_fails(dishonest, participants, over_selection, least, threshold) <= target,
@@ -220,7 +279,12 @@ def smallest_min_population_for_fraction(
     eta: float | Fraction,
     target: float,
 ) -> int | None:
-    """The smallest n_min, from s to n, with Pr[x/s > eta c/n] <= target (Theorem 2)."""
+    """Return the smallest n_min, from s to n, with Pr[x/s > eta c/n] <= target (Theorem 2).
+
+    Args:
+        population, dishonest, participants, over_selection, eta: see `dishonest_fraction_exceeds`.
+        target: in (0, 1).
+    """
     require_inside(target=target)
     return _smallest(
         lambda least: (
@@ -234,7 +298,12 @@ def smallest_min_population_for_fraction(
 def smallest_threshold(
     dishonest: int, participants: int, over_selection: float | Fraction, min_population: int, target: float
 ) -> int | None:
-    """The smallest t, above s/2 and at most s, with Pr[SecAgg fails] <= target: it bears the most drop-outs."""
+    """Return the smallest t, above s/2 and at most s, with Pr[SecAgg fails] <= target: it tolerates the most dropouts.
+
+    Args:
+        dishonest, participants, over_selection, min_population: see `secagg_fails`.
+        target: in (0, 1).
+    """
     require_inside(target=target)
     return _smallest(
         lambda t: secagg_fails(dishonest, participants, over_selection, min_population, t) <= target,
@@ -244,9 +313,14 @@ def smallest_threshold(
 
 
 def largest_exclusion(population: int, dishonest: int, base_rate: float | Fraction) -> int | None:
-    """How many clients refinement may leave out so that dishonest ones stay within `base_rate` of the rest.
+    """Return the most clients that refinement may leave out while dishonest ones stay within `base_rate` of the rest.
 
-    In the worst case all that are left out are honest (section 3.5): c / (n - excluded) <= base_rate.
+    In the worst case all excluded clients are honest (section 3.5): c / (n - excluded) <= base_rate.
+
+    Args:
+        population: n.
+        dishonest: c.
+        base_rate: above 0 and at most 1.
     """
     rate = decimal("base_rate", base_rate)
     if not 0 < rate <= 1:
@@ -256,7 +330,13 @@ def largest_exclusion(population: int, dishonest: int, base_rate: float | Fracti
 
 
 def smallest_over_selection(population: int, participants: int, sufficiency: float) -> Fraction | None:
-    """The smallest a, in thousandths, with Pr[|C| >= s] >= `sufficiency` (Theorem 1)."""
+    """Return the smallest a, in thousandths, with Pr[|C| >= s] >= `sufficiency` (Theorem 1).
+
+    Args:
+        population: n.
+        participants: s.
+        sufficiency: in (0, 1).
+    """
     require_inside(sufficiency=sufficiency)
     step = _smallest(
         lambda step: candidates_suffice(population, participants, Fraction(step, _STEPS)) >= sufficiency,
@@ -269,7 +349,12 @@ def smallest_over_selection(population: int, participants: int, sufficiency: flo
 def largest_over_selection(
     dishonest: int, participants: int, min_population: int, threshold: int | float | Fraction, target: float
 ) -> Fraction | None:
-    """The largest a, in thousandths, with Pr[SecAgg fails] <= target: more candidates are more to choose from."""
+    """Return the largest a, in thousandths, with Pr[SecAgg fails] <= target: more candidates are more to choose from.
+
+    Args:
+        dishonest, participants, min_population, threshold: see `secagg_fails`.
+        target: in (0, 1).
+    """
     require_inside(target=target)
     broken = _smallest(
         lambda step: secagg_fails(dishonest, participants, Fraction(step, _STEPS), min_population, threshold) > target,
@@ -282,12 +367,26 @@ def largest_over_selection(
 
 
 def exclusion(excluded: int, population: int) -> float:
-    """The fraction d of n clients, rounded down to six digits, so that it never stands for more clients."""
+    """Return the fraction d of n clients, rounded down to six digits, so that it never stands for more clients.
+
+    Args:
+        excluded: number of clients.
+        population: n.
+    """
     return floor(Fraction(excluded, population) * 10**6) / 10**6
 
 
 def smallest(holds: Callable[[int], bool], first: int, last: int) -> int:
-    """The smallest number from `first` to `last` for which it holds, given that it then holds for all larger ones."""
+    """Return the smallest number for which a monotone condition holds.
+
+    Args:
+        holds: the condition, which holds for `last` and, if it holds for a number, for all larger ones.
+        first, last: ends of the range, both included.
+
+    Example:
+        >>> smallest(lambda number: number * number >= 50, 0, 10)
+        8
+    """
     while first < last:
         middle = (first + last) // 2
         first, last = (first, middle) if holds(middle) else (middle + 1, last)
@@ -295,5 +394,5 @@ def smallest(holds: Callable[[int], bool], first: int, last: int) -> int:
 
 
 def _smallest(holds: Callable[[int], bool], first: int, last: int) -> int | None:
-    """As `smallest`; None where it does not even hold for `last`."""
+    """Return `smallest`; None if the condition does not hold for `last`."""
     return smallest(holds, first, last) if holds(last) else None

@@ -1,25 +1,27 @@
-"""Lotto over many rounds: Corollaries 2 and 3, what distributed differential privacy costs, and Corollary 1 when the
-server chooses which rounds happen; Jiang, Ye, Chen, et al., USENIX Security 2024, arXiv 2401.02880 (section 3.6,
-Appendices A and B).
+"""Lotto over many rounds: Corollaries 2 and 3, and Corollary 1 when the server chooses which rounds happen.
+
+Jiang, Ye, Chen, et al., USENIX Security 2024, arXiv 2401.02880 (section 3.6, Appendices A and B). Corollaries 2 and 3
+bound the cost of distributed differential privacy.
 
 Dishonest participants add no noise, and a server that may choose keeps asking the same victim. Lotto bounds both: with
 probability at least 1 - p_k no round has more than k dishonest candidates, and with probability at least 1 - q_r no
 client takes part in more than r of the R rounds. Given both, the victim's epsilon is that of r rounds with (s - k)/s of
-the noise, at what p_k and q_r leave of delta. Every pair (k, r) gives a valid epsilon; the corollaries take the least.
+the noise, at the rest of delta after p_k and q_r. Every pair (k, r) gives a valid epsilon; the corollaries take the
+least.
 
-Corollary 1 bounds by q the chance that a round *number* is broken: that more dishonest clients stand in it than secure
-aggregation withstands. The functions are independent from number to number, and the dishonest clients are what they are
-before the keys are made, so broken numbers are independent, each with chance q at most.
+Corollary 1 bounds by q the chance that a round *number* is broken: that it has more dishonest candidates than secure
+aggregation withstands. The functions are independent from number to number, and the dishonest clients are fixed before
+the keys are made, so broken numbers are independent, each with chance q at most.
 
 A server that knows its own clients' lots ahead chooses among numbers. Each serves a client once and none is above R, so
-of all that ever happens at most Binomial(R, q) rounds are broken. Clients that accept a number at most G above the last
-one that they have heard of have, after N announcements, heard of none above N G: of these N rounds at most
-Binomial(min(N G, R), q) are broken, whatever the server knew, and a share of G q in expectation. Without a bound on
-the gap there is none for the share: the server lets broken rounds alone happen. Where a beacon opens the rounds a
-number's lots are unknown until it is opened, and then there are at most G to choose from: given all that went before,
-the next announced round is broken with at most 1 - (1 - q)**G.
+of all rounds that ever happen at most Binomial(R, q) are broken. If clients accept a number at most G above the last
+one that they have heard of, then after N announcements they have heard of none above N G: of these N rounds at most
+Binomial(min(N G, R), q) are broken, for any knowledge of the server, and a share of G q in expectation. Without a bound
+on the gap there is none for the share: the server lets only broken rounds happen. If a beacon opens the rounds, a
+number's lots are unknown until it is opened, and then there are at most G to choose from: given all earlier rounds, the
+next announced round is broken with at most 1 - (1 - q)**G.
 
-Several participant lists of one round hold the same dishonest clients and different honest ones. They are lists of one
+Several participant lists of one round have the same dishonest clients and different honest ones. They are lists of one
 number, so q and p_k do not change; but instead of s clients all of the number's candidates may take part in it.
 """
 
@@ -52,10 +54,9 @@ class Training:
         threshold: t of SecAgg, a number or a fraction of s.
         rounds: R.
         delta: in (0, 1).
-        mechanism: adds the noise; the shares of all s participants make up its noise multiplier.
-        maximum_population: n_max, how many clients there could be at all, no fewer than there are; counts in the
-            server-centric variant only, where the server can look for the client with the most participations before
-            it begins.
+        mechanism: of the noise; its noise multiplier is that of the shares of all s participants.
+        maximum_population: n_max, most clients that could exist, at least those that do; counts in the server-centric
+            variant only, in which the server can look for the client with the most participations before it begins.
     """
 
     dishonest: int
@@ -74,29 +75,29 @@ class Training:
             1, participants=self.participants, rounds=self.rounds, maximum_population=self.maximum_population
         )
         require_inside(delta=self.delta)
-        _ = self.p, self.tolerated  # they check what they are made of
+        _ = self.p, self.tolerated  # both check their arguments
 
     @cached_property
     def p(self) -> Fraction:
-        """A client's chance to be a candidate, at most."""
+        """Bound on a client's probability to be a candidate."""
         return selection_probability(self.participants, self.over_selection, self.min_population)
 
     @cached_property
     def tolerated(self) -> int:
-        """The dishonest participants that SecAgg withstands."""
+        """Most dishonest participants with which SecAgg is secure."""
         return tolerated(self.participants, self.threshold)
 
 
 @dataclass(frozen=True)
 class PrivacyCost:
-    """An epsilon and what it rests on.
+    """An epsilon, with its assumptions.
 
     Attributes:
-        epsilon: inf where nothing is guaranteed.
+        epsilon: inf if nothing is guaranteed.
         dishonest: k, the dishonest participants of a round that it allows for.
         rounds: r, the rounds of one client that it allows for.
-        p_k: the chance that some round has more than k dishonest candidates, at most.
-        q_r: the chance that some client is in more than r rounds, at most.
+        p_k: bound on the chance that some round has more than k dishonest candidates.
+        q_r: bound on the chance that some client is in more than r rounds.
         reason: why epsilon is inf; empty otherwise.
     """
 
@@ -115,14 +116,14 @@ def cost_with_lotto(
     *,
     claimed_dropouts: bool = False,
 ) -> PrivacyCost:
-    """The least epsilon over all k and r, and which they are (Corollary 2 or 3).
+    """Return the least epsilon over all k and r, with these (Corollary 2 or 3).
 
     Args:
-        training: what is trained.
-        variant: whose corollary.
-        again: gives other q_r than the variant's, from r.
-        claimed_dropouts: the server says that as many participants as SecAgg bears, all of them honest, have dropped
-            out: the sum has (t - k)/s of the noise, where the corollaries have (s - k)/s.
+        training: its parameters.
+        variant: selects the corollary.
+        again: other q_r than the variant's, as a function of r.
+        claimed_dropouts: whether the server claims that as many participants as SecAgg tolerates, all of them honest,
+            have dropped out: the sum has (t - k)/s of the noise, where the corollaries have (s - k)/s.
     """
     p = too_many_dishonest(training)
     if p[-1] >= training.delta:
@@ -146,19 +147,18 @@ def least_epsilon(
     rounds: int,
     cost: Callable[[int, int, float], float],
 ) -> PrivacyCost:
-    """The least epsilon over all k and r, for any mechanism and any two bounds; inf where none has chances below delta.
+    """Return the least epsilon over all k and r, for any mechanism; inf if no bounds are below delta.
 
     Args:
         delta: in (0, 1).
-        dishonest: p_k for k = 0, 1, ...: Pr[some round has more than k dishonest participants], at most.
-        repeated: q_r: Pr[the client is in more than r rounds], at most; falls with r, and is 0 at `rounds`.
+        dishonest: p_k for k = 0, 1, ...: bounds on Pr[some round has more than k dishonest participants].
+        repeated: q_r: bound on Pr[the client is in more than r rounds]; falls with r, and is 0 at `rounds`.
         rounds: R.
         cost: epsilon of a client in r rounds, each with k dishonest participants, at a delta; from (k, r, delta). It
             grows with k and r, and falls with delta.
-
-    Pairs are left out only where they cannot win: the epsilon at the whole delta bounds that of every larger pair from
-    below.
     """
+    # Pairs are left out only where they cannot win: the epsilon at the whole delta bounds that of every larger pair
+    # from below.
     p, q = dishonest, lru_cache(maxsize=None)(repeated)
     if not p or p[-1] >= delta:
         return PrivacyCost(inf, None, None, reason="more dishonest participants than allowed for are too likely")
@@ -180,11 +180,9 @@ def least_epsilon(
 
 
 def cost_without_lotto(training: Training) -> PrivacyCost:
-    """The epsilon when a malicious server chooses the participants: the victim and dishonest clients, every round.
-
-    With 2t - s dishonest participants it sees the victim's own update (Corollary 1), with the victim's share of the
-    noise alone, 1/s of the variance; else the sum with the shares of all honest participants.
-    """
+    """Return epsilon when a malicious server chooses the victim and dishonest clients in every round."""
+    # With 2t - s dishonest participants the server sees the victim's own update (Corollary 1), with the victim's share
+    # of the noise alone, 1/s of the variance; else the sum with the shares of all honest participants.
     s, chosen = training.participants, min(training.dishonest, training.participants - 1)
     share = 1 / s if chosen > training.tolerated else (s - chosen) / s
     spent = training.mechanism.epsilon(training.rounds, training.delta, share)
@@ -192,41 +190,68 @@ def cost_without_lotto(training: Training) -> PrivacyCost:
 
 
 def too_many_dishonest(training: Training) -> list[float]:
-    """p_k for k = 0, 1, ..., min(c, 2t - s - 1): Pr[a round of R has more than k dishonest candidates], at most."""
+    """Return bounds p_k on Pr[a round of R has more than k dishonest candidates], k = 0, 1, ..., min(c, 2t - s - 1)."""
     last = min(training.dishonest, training.tolerated)
     return [at_least_one(training.rounds, tail) for tail in survivals(last, training.dishonest, training.p)]
 
 
 def repeated(training: Training, variant: Variant, r: int) -> float:
-    """q_r: Pr[some client is in more than r of the R rounds], at most.
+    """Return a bound q_r on Pr[some client is in more than r of the R rounds].
 
-    Server-centric: any of n_max clients is a candidate in more than r rounds. Client-centric: the recursion
-    phi_j = 1 - g_j + g_j phi_{j-1} is a product for 1 - phi: of g_j, the chance that none of the s clients of the
-    (R - j + 1)-th round is a candidate in r or more of the j - 1 rounds that follow, over j = r + 1, ..., R.
+    Args:
+        training: its parameters.
+        variant: client-centric or server-centric.
+        r: number of rounds.
     """
+    # Server-centric: any of n_max clients is a candidate in more than r rounds. Client-centric: the recursion
+    # phi_j = 1 - g_j + g_j phi_{j-1} is a product for 1 - phi: of g_j, the chance that none of the s clients of the
+    # (R - j + 1)-th round is a candidate in r or more of the j - 1 rounds that follow, over j = r + 1, ..., R.
     if variant == "server-centric":
         return repeated_by_any(training.maximum_population, r, training.rounds, training.p)
     return repeated_by_participants(training.participants, r, training.rounds, training.p)
 
 
 def repeated_by_any(parties: int, r: int, rounds: int, p: Fraction) -> float:
-    """Pr[any of so many parties, known beforehand, is a candidate in more than r rounds]."""
+    """Return Pr[any of several parties, known beforehand, is a candidate in more than r rounds].
+
+    Args:
+        parties: number of parties.
+        r: number of rounds.
+        rounds: R.
+        p: probability to be a candidate in a round.
+    """
     return at_least_one(parties, survival(r, rounds, p))
 
 
 def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction) -> float:
-    """phi of Corollary 2: Pr[any client that the server learns of as a participant is one in more than r rounds]."""
+    """Return phi of Corollary 2: Pr[any client that was a participant once is one in more than r rounds].
+
+    Args:
+        participants: s.
+        r: number of rounds.
+        rounds: R.
+        p: probability to be a candidate in a round.
+    """
     if r >= rounds:
         return 0.0
     if r == 0:
         return 1.0
     repeated_chances = np.array(survivals_over_trials(r - 1, rounds - 1, p)[r:])
-    with np.errstate(divide="ignore"):  # who is a candidate for certain: log1p(-1) is -inf, and q_r is 1
+    with np.errstate(divide="ignore"):  # a certain candidate: log1p(-1) is -inf, and q_r is 1
         return float(-np.expm1(participants * np.log1p(-repeated_chances).sum()))
 
 
 def at_least_one(times: int, chance: float) -> float:
-    """1 - (1 - chance)**times: Pr[it happens in one of so many independent trials], also where that is tiny."""
+    """Return 1 - (1 - chance)**times: Pr[an event in one of several independent trials], also where that is tiny.
+
+    Args:
+        times: number of trials.
+        chance: of one trial.
+
+    Example:
+        >>> at_least_one(2, 0.5)
+        0.75
+    """
     return 1.0 if chance == 1 else -expm1(times * log1p(-chance))
 
 
@@ -241,11 +266,11 @@ def _too_many(training: Training, chance: float) -> str:
 # -- a server that chooses the round numbers, or makes several lists --------------------------------------------------
 
 
-_SPARED = 1000  # of delta, what is left for rounds with more candidates than counted with
+_SPARED = 1000  # 1/1000 of delta is left for rounds with more candidates than counted
 
 
 class BrokenRounds:
-    """How often more dishonest clients stand in a round number than secure aggregation withstands.
+    """Frequency of broken round numbers, with more dishonest candidates than secure aggregation withstands.
 
     Args:
         dishonest: c.
@@ -257,7 +282,7 @@ class BrokenRounds:
         gap: G, at least 1; None: clients accept any later number.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: if a number is out of range.
     """
 
     def __init__(
@@ -277,11 +302,11 @@ class BrokenRounds:
         self.chance = survival(*self._of)
 
     def some_of(self, numbers: int) -> float:
-        """Pr[one of so many numbers is broken]."""
+        """Return Pr[one of several numbers is broken]."""
         return at_least_one(numbers, self.chance)
 
     def log10_some_of(self, numbers: int) -> float:
-        """Its decimal logarithm, also where there is no double; -inf where it cannot happen."""
+        """Return the decimal logarithm of `some_of`, also below the smallest double; -inf if it cannot happen."""
         value = self.some_of(numbers)
         if value > 1e-290:
             return log10(value)
@@ -289,31 +314,30 @@ class BrokenRounds:
         return single if single == -inf else single + log10(numbers)
 
     def reached(self, announced: int) -> int:
-        """The highest number that can have been announced in so many announcements."""
+        """Return the highest number that can have been announced after a number of announcements."""
         return self.rounds if self.gap is None else min(announced * self.gap, self.rounds)
 
     @property
     def expected(self) -> float:
-        """How many of all R rounds are broken, in expectation, at most."""
+        """Bound on the expected number of broken rounds among all R."""
         return self.rounds * self.chance
 
     @property
     def share(self) -> float:
-        """The share of broken rounds among the announced ones, in expectation, at most."""
+        """Bound on the expected share of broken rounds among the announced ones."""
         return 1.0 if self.gap is None else min(1.0, self.gap * self.chance)
 
 
 def cost_with_parallel_lists(training: Training, population: int) -> PrivacyCost:
-    """Corollary 2 when the server makes several lists of a round's candidates, instead of one of s.
-
-    In Corollary 2 the server picks its victim among the s clients of a round, R times; here among all candidates.
-    No round has more than m of these but with the chance of a binomial tail over the n clients, which is added. As all
-    clients that the server can pick are among the n, q_r is also at most that of n parties known beforehand.
+    """Return epsilon of Corollary 2 when the server makes several lists of a round's candidates, instead of one of s.
 
     Args:
-        training: see `Training`; its variant is the client-centric one.
-        population: n, clients that there are.
+        training: its parameters; the variant is the client-centric one.
+        population: n, number of clients.
     """
+    # In Corollary 2 the server picks its victim among the s clients of a round, R times; here among all candidates. No
+    # round has more than m of these but with the chance of a binomial tail over the n clients, which is added. As all
+    # clients that the server can pick are among the n, q_r is also at most that of n parties known beforehand.
     most, beyond = candidates_at_most(training, population)
 
     @cache
@@ -327,7 +351,12 @@ def cost_with_parallel_lists(training: Training, population: int) -> PrivacyCost
 
 
 def candidates_at_most(training: Training, population: int) -> tuple[int, float]:
-    """m, at least s, and the chance that a round of R has more candidates: a thousandth of delta at most."""
+    """Return m, at least s, and the chance that a round of R has more candidates: at most a thousandth of delta.
+
+    Args:
+        training: its parameters.
+        population: n, number of clients.
+    """
 
     def more(m: int) -> float:
         return at_least_one(training.rounds, survival(m, population, training.p))

@@ -1,8 +1,10 @@
-"""Further pairs of neighbouring data sets under DP-SGD with random participation: what each loses, exactly.
+"""Further pairs of neighbouring data sets under DP-SGD with random participation, and the privacy loss of each,
+exactly.
 
-Like `random_participation.orthogonal_pair`, each of them can occur, so that any guarantee for one round (Hasircioglu
-and Gunduz, arXiv 2205.01556, Theorem 4.1) must allow for it. Gradients have norm C. The client's d others are parallel
-to a direction u; what differs is the angle between u and the gradient of x', and what the *other clients* hold along u.
+Like `random_participation.orthogonal_pair`, each pair can occur, so that any guarantee for one round (Hasircioglu and
+Gunduz, arXiv 2205.01556, Theorem 4.1) must allow for it. Gradients have norm C. The client's d other gradients are
+parallel to a direction u. The pairs differ in the angle between u and the gradient of x', and in the gradients of the
+*other clients* along u.
 """
 
 from math import sqrt
@@ -23,21 +25,22 @@ from analysis.bounds.random_participation import (
 )
 from testbed.arrays import Floats
 
-_PER_DEVIATION = 256  # points at which an integral over u is summed
-_NEARLY_PARALLEL = 1e-6  # of the sine: from here on the pair is that of parallel gradients
+_PER_DEVIATION = 256  # points per standard deviation in an integral over u
+_NEARLY_PARALLEL = 1e-6  # of the sine: below, the gradients count as parallel
 
 
 def angled_pair(participation: Participation, sigma: float, epsilon: float, cosine: float) -> float:
-    """The exact divergence when the gradient of x' has this cosine with the client's others, which are parallel.
+    """Return the exact divergence for a given cosine between the gradient of x' and the client's other ones.
 
-    With a = what is seen along u and b = what is seen across it, x' moves both. Given a, the difference of the
-    densities, with x' minus e^epsilon times without, is p q B_c(a) phi(b - s) - K(a) phi(b), which is positive above
-    one b; so one integral over a is left. At cosine 0 it is `orthogonal_pair`, at 1 `as_printed`.
+    At cosine 0 it is `orthogonal_pair`, at 1 `as_printed`.
 
     Args:
-        who, sigma, epsilon: as of `Delta`.
+        participation, sigma, epsilon: as of `Delta`.
         cosine: in [-1, 1].
     """
+    # With a = the observation along u and b = that across it, x' moves both. Given a, the difference of the densities,
+    # with x' minus e^epsilon times without, is p q B_c(a) phi(b - s) - K(a) phi(b), which is positive above one b; so
+    # one integral over a is left.
     unit = participation.clip / sigma
     sine = sqrt(max(0.0, 1 - cosine * cosine))
     if sine < _NEARLY_PARALLEL and cosine > 0:
@@ -56,7 +59,11 @@ def angled_pair(participation: Participation, sigma: float, epsilon: float, cosi
 
 
 def worst_angle(participation: Participation, sigma: float, epsilon: float) -> tuple[float, float]:
-    """The cosine at which `angled_pair` loses most, to about 1e-3, and what it loses there."""
+    """Return the cosine at which `angled_pair` is largest, to about 1e-3, and its value there.
+
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
+    """
     grid = np.linspace(0.0, 1.0, 11)
     losses = [angled_pair(participation, sigma, epsilon, float(cosine)) for cosine in grid]
     best = int(np.argmax(losses))
@@ -71,10 +78,14 @@ def worst_angle(participation: Participation, sigma: float, epsilon: float) -> t
 
 
 def orthogonal_pair_in_a_crowd(participation: Participation, sigma: float, epsilon: float, clients: int) -> float:
-    """`orthogonal_pair` when so many other clients hold d gradients along u, too: participation hides among theirs.
+    """Return the divergence of `orthogonal_pair` when other clients have d gradients along u, too.
 
-    The others of `orthogonal_pair` are silent along u, or what they send there is known. Here every one of them takes
-    part with probability p, and uses each of its samples with probability q.
+    Participation then hides among theirs. The other clients of `orthogonal_pair` have no gradients along u, or known
+    ones. Here every one of them takes part with probability p, and uses each of its samples with probability q.
+
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
+        clients: number of other clients.
     """
     if not clients:
         return orthogonal_pair(participation, sigma, epsilon)
@@ -97,11 +108,9 @@ def orthogonal_pair_in_a_crowd(participation: Participation, sigma: float, epsil
 
 
 def _samples_of(clients: int, participation: Participation) -> Floats:
-    """`(m,)` probabilities of the number of samples that so many clients use in a round, by repeated squaring.
-
-    Sums of products of probabilities: no cancellation, so that small ones are exact, too. What is negligible at the
-    upper end is cut off.
-    """
+    """Return the probabilities of the number of samples that `clients` clients use in a round, by repeated squaring."""
+    # Sums of products of probabilities: no cancellation, so that small ones are exact, too. The negligible upper end is
+    # cut off.
     client = participation.client_rate * binom.pmf(
         np.arange(participation.local_samples + 1), participation.local_samples, participation.sample_rate
     )

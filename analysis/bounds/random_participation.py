@@ -1,22 +1,23 @@
-"""What one round of DP-SGD with random participation costs in privacy.
+"""Privacy cost of one round of DP-SGD with random participation.
 
 Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated Learning, arXiv 2205.01556, sections
 4 and 5.
 
 In a round a client takes part with probability p, and then each of its samples with probability q. Gradients are
 clipped to norm C and summed; the server adds Gaussian noise of standard deviation sigma. Neighbouring data sets differ
-in one sample x' of one client, who has d others. The delta of a round, for a given epsilon, is a hockey-stick
+in one sample x' of one client, which has d others. The delta of a round, for a given epsilon, is a hockey-stick
 divergence.
 
 - `only_local_sampling` (Theorem 5.1), `weak_client_sampling` (Theorem 5.2), `centralized_shuffling` (Corollary 5.3).
-  The second is **what this project reports**: it holds when everybody sees who takes part, hence also when nobody does.
+  The second is **the guarantee that this project reports**: it holds when everybody sees the participants, hence also
+  when nobody does.
 - `as_printed` (Theorem 4.1, equations (6) and (7)) and `recentred` (the same with every sampling of the client's other
-  samples shifted so that x' moves the mean from 0, which is what reproduces the paper's numbers). **Neither is a
-  guarantee.** The step from (25) to (27) replaces the means of the mixtures, which are bounded in norm, by parallel
-  vectors of that norm, and takes this for the worst case.
-- `orthogonal_pair`: it is not. This is the exact divergence for one pair of neighbouring data sets that can occur, in
-  which the client's other gradients are parallel to one another and orthogonal to that of x'. Any true guarantee lies
-  above.
+  samples shifted so that x' moves the mean from 0, which reproduces the paper's numbers). **Neither is a guarantee.**
+  The step from (25) to (27) replaces the means of the mixtures, which are bounded in norm, by parallel vectors of that
+  norm, and takes this for the worst case.
+- `orthogonal_pair` refutes that step. It is the exact divergence for one pair of neighbouring data sets that can occur,
+  in which the client's other gradients are parallel to one another and orthogonal to that of x'. Any true guarantee
+  lies above.
 
 `as_printed` is exact for a pair that can occur, too (all gradients parallel), so it is another lower bound.
 """
@@ -38,25 +39,25 @@ Mixture = tuple[Floats, Floats]
 
 NEGLIGIBLE = 1e-30  # binomial weights below it are left out
 REACH = 39.0  # standard deviations; beyond, a density is 0 in double precision
-_PER_DEVIATION = 256  # points at which an integral over the other samples' direction is summed
-_TOGETHER = 10_000  # points whose density is one matrix product
-_PER_SIGN = 16  # points per deviation among which changes of sign are looked for
-_HALVINGS = 40  # of a step, to find where the sign changes
+_PER_DEVIATION = 256  # points per standard deviation in an integral over the other samples' direction
+_TOGETHER = 10_000  # most points for one matrix product
+_PER_SIGN = 16  # points per deviation in the search for changes of sign
+_HALVINGS = 40  # of a step, to locate a change of sign
 _LEAST_SIGMA = 1 / 64  # of the clipping norm: noise that hides nothing
 
 
 @dataclass(frozen=True)
 class Participation:
-    """Who takes part with what.
+    """Parameters of random participation.
 
     Attributes:
         local_samples: d, of each client; a neighbouring data set has one more at one client.
-        client_rate: p in (0, 1], with which a client takes part in a round.
-        sample_rate: q in (0, 1], with which a participant uses a sample.
+        client_rate: p in (0, 1], the probability that a client takes part in a round.
+        sample_rate: q in (0, 1], the probability that a participant uses a sample.
         clip: C, the largest norm of a sample's gradient.
 
     Raises:
-        ValueError: a value out of range, with its name and what is allowed.
+        ValueError: for a value out of range, with its name and the allowed range.
     """
 
     local_samples: int
@@ -75,7 +76,7 @@ class Participation:
 
     @cached_property
     def others(self) -> tuple[Floats, Floats]:
-        """`(k,)` how many of its d samples a participant may use, and how likely that is; negligible ones left out."""
+        """`(k,)` numbers of samples that a participant may use, and their probabilities; negligible ones left out."""
         count = np.arange(self.local_samples + 1)
         weight = binom.pmf(count, self.local_samples, self.sample_rate)
         relevant = weight > NEGLIGIBLE
@@ -83,11 +84,11 @@ class Participation:
 
 
 Delta = Callable[[Participation, float, float], float]
-"""From who takes part, sigma and epsilon to delta."""
+"""Computes delta from participation, sigma and epsilon."""
 
 
 def gaussian_delta(epsilon: float | Floats, sensitivity: float) -> Floats:
-    """The delta of the Gaussian mechanism, exactly (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
+    """Return the delta of the Gaussian mechanism, exactly (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
 
     Args:
         epsilon: scalar or array.
@@ -102,7 +103,7 @@ def gaussian_delta(epsilon: float | Floats, sensitivity: float) -> Floats:
 
 
 def sampled_delta(epsilon: float, rate: float | Floats, sensitivity: float) -> Floats:
-    """The delta of the Poisson-subsampled Gaussian mechanism when the sample is removed: the larger of both directions.
+    """Return the delta of the Poisson-subsampled Gaussian mechanism, for removal: the larger of both directions.
 
     Balle, Barthe, Gaboardi 2018, arXiv 1807.01647, Theorem 8, which is tight here.
 
@@ -116,66 +117,98 @@ def sampled_delta(epsilon: float, rate: float | Floats, sensitivity: float) -> F
 
 
 def inner_epsilon(epsilon: float, rate: Floats) -> Floats:
-    """log(1 + (e^epsilon - 1) / rate): the epsilon of a mechanism that subsampling makes `epsilon`; inf at rate 0."""
+    """Return log(1 + (e^epsilon - 1) / rate): the epsilon that subsampling amplifies to `epsilon`; inf at rate 0.
+
+    Args:
+        epsilon: at least 0.
+        rate: sampling rates, in [0, 1].
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         inner = epsilon + np.log(rate - (1 - rate) * np.expm1(-epsilon)) - np.log(rate)
     return np.where(rate > 0, inner, np.inf)
 
 
 def only_local_sampling(participation: Participation, sigma: float, epsilon: float) -> float:
-    """OLS: all clients take part (Theorem 5.1)."""
+    """Return the delta of OLS: all clients take part (Theorem 5.1).
+
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
+    """
     return float(sampled_delta(epsilon, participation.sample_rate, participation.clip / sigma))
 
 
 def weak_client_sampling(participation: Participation, sigma: float, epsilon: float) -> float:
-    """WCS: who takes part is seen by everybody (Theorem 5.2). Sound for Algorithm 1, whoever sees whatever.
+    """Return the delta of WCS: everybody sees the participants (Theorem 5.2). Sound for Algorithm 1, for all observers.
 
-    The theorem's epsilon'' is log(1 + (e^epsilon - 1) / q): with probability p the mechanism of Theorem 5.1, else
-    nothing that depends on the sample.
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
     """
+    # The theorem's epsilon'' is log(1 + (e^epsilon - 1) / q): with probability p the mechanism of Theorem 5.1, else
+    # nothing that depends on the sample.
     return participation.client_rate * only_local_sampling(participation, sigma, epsilon)
 
 
 def centralized_shuffling(participation: Participation, sigma: float, epsilon: float) -> float:
-    """CS: every sample of every client is used with probability p q, independently of all others (Corollary 5.3)."""
+    """Return the delta of CS: every sample is used with probability p q, independently of all others (Corollary 5.3).
+
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
+    """
     return float(
         sampled_delta(epsilon, participation.client_rate * participation.sample_rate, participation.clip / sigma)
     )
 
 
 def as_printed(participation: Participation, sigma: float, epsilon: float) -> float:
-    """Theorem 4.1, as published: not a guarantee. The exact divergence when all gradients are parallel."""
+    """Return the delta of Theorem 4.1 as published: no guarantee, but exact when all gradients are parallel.
+
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
+    """
     return hockey_stick(*parallel_pair(participation, sigma), epsilon)
 
 
 def recentred(participation: Participation, sigma: float, epsilon: float) -> float:
-    """Theorem 4.1 with the mixtures centred on x', which gives the paper's numbers: not a guarantee."""
+    """Return the delta of Theorem 4.1 with the mixtures centred on x', as in the paper's numbers: no guarantee.
+
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
+    """
     return hockey_stick(*recentred_pair(participation, sigma), epsilon)
 
 
 def orthogonal_pair(participation: Participation, sigma: float, epsilon: float) -> float:
-    """The exact divergence when the client's other gradients are parallel and orthogonal to that of x'.
+    """Return the exact divergence when the client's other gradients are parallel and orthogonal to that of x'.
 
-    Along the others' direction only participation shows: seen u, it is w(u) likely, and what is left is the
-    subsampled Gaussian mechanism of rate q w(u). The distribution of u does not depend on x'. The integral over u is a
-    sum over equal steps, which for such densities is exact to rounding.
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
     """
+    # Along the others' direction only participation shows: given the observation u, it has probability w(u), and the
+    # rest is the subsampled Gaussian mechanism of rate q w(u). The distribution of u does not depend on x'. The
+    # integral over u is a sum over equal steps, which for such densities is exact to rounding.
     _, observed, rate = rates_across(participation, sigma, _PER_DEVIATION)
     return float((observed * sampled_delta(epsilon, rate, participation.clip / sigma)).sum() / _PER_DEVIATION)
 
 
 def lower_bound(participation: Participation, sigma: float, epsilon: float) -> float:
-    """The worse of two pairs of data sets that can occur: what is lost, at least."""
+    """Return a lower bound on delta: the worse of two pairs of data sets that can occur.
+
+    Args:
+        participation, sigma, epsilon: as of `Delta`.
+    """
     return max(orthogonal_pair(participation, sigma, epsilon), as_printed(participation, sigma, epsilon))
 
 
 def rates_across(participation: Participation, sigma: float, per_deviation: int) -> tuple[Floats, Floats, Floats]:
-    """What the others' direction of `orthogonal_pair` tells: `(points,)` places u, their density, and the rate q w(u).
+    """Return the information in the others' direction of `orthogonal_pair`.
 
     Args:
-        who: rates, samples, clipping norm.
+        participation: rates, samples, clipping norm.
         sigma: of the noise; places are in units of it.
         per_deviation: points per standard deviation, from far below 0 to far above the furthest mean.
+
+    Returns:
+        `(points,)` places u, their density, and the rate q w(u).
     """
     means = participation.others[0] * participation.clip / sigma
     points = np.arange(-REACH, means.max() + REACH, 1 / per_deviation)
@@ -189,7 +222,12 @@ def rates_across(participation: Participation, sigma: float, per_deviation: int)
 
 
 def parallel_pair(participation: Participation, sigma: float) -> tuple[Mixture, Mixture]:
-    """What the server sees with and without x' when all gradients are parallel: equations (14) and (15)."""
+    """Return the server's view with and without x' when all gradients are parallel: equations (14) and (15).
+
+    Args:
+        participation: its parameters.
+        sigma: of the noise.
+    """
     p, q, unit = participation.client_rate, participation.sample_rate, participation.clip / sigma
     count, weight = participation.others
     means = unit * np.concatenate(([0.0], count, count + 1))
@@ -199,7 +237,12 @@ def parallel_pair(participation: Participation, sigma: float) -> tuple[Mixture, 
 
 
 def recentred_pair(participation: Participation, sigma: float) -> tuple[Mixture, Mixture]:
-    """As `parallel_pair`, with every sampling of the other samples shifted to mean 0 when the client takes part."""
+    """Return `parallel_pair` with every sampling of the other samples shifted to mean 0 if the client takes part.
+
+    Args:
+        participation: its parameters.
+        sigma: of the noise.
+    """
     p, q, unit = participation.client_rate, participation.sample_rate, participation.clip / sigma
     count, weight = participation.others
     means = unit * np.concatenate((-count, [0.0, 1.0]))
@@ -209,7 +252,7 @@ def recentred_pair(participation: Participation, sigma: float) -> tuple[Mixture,
 
 
 def density(mixture: Mixture, points: Floats) -> Floats:
-    """`(points,)` density of a mixture."""
+    """Return the density of a mixture at points, `(points,)`."""
     weights, means = mixture
     if len(points) <= _TOGETHER:
         total: Floats = np.exp(-0.5 * np.square(points[:, None] - means)) @ weights
@@ -221,10 +264,13 @@ def density(mixture: Mixture, points: Floats) -> Floats:
 
 
 def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
-    """The integral of [upper - e^epsilon lower]+ (equation (26)): the mass of the intervals where it is positive.
+    """Return the integral of [upper - e^epsilon lower]+ (equation (26)).
 
-    Equation (7)'s z* is the last change of sign; where the difference is positive in several places, all of them count.
+    Args:
+        upper, lower: the mixtures.
+        epsilon: at least 0.
     """
+    # Equation (7)'s z* is the last change of sign; if the difference is positive in several places, all of them count.
     used = (upper[0] > 0) | (lower[0] > 0)
     means = upper[1][used]
     grid = np.arange(means.min() - REACH, means.max() + REACH, 1 / _PER_SIGN)
@@ -252,7 +298,7 @@ def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
 
 
 def _mass(mixture: Mixture, begin: float, end: float) -> float:
-    """Probability of an interval, from the side on which it does not cancel."""
+    """Return the probability of an interval, computed from the side on which it does not cancel."""
     weights, means = mixture
     low, high = begin - means, end - means
     mass = np.where(low > 0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low))
@@ -260,7 +306,16 @@ def _mass(mixture: Mixture, begin: float, end: float) -> float:
 
 
 def epsilon_of(delta: Callable[[float], float], target: float, most: float = 700.0) -> float:
-    """The least epsilon with ``delta(epsilon) <= target``, for a delta that falls; inf when `most` does not suffice."""
+    """Return the least epsilon with ``delta(epsilon) <= target``.
+
+    Args:
+        delta: decreasing function of epsilon.
+        target: in (0, 1).
+        most: largest epsilon.
+
+    Returns:
+        epsilon; inf if `most` does not suffice.
+    """
     if delta(0.0) <= target:
         return 0.0
     high = 1e-3
@@ -272,19 +327,37 @@ def epsilon_of(delta: Callable[[float], float], target: float, most: float = 700
 
 
 def epsilon_at(analysis: Delta, participation: Participation, sigma: float, delta: float) -> float:
-    """The least epsilon of a round by one analysis; inf where there is none up to 700."""
+    """Return the least epsilon of a round by one analysis; inf if there is none up to 700.
+
+    Args:
+        analysis: computes delta.
+        participation, sigma: as of `Delta`.
+        delta: in (0, 1).
+    """
     return epsilon_of(partial(analysis, participation, sigma), delta)
 
 
 def sigma_at(analysis: Delta, participation: Participation, epsilon: float, delta: float) -> float:
-    """The least noise that one analysis requires of a round; 0 and inf as `sigma_of`."""
+    """Return the least noise of a round by one analysis; 0 and inf as `sigma_of`.
+
+    Args:
+        analysis: computes delta.
+        participation, epsilon: as of `Delta`.
+        delta: in (0, 1).
+    """
     return sigma_of(lambda sigma: analysis(participation, sigma, epsilon), delta, participation.clip)
 
 
 def sigma_of(delta: Callable[[float], float], target: float, clip: float = 1.0) -> float:
-    """The least sigma with ``delta(sigma) <= target``, for a delta that falls, to a relative 1e-9.
+    """Return the least sigma with ``delta(sigma) <= target``, to a relative 1e-9.
 
-    0 where noise of C / 64, which hides nothing, suffices; inf where a million times C does not.
+    Args:
+        delta: decreasing function of sigma.
+        target: in (0, 1).
+        clip: C.
+
+    Returns:
+        sigma; 0 if noise of C / 64, which hides nothing, suffices; inf if a million times C does not.
     """
     least, most, high = _LEAST_SIGMA * clip, 1e6 * clip, clip
     while delta(high) > target:

@@ -25,9 +25,9 @@ class Analysis:
         name: key in the report.
         soundness: ``guarantee``; ``other-mechanism``: a guarantee for another algorithm (without random participation,
             or with all samples shuffled); ``as-published``: no guarantee; ``lower-bound``: no guarantee can be better.
-        source: where it comes from.
+        source: theorem or pair behind it.
         delta: of one round.
-        loss: of one round, to be composed.
+        loss: privacy-loss distribution of one round, to be composed.
     """
 
     name: str
@@ -84,14 +84,28 @@ ANALYSES = (
 
 
 def epsilon_by(analysis: Analysis, participation: Participation, sigma: float, delta: float, rounds: int) -> float:
-    """The epsilon of all rounds together."""
+    """Return the epsilon of all rounds together.
+
+    Args:
+        analysis: way to account.
+        participation, sigma: as of `Delta`.
+        delta: in (0, 1).
+        rounds: number of rounds.
+    """
     if rounds == 1:
         return epsilon_at(analysis.delta, participation, sigma, delta)
     return float(analysis.loss(participation, sigma).self_compose(rounds).get_epsilon_for_delta(delta))
 
 
 def noise_by(analysis: Analysis, participation: Participation, epsilon: float, delta: float, rounds: int) -> float:
-    """The least sigma, to a relative 1e-9 for one round and 1e-4 for several."""
+    """Return the least sigma, to a relative 1e-9 for one round and 1e-4 for several.
+
+    Args:
+        analysis: way to account.
+        participation, epsilon: as of `Delta`.
+        delta: in (0, 1), of all rounds together.
+        rounds: number of rounds.
+    """
     if rounds == 1:
         return sigma_at(analysis.delta, participation, epsilon, delta)
 

@@ -4,8 +4,8 @@ Koskela, Jalko, Honkela 2020 (arXiv 1906.03049). The arithmetic is dp_accounting
 connecting the dots (Doroshenko et al. 2022, arXiv 2207.04380): an atom between two grid points is split so that its
 mass under both distributions is kept, which never makes delta smaller, and errs with the square of the interval.
 
-What is no guarantee is first put into cells of the server's view, which only loses information. So the composed
-`orthogonal_pair` and `as_printed` are lower bounds on the truth up to the error of the grid.
+The pairs that are no guarantee are first divided into cells of the server's view, which only loses information. So the
+composed `orthogonal_pair` and `as_printed` are lower bounds on the truth up to the error of the grid.
 """
 
 from collections.abc import Callable
@@ -19,28 +19,37 @@ from analysis.bounds.random_participation import Mixture, Participation, paralle
 from testbed.arrays import Floats
 
 Composed = Callable[[Participation, float], PrivacyLossDistribution]
-"""From who takes part and sigma to the loss of one round; ``self_compose`` makes many of it."""
+"""Computes the loss of one round from participation and sigma; its ``self_compose`` gives that of many."""
 
 INTERVAL = 1e-4
-"""Between the losses of a distribution, per round."""
+"""Distance of the losses of a distribution, per round."""
 
 _REACH = 12.0  # standard deviations; the mass beyond (1e-33) counts as an infinite loss, or for a lower bound as none
 _PER_DEVIATION = 64  # cells of the server's view
-_PER_DEVIATION_ACROSS = 8  # cells of what shows of participation
-_LARGEST = 30.0  # losses beyond it count as it
+_PER_DEVIATION_ACROSS = 8  # cells in the direction that shows participation
+_LARGEST = 30.0  # larger losses are cut to it
 
 
 def only_local_sampling(
     participation: Participation, sigma: float, interval: float = INTERVAL
 ) -> PrivacyLossDistribution:
-    """OLS: the Poisson-subsampled Gaussian mechanism of rate q."""
+    """Return the loss of OLS: the Poisson-subsampled Gaussian mechanism of rate q.
+
+    Args:
+        participation, sigma: as of `Delta`.
+        interval: distance of the losses.
+    """
     return _subsampled(participation.sample_rate, sigma / participation.clip, interval)
 
 
 def weak_client_sampling(
     participation: Participation, sigma: float, interval: float = INTERVAL
 ) -> PrivacyLossDistribution:
-    """WCS: that of OLS with probability p, and nothing otherwise; an observer sees which."""
+    """Return the loss of WCS: that of OLS with probability p, and nothing otherwise; an observer sees which.
+
+    Args:
+        participation, sigma, interval: see `only_local_sampling`.
+    """
     local = only_local_sampling(participation, sigma, interval)
     return local.compute_mixture(identity(interval), participation.client_rate)
 
@@ -48,22 +57,38 @@ def weak_client_sampling(
 def centralized_shuffling(
     participation: Participation, sigma: float, interval: float = INTERVAL
 ) -> PrivacyLossDistribution:
-    """CS: the Poisson-subsampled Gaussian mechanism of rate p q."""
+    """Return the loss of CS: the Poisson-subsampled Gaussian mechanism of rate p q.
+
+    Args:
+        participation, sigma, interval: see `only_local_sampling`.
+    """
     return _subsampled(participation.client_rate * participation.sample_rate, sigma / participation.clip, interval)
 
 
 def as_printed(participation: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
-    """Theorem 4.1's pair as published: not a guarantee."""
+    """Return the loss of Theorem 4.1's pair as published: no guarantee.
+
+    Args:
+        participation, sigma, interval: see `only_local_sampling`.
+    """
     return _of_pair(*parallel_pair(participation, sigma), interval)
 
 
 def recentred(participation: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
-    """Theorem 4.1's pair centred on x', which gives the paper's numbers: not a guarantee."""
+    """Return the loss of Theorem 4.1's pair centred on x', as in the paper's numbers: no guarantee.
+
+    Args:
+        participation, sigma, interval: see `only_local_sampling`.
+    """
     return _of_pair(*recentred_pair(participation, sigma), interval)
 
 
 def orthogonal_pair(participation: Participation, sigma: float, interval: float = INTERVAL) -> PrivacyLossDistribution:
-    """The pair of `random_participation.orthogonal_pair`: what is known to be lost, at least."""
+    """Return the loss of the pair of `random_participation.orthogonal_pair`, a lower bound.
+
+    Args:
+        participation, sigma, interval: see `only_local_sampling`.
+    """
     q, unit = participation.sample_rate, participation.clip / sigma
     means = participation.others[0] * unit
     across = _edges(means.max(), _PER_DEVIATION_ACROSS)
@@ -82,21 +107,21 @@ def _subsampled(rate: float, noise: float, interval: float) -> PrivacyLossDistri
 
 
 def _of_pair(upper: Mixture, lower: Mixture, interval: float) -> PrivacyLossDistribution:
-    """Both mixtures in cells, which have the same means."""
+    """Divide two mixtures with the same means into cells."""
     means = upper[1]
     edges = _edges(means.max() - means.min(), _PER_DEVIATION) + means.min()
     return _of_cells(_masses(upper, edges), _masses(lower, edges), interval)
 
 
 def _edges(furthest: float, per_deviation: int) -> Floats:
-    """`(cells + 1,)` from far below 0 to far above the furthest mean; the first and last are infinite."""
+    """Return `(cells + 1,)` edges from far below 0 to far above the furthest mean; the first and last are infinite."""
     edges = np.arange(-_REACH, furthest + _REACH, 1 / per_deviation)
     edges[0], edges[-1] = -np.inf, np.inf
     return edges
 
 
 def _masses(mixture: Mixture, edges: Floats) -> Floats:
-    """`(cells,)` probabilities, each from the side on which it does not cancel."""
+    """Return `(cells,)` probabilities, each from the side on which it does not cancel."""
     total = np.zeros(len(edges) - 1)
     for weight, mean in zip(mixture[0].tolist(), mixture[1].tolist(), strict=True):
         if not weight:
@@ -107,14 +132,14 @@ def _masses(mixture: Mixture, edges: Floats) -> Floats:
 
 
 def _of_cells(upper: Floats, lower: Floats, interval: float) -> PrivacyLossDistribution:
-    """The privacy loss of two distributions on the same cells, in both directions."""
+    """Return the privacy loss of two distributions on the same cells, in both directions."""
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.clip(np.log(upper) - np.log(lower), -_LARGEST, _LARGEST)
     return PrivacyLossDistribution(_on_grid(loss, upper, interval), _on_grid(-loss, lower, interval))
 
 
 def _on_grid(loss: Floats, mass: Floats, interval: float) -> pld_pmf.PLDPmf:
-    """`(cells,)` atoms, each split between the two grid points beside it."""
+    """Split `(cells,)` atoms between the two grid points beside each."""
     used = mass > 0
     loss, mass = loss[used], mass[used]
     below = np.floor(loss / interval)

@@ -1,8 +1,8 @@
-"""How much of the planned noise hides a client in a round, by the number of its participants s.
+"""Share of the planned noise that hides a client in a round, by the number of its participants s.
 
-The threshold is a fraction of s, so that the accomplices that secure aggregation withstands grow with s, and the
-victim's own share of the noise is one s-th. Where s varies (`bernoulli`, batches of two sizes) a malicious server takes
-the size it likes best, and chance may. So `ResidualNoise` is the least over all sizes.
+The threshold is a fraction of s, so that the number of colluding clients that secure aggregation withstands grows with
+s, and the victim's own share of the noise is one s-th. If s varies (`bernoulli`, batches of two sizes), a malicious
+server takes the size of its choice, and so may chance. So `ResidualNoise` is the least over all sizes.
 """
 
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from testbed.engine.plan import RunPlan
 from testbed.privacy.noise_plan import Guarantees
 
 MAX_SIZES_EXAMINED = 2**16
-"""So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""
+"""Most sizes that are examined one by one; beyond, each update counts as seen by itself in the largest size."""
 
 
 @dataclass(frozen=True)
 class ResidualNoise:
-    """By the sizes of a round, what the aggregation says of each: `(m,)` arrays.
+    """Guarantees of the aggregation by the size of a round: `(m,)` arrays.
 
     Attributes:
         sizes: s.
-        max_colluders: dishonest participants with whom a malicious server still sees sums alone.
-        min_sum_size: participants in a sum, at least, as long as the server follows the protocol.
+        max_colluders: most dishonest participants with which a malicious server still sees sums alone.
+        min_sum_size: least number of participants in a sum, as long as the server follows the protocol.
         noise: share of the planned noise in such a sum.
-        min_partition_size: participants in a malicious server's sum, at least.
+        min_partition_size: least number of participants in a malicious server's sum.
     """
 
     sizes: npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ class ResidualNoise:
 
     @classmethod
     def of(cls, plan: RunPlan) -> "ResidualNoise":
-        """What a plan's aggregation leaves, in rounds of all sizes that its clients take part in."""
+        """Return the guarantees of a plan's aggregation, in rounds of all sizes that its clients accept."""
         fewest, largest = plan.minimum_participants, plan.maximum_participants
         if plan.experiment.selection.protocol.startswith("lotto-"):  # clients refuse a list of any other length
             fewest = largest
@@ -46,7 +46,7 @@ class ResidualNoise:
         for size in range(fewest, largest + 1) if largest - fewest <= MAX_SIZES_EXAMINED else ():
             try:
                 guaranteed: Guarantees = plan.aggregation.guarantees(size)
-            except ValueError:  # there is no sum of so many
+            except ValueError:  # no sum of this size
                 continue
             least, part = guaranteed.min_sum_size, min(guaranteed.min_partition_size, guaranteed.min_sum_size)
             if least <= size:
@@ -63,15 +63,15 @@ class ResidualNoise:
 
     @property
     def withstood(self) -> int:
-        """The dishonest participants with whom sums alone are seen in rounds of every size; -1: updates are seen."""
+        """Most dishonest participants with which only sums are seen in rounds of every size; -1: updates are seen."""
         return int(self.max_colluders.min())
 
     def from_curious(self, skipping: int, few: bool) -> float:
-        """Share of the planned noise against a server that follows the protocol and sees no more than sums.
+        """Return the share of the planned noise against a server that follows the protocol and sees no more than sums.
 
         Args:
-            skipping: k participants, none of them the victim, add no noise.
-            few: as few survive as a sum must have, all of the k among them; else everybody.
+            skipping: k, number of participants without the victim that add no noise.
+            few: whether only the least number of participants of a sum survive, all of the k among them.
         """
         k = np.minimum(skipping, self.sizes - 1)
         if few:
@@ -80,11 +80,11 @@ class ResidualNoise:
         return float(np.where(updates_seen, 1 / self.sizes, 1 - k / self.sizes).min())
 
     def from_malicious(self, accomplices: int, few: bool) -> float:
-        """Share of the planned noise that a malicious server and so many participants cannot subtract.
+        """Return the share of the planned noise that a malicious server and colluding participants cannot subtract.
 
         Args:
-            accomplices: k participants, none of them the victim.
-            few: the server claims drop-outs, or splits the sum, as far as clients let it; else everybody is in it.
+            accomplices: k, number of colluding participants, without the victim.
+            few: whether the server claims dropouts, or splits the sum, as far as clients accept it.
         """
         k = np.minimum(accomplices, self.sizes - 1)
         left = 1 - k / self.sizes
@@ -98,7 +98,7 @@ class ResidualNoise:
         return float(np.where(k > self.max_colluders, 1 / self.sizes, left).min())
 
     def described(self, malicious: bool) -> str:
-        """What a guarantee must say of it, to follow its reason; empty where there is nothing."""
+        """Return a description of the least noise, to be appended to a guarantee's reason; empty if there is none."""
         parts = []
         if len(self.sizes) > 1:
             parts.append(f"in rounds of {self.sizes.min()} to {self.sizes.max()}")

@@ -1,9 +1,9 @@
 """Binomial tails that are right to the last digit, however small.
 
-Guarantees live far out in the tails, where ``1 - cdf`` is nothing but rounding. Here a tail is what it is by
+Guarantees lie far out in the tails, where ``1 - cdf`` is nothing but rounding. Here a tail is computed by its
 definition, a sum of positive terms, taken from its largest term outwards in 160-bit floating point (MPFR, with
 exponents far beyond those of a double). Nothing cancels; the result is the correctly rounded double for all but ties,
-0.0 only where no double is left (below 5e-324), and its logarithm is there even then.
+0.0 only below the smallest double (5e-324), and its logarithm is available even then.
 """
 
 from collections.abc import Iterator
@@ -14,42 +14,62 @@ from typing import Any
 import gmpy2
 
 _BITS = 160
-_NEGLIGIBLE = 2.0**-80  # of the sum so far: a term that small, and all that follow it, leave the double as it is
+_NEGLIGIBLE = 2.0**-80  # of the sum so far: a term that small, and all that follow it, leave the double unchanged
 
 Probability = Fraction | float
 
 
 def survival(k: int, trials: int, p: Probability) -> float:
-    """Pr[X > k] for X ~ Binomial(trials, p).
+    """Return Pr[X > k] for X ~ Binomial(trials, p).
 
     Args:
         k: may be negative (then 1) or at least `trials` (then 0).
-        trials: number of trials, at least 0; raises `ValueError` below.
-        p: chance of success in [0, 1], taken as the exact number it is; raises `ValueError` outside.
+        trials: number of trials, at least 0.
+        p: probability of success in [0, 1], taken as the exact number that it is.
+
+    Raises:
+        ValueError: if `trials` or `p` is out of range.
+
+    Example:
+        >>> survival(1, 2, 0.5)
+        0.25
     """
     with _arithmetic():
         return float(_survival(k, trials, _exact(p)))
 
 
 def cdf(k: int, trials: int, p: Probability) -> float:
-    """Pr[X <= k] for X ~ Binomial(trials, p); as precise near 0 as `survival` is."""
+    """Return Pr[X <= k] for X ~ Binomial(trials, p); as precise near 0 as `survival`.
+
+    Args:
+        k, trials, p: see `survival`.
+    """
     with _arithmetic():
         return float(_survival(trials - k - 1, trials, 1 - _exact(p)))
 
 
 def log10_survival(k: int, trials: int, p: Probability) -> float:
-    """The decimal logarithm of `survival`, also where that is below the smallest double; -inf where it is 0."""
+    """Return the decimal logarithm of `survival`, also below the smallest double; -inf where it is 0.
+
+    Args:
+        k, trials, p: see `survival`.
+    """
     with _arithmetic():
         exact = _exact(p)
         if not (0 < exact < 1 and trials * exact < k + 1 <= trials):
             return float(gmpy2.log10(_survival(k, trials, exact)))
-        # by itself, as no exponent may be left for the tail: MPFR's functions end at about 10^-323,000,000
+        # computed apart, as the tail may be below all exponents: MPFR's functions end at about 10^-323,000,000
         largest, sum_ = _log_mass(k + 1, trials, exact), _falling_sum(k + 1, trials, exact)
         return float((largest + gmpy2.log(sum_)) / gmpy2.log(gmpy2.mpfr(10)))
 
 
 def survivals(last: int, trials: int, p: Probability) -> list[float]:
-    """Pr[X > k] for k = 0, 1, ..., `last`, in one pass."""
+    """Return Pr[X > k] for k = 0, 1, ..., `last`, in one pass.
+
+    Args:
+        last: largest k.
+        trials, p: see `survival`.
+    """
     with _arithmetic():
         exact = _exact(p)
         above, mass = _survival(last, trials, exact), gmpy2.mpfr(0)
@@ -63,10 +83,14 @@ def survivals(last: int, trials: int, p: Probability) -> list[float]:
 
 
 def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
-    """Pr[X_m > k] for X_m ~ Binomial(m, p), m = 0, 1, ..., `last`, in one pass; k is at least 0.
+    """Return Pr[X_m > k] for X_m ~ Binomial(m, p), m = 0, 1, ..., `last`, in one pass.
 
-    One trial more exceeds k when the trials before it did, or when they reached k and it succeeds.
+    Args:
+        k: at least 0.
+        last: largest m.
+        p: see `survival`.
     """
+    # With one more trial, X exceeds k if it did before, or if it was k and the trial succeeds.
     with _arithmetic():
         exact = _exact(p)
         success, failure = _real(exact), _real(1 - exact)
@@ -81,10 +105,14 @@ def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
 
 
 def cdfs_over_trials(k: int, first: int, last: int, p: Probability) -> list[float]:
-    """Pr[X_m <= k] for X_m ~ Binomial(m, p), m = `first`, ..., `last`, in one pass; k is at least 0.
+    """Return Pr[X_m <= k] for X_m ~ Binomial(m, p), m = `first`, ..., `last`, in one pass.
 
-    One trial fewer stays within k when all stay within it, or when the others reach k and it succeeds.
+    Args:
+        k: at least 0.
+        first, last: range of m, both included.
+        p: see `survival`.
     """
+    # With one trial fewer, X is within k if it was before, or if the others reach k and the trial succeeds.
     with _arithmetic():
         exact = _exact(p)
         within = _survival(last - k - 1, last, 1 - exact)
@@ -96,7 +124,12 @@ def cdfs_over_trials(k: int, first: int, last: int, p: Probability) -> list[floa
 
 
 def survival_of_sum(k: int, first: tuple[int, Probability], second: tuple[int, Probability]) -> float:
-    """Pr[X + Y > k] for independent X and Y, each given as (trials, p); time grows with k."""
+    """Return Pr[X + Y > k] for independent X and Y; time grows with k.
+
+    Args:
+        k: see `survival`.
+        first, second: (trials, p) of X and Y.
+    """
     with _arithmetic():
         (trials, p), (others, q) = (first[0], _exact(first[1])), (second[0], _exact(second[1]))
         above = _survival(k, trials, p)
@@ -106,26 +139,47 @@ def survival_of_sum(k: int, first: tuple[int, Probability], second: tuple[int, P
 
 
 def masses(first: int, last: int, trials: int, p: Probability) -> list[float]:
-    """Pr[X = i] for i = `first`, ..., `last`; X ~ Binomial(trials, p)."""
+    """Return Pr[X = i] for i = `first`, ..., `last`; X ~ Binomial(trials, p).
+
+    Args:
+        first, last: range of i, both included.
+        trials, p: see `survival`.
+    """
     with _arithmetic():
         exact = _exact(p)
         return [float(_mass(i, trials, exact)) for i in range(first, last + 1)]
 
 
 def hypergeometric_survival(k: int, population: int, marked: int, sample: int) -> float:
-    """Pr[X > k], X the marked ones among `drawn` of a population, drawn without replacement."""
+    """Return Pr[X > k], X the number of marked elements in a sample without replacement.
+
+    Args:
+        k: may be negative.
+        population: number of elements.
+        marked: number of marked elements.
+        sample: size of the sample.
+    """
     with _arithmetic():
         return float(_hypergeometric_survival(k, population, marked, sample))
 
 
 def log10_hypergeometric_survival(k: int, population: int, marked: int, sample: int) -> float:
-    """The decimal logarithm of `hypergeometric_survival`; -inf where it is 0."""
+    """Return the decimal logarithm of `hypergeometric_survival`; -inf where it is 0.
+
+    Args:
+        k, population, marked, sample: see `hypergeometric_survival`.
+    """
     with _arithmetic():
         return float(gmpy2.log10(_hypergeometric_survival(k, population, marked, sample)))
 
 
 def hypergeometric_masses(first: int, last: int, population: int, marked: int, sample: int) -> list[float]:
-    """Pr[X = i] for i = `first`, ..., `last`; X as in `hypergeometric_survival`."""
+    """Return Pr[X = i] for i = `first`, ..., `last`; X as in `hypergeometric_survival`.
+
+    Args:
+        first, last: range of i, both included.
+        population, marked, sample: see `hypergeometric_survival`.
+    """
     with _arithmetic():
         return [float(_hypergeometric_mass(i, population, marked, sample)) for i in range(first, last + 1)]
 
@@ -151,7 +205,7 @@ def _hypergeometric_survival(k: int, population: int, marked: int, sample: int) 
 
 
 def _log_ways(of: int, taken: int) -> Any:
-    """The natural logarithm of C(of, taken)."""
+    """Return the natural logarithm of C(of, taken)."""
     return gmpy2.lgamma(of + 1)[0] - gmpy2.lgamma(taken + 1)[0] - gmpy2.lgamma(of - taken + 1)[0]
 
 
@@ -163,30 +217,30 @@ def _arithmetic() -> Iterator[None]:
 
 def _exact(p: Probability) -> Fraction:
     if not 0 <= p <= 1:
-        raise ValueError(f"p: {p} is no probability")
+        raise ValueError(f"p: {p} is not a probability")
     return Fraction(p)
 
 
 def _survival(k: int, trials: int, p: Fraction) -> Any:
-    """Pr[X > k] in MPFR."""
+    """Return Pr[X > k] in MPFR."""
     if trials < 0:
-        raise ValueError(f"trials: {trials}")
+        raise ValueError(f"trials: {trials}; must be at least 0")
     if k < 0:
         return gmpy2.mpfr(1)
     if k >= trials or p == 0:
         return gmpy2.mpfr(0)
     if p == 1:
         return gmpy2.mpfr(1)
-    if k + 1 > trials * p:  # the terms fall from the first one on
+    if k + 1 > trials * p:  # the terms fall from the first on
         return _mass(k + 1, trials, p) * _falling_sum(k + 1, trials, p)
     below = _mass(k, trials, p) * _falling_sum(trials - k, trials, 1 - p)
     return 1 - below  # at least about a half: nothing is lost
 
 
 def _falling_sum(first: int, trials: int, p: Fraction) -> Any:
-    """The sum of Pr[X = i] over i >= first, where the terms fall, in units of Pr[X = first], which may be too small.
+    """Return the sum of Pr[X = i] over i >= first, in units of Pr[X = first]; the terms fall.
 
-    About ten standard deviations of terms count at most: half a million for 10^10 trials.
+    At most about ten standard deviations of terms count: half a million for 10^10 trials.
     """
     odds = _real(p / (1 - p))
     term = total = gmpy2.mpfr(1)
@@ -199,14 +253,14 @@ def _falling_sum(first: int, trials: int, p: Fraction) -> Any:
 
 
 def _mass(i: int, trials: int, p: Fraction) -> Any:
-    """Pr[X = i] in MPFR; 0 below about 10^-323,000,000."""
+    """Return Pr[X = i] in MPFR; 0 below about 10^-323,000,000."""
     if i > trials or p in (0, 1):
         return gmpy2.mpfr(i == trials * p)
     return gmpy2.exp(_log_mass(i, trials, p))
 
 
 def _log_mass(i: int, trials: int, p: Fraction) -> Any:
-    """The natural logarithm of Pr[X = i], for 0 <= i <= trials and 0 < p < 1."""
+    """Return the natural logarithm of Pr[X = i], for 0 <= i <= trials and 0 < p < 1."""
     ways = gmpy2.lgamma(trials + 1)[0] - gmpy2.lgamma(i + 1)[0] - gmpy2.lgamma(trials - i + 1)[0]
     return ways + i * gmpy2.log(_real(p)) + (trials - i) * gmpy2.log(_real(1 - p))
 

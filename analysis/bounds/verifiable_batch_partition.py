@@ -1,10 +1,11 @@
-"""What verifiable batch partition guarantees, as numbers. Derived in docs/explanation/verifiable-batch-partition.md.
+"""Guarantees of verifiable batch partition as numbers. Derived in docs/explanation/verifiable-batch-partition.md.
 
 A batch is a candidate with probability at most p = floor(a K m / n_min) / m, independently of the others, and a server
-that removes honest batches keeps all the candidates it likes best, K/T at most. So the dishonest participants x of one
-round are the sum over K/T candidate batches of their dishonest members. How many those are depends on where the c
-dishonest clients sit. Two numbers enclose the worst placement: what a placement of equal shares attains (exact binomial
-tails), and what no placement exceeds, not even one that is chosen batch by batch after seeing the batches before.
+that removes honest batches keeps the candidates of its choice, K/T at most. So the dishonest participants x of one
+round are the sum over K/T candidate batches of their dishonest members, which depends on the placement of the c
+dishonest clients. Two numbers enclose the worst placement: the probability that a placement of equal shares attains
+(exact binomial tails), and a bound for all placements, even if they are chosen batch by batch after seeing the batches
+before.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from analysis.bounds.tails import hypergeometric_survival, masses, survival, sur
 Chances = npt.NDArray[np.float64]
 
 WORK = 4 * 10**8  # elementary steps of the two exact sums: a few seconds; beyond, they are not attempted
-_SMALLEST = 1e-290  # below, doubles lose digits, and a bound must not
+_SMALLEST = 1e-290  # smaller doubles lose digits, which a bound must not
 _MOST_DISHONEST = 100_000
 _MOST_WORK = 100_000_000
 
@@ -38,7 +39,7 @@ class BatchSetting:
         min_population: n_min; None: n.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: if a number is out of range.
     """
 
     population: int
@@ -63,17 +64,17 @@ class BatchSetting:
 
     @property
     def wanted(self) -> int:
-        """K/T, the batches of a round."""
+        """K/T, the number of batches of a round."""
         return self.participants // self.privacy
 
     @property
     def batches(self) -> int:
-        """B = floor(n/T)."""
+        """B = floor(n/T), the number of batches of the population."""
         return self.population // self.privacy
 
     @property
     def sizes(self) -> dict[int, int]:
-        """Batches of each size: B - n mod B of floor(n/B) members, n mod B of one more."""
+        """Number of batches by size: B - n mod B of floor(n/B) members, n mod B of one more."""
         size, larger = divmod(self.population, self.batches)
         return {size: self.batches - larger} | ({size + 1: larger} if larger else {})
 
@@ -85,7 +86,7 @@ class BatchSetting:
 
     @property
     def p(self) -> Fraction:
-        """A batch's chance to be a candidate, at most."""
+        """Bound on a batch's probability to be a candidate."""
         return selection_probability(self.participants, self.over_selection, self.least)
 
 
@@ -101,16 +102,19 @@ def check_work(setting: BatchSetting) -> None:
 
 
 def candidates_suffice(setting: BatchSetting, dropout: float | Fraction = 0.0, withheld: int = 0) -> float:
-    """Pr[at least K/T candidate batches], n announced truly: every member answers with probability 1 - dropout.
+    """Return Pr[at least K/T candidate batches], if n is announced truly.
 
     Args:
         setting: the federation.
         dropout: a client's chance not to answer, in [0, 1].
-        withheld: batches, smallest first, in which a dishonest member never answers.
+        withheld: number of batches, smallest first, in which a dishonest member never answers.
+
+    Raises:
+        ValueError: if `dropout` is not a probability.
     """
     lost = decimal("dropout", dropout)
     if not 0 <= lost <= 1:
-        raise ValueError(f"dropout: {dropout}; a probability")
+        raise ValueError(f"dropout: {dropout}; must be from 0 to 1")
     p = selection_probability(setting.participants, setting.over_selection, setting.population)
     groups = []
     for size, count in sorted(setting.sizes.items()):
@@ -125,10 +129,14 @@ def candidates_suffice(setting: BatchSetting, dropout: float | Fraction = 0.0, w
 
 
 def exceeding_shares(setting: BatchSetting, above: int) -> tuple[float, int]:
-    """What a placement attains: Pr[x > above] when every batch that has any holds j dishonest clients, at the worst j.
+    """Return Pr[x > above] for the worst equal shares: every batch with dishonest members has j of them.
+
+    Args:
+        setting: the federation.
+        above: number of dishonest participants.
 
     Returns:
-        The probability, and j. At j = T that is "concentrated", at j = 1 "spread".
+        The probability, and j. At j = T the placement is "concentrated", at j = 1 "spread".
     """
     worst = (0.0, max(setting.sizes))
     for j in range(max(setting.sizes), 0, -1):
@@ -142,18 +150,24 @@ def exceeding_shares(setting: BatchSetting, above: int) -> tuple[float, int]:
 
 
 def exceeds(setting: BatchSetting, above: int) -> float | None:
-    """What no placement exceeds: an upper bound on Pr[x > above], whatever batches the dishonest clients are in.
+    """Bound Pr[x > above] for all placements of the dishonest clients.
 
-    An adversary that places its clients batch by batch, and sees whether a batch is a candidate before it fills the
-    next one, does at least as well as with any placement fixed beforehand (take that placement's batches by falling
-    number of dishonest members: the server's best K/T candidates are the first ones). Its chance, with c clients and w
-    places left and k more dishonest participants needed, is
+    Args:
+        setting: the federation.
+        above: number of dishonest participants.
 
-        V(c, k, w) = max over j of  p V(c - j, k - j, w - 1) + (1 - p) V(c - j, k, w),   V(c, k <= 0, w) = 1,
-
-    0 where k > 0 and no client or no place is left. Doubles, all terms positive: right to about 10 digits. None where
-    that takes too long or falls below 1e-290; `log_chernoff` is left.
+    Returns:
+        The bound, right to about 10 digits; None if it takes too long or is below 1e-290, in which case `log_chernoff`
+        is left.
     """
+    # An adversary that places its clients batch by batch, and sees whether a batch is a candidate before it fills the
+    # next one, does at least as well as with any placement fixed beforehand (take that placement's batches by falling
+    # number of dishonest members: the server's best K/T candidates are the first ones). Its chance, with c clients and
+    # w places left and k more dishonest participants needed, is
+    #
+    #     V(c, k, w) = max over j of  p V(c - j, k - j, w - 1) + (1 - p) V(c - j, k, w),   V(c, k <= 0, w) = 1,
+    #
+    # and 0 where k > 0 and no client or no place is left. All terms are positive.
     size, batches_of_round, c = max(setting.sizes), setting.wanted, setting.dishonest
     needed = above + 1
     if needed <= 0:
@@ -179,11 +193,14 @@ def exceeds(setting: BatchSetting, above: int) -> float | None:
 
 
 def log_chernoff(setting: BatchSetting, above: int) -> float:
-    """The natural logarithm of another upper bound on Pr[x > above] over all placements, for any size; at most 0.
+    """Return the natural logarithm of another upper bound on Pr[x > above] for all placements, for any size; at most 0.
 
-    With phi(j) = log(1 - p + p e^(theta j)), convex and 0 at 0, a placement's sum of phi over its batches is at most
-    (c/T) phi(T). So Chernoff's bound for c/T wholly dishonest batches, -(c/T) KL(k/c || p), holds for all placements.
+    Args:
+        setting: the federation.
+        above: number of dishonest participants.
     """
+    # With phi(j) = log(1 - p + p e^(theta j)), convex and 0 at 0, a placement's sum of phi over its batches is at most
+    # (c/T) phi(T). So Chernoff's bound for c/T wholly dishonest batches, -(c/T) KL(k/c || p), holds for all placements.
     needed, c, size = above + 1, setting.dishonest, max(setting.sizes)
     p, share = float(setting.p), needed / c if c else inf
     if share <= p:
@@ -195,10 +212,14 @@ def log_chernoff(setting: BatchSetting, above: int) -> float:
 
 
 def bound(setting: BatchSetting, above: int) -> tuple[float, float, str]:
-    """The better of the two upper bounds on Pr[x > above] over all placements.
+    """Return the better of the two upper bounds on Pr[x > above] for all placements.
+
+    Args:
+        setting: the federation.
+        above: number of dishonest participants.
 
     Returns:
-        The probability, its decimal logarithm (-inf where it cannot happen), and "placements" or "chernoff".
+        The probability, its decimal logarithm (-inf if it cannot happen), and "placements" or "chernoff".
     """
     summed, simple = exceeds(setting, above), log_chernoff(setting, above)
     if summed is not None and (summed == 0.0 or log(summed) <= simple):
@@ -207,11 +228,14 @@ def bound(setting: BatchSetting, above: int) -> tuple[float, float, str]:
 
 
 def exceeds_at_random(setting: BatchSetting, above: int) -> float:
-    """Upper bound on Pr[x > above] when the beacon assigns clients to batches, dishonest ones like all others.
+    """Bound Pr[x > above] when the beacon assigns clients to batches, dishonest ones like all others.
 
-    Of M ~ Binomial(B, p) candidate batches the members are uniformly random clients, so that their dishonest ones are
-    hypergeometric. The server cannot have more than all of them (of those it takes K/T, so this is not tight).
+    Args:
+        setting: the federation.
+        above: number of dishonest participants.
     """
+    # Of M ~ Binomial(B, p) candidate batches the members are uniformly random clients, so that the number of dishonest
+    # ones is hypergeometric. The server cannot have more than all of them (it takes K/T, so this is not tight).
     size = max(setting.sizes)  # uneven: as if all candidate batches were of the larger size
     total, begin, step = 0.0, 0, 64
     while begin <= setting.batches:
@@ -220,7 +244,7 @@ def exceeds_at_random(setting: BatchSetting, above: int) -> float:
             sample = min(m * size, setting.population)
             total += mass * hypergeometric_survival(above, setting.population, setting.dishonest, sample)
         rest = survival(last, setting.batches, setting.p)
-        if rest <= total * 2**-40:  # also when nothing is left, not even in a double
+        if rest <= total * 2**-40:  # also when the rest is below all doubles
             total += rest
             break
         begin = last + 1
@@ -228,11 +252,21 @@ def exceeds_at_random(setting: BatchSetting, above: int) -> float:
 
 
 def share_allowed(setting: BatchSetting, eta: float | Fraction) -> int:
-    """floor(eta c K / n): of K or more participants, no more than eta times their due."""
+    """Return floor(eta c K / n), the most dishonest participants that are at most eta times the expected number.
+
+    Args:
+        setting: the federation.
+        eta: above 0.
+    """
     return allowed(setting.population, setting.dishonest, setting.participants, eta)
 
 
 def tolerated(setting: BatchSetting, threshold: int | float | Fraction) -> int:
-    """2t - s - 1 at the worst s: the dishonest participants that SecAgg with signed survivor lists withstands."""
+    """Return 2t - s - 1 at the worst s: the most dishonest participants with which SecAgg is secure.
+
+    Args:
+        setting: the federation.
+        threshold: t, a number or a fraction of the participants; survivor lists are signed.
+    """
     sizes = range(setting.participants, setting.largest_round + 1)
     return min(2 * threshold_of(s, threshold) - s - 1 for s in sizes)
