@@ -127,7 +127,7 @@ def audits(
     Raises:
         ExperimentError: a run has no canaries, or not what the observer sees.
     """
-    found = []
+    results = []
     for run in runs:
         canaries = Canaries(run)
         spent = spending(run) if adds_noise(run) else None
@@ -141,8 +141,8 @@ def audits(
             except ValueError as error:
                 raise ExperimentError(f"{run.path}: {error}; set privacy.canaries.clients higher") from None
             guessed = best_guesses(scores, canaries.inserted, delta, confidence)
-            found.append(Audit(run, observer, guessed, estimate, delta, spent, plan))
-    return found
+            results.append(Audit(run, observer, guessed, estimate, delta, spent, plan))
+    return results
 
 
 def best_guesses(scores: Floats, inserted: npt.NDArray[np.bool_], delta: float, confidence: float) -> Guessed:
@@ -151,13 +151,16 @@ def best_guesses(scores: Floats, inserted: npt.NDArray[np.bool_], delta: float, 
     error = (1 - confidence) / len(_SHARES)
     tried = []
     for share in _SHARES:
-        each = max(1, round(share * canaries / 2))
-        lowest, highest = order[:each], order[canaries - min(each, canaries - each) :]
+        per_end = max(1, round(share * canaries / 2))
+        lowest, highest = order[:per_end], order[canaries - min(per_end, canaries - per_end) :]
         guesses = len(lowest) + len(highest)
         right = int((~inserted[lowest]).sum() + inserted[highest].sum())
         proven = epsilon_proven(canaries, guesses, right, delta, 1 - error)
         tried.append(Guessed(canaries, guesses, right, proven))
-    return max(tried, key=lambda one: (one.epsilon, one.right / one.guesses))
+    return max(
+        tried,
+        key=lambda guesses_of_share: (guesses_of_share.epsilon, guesses_of_share.right / guesses_of_share.guesses),
+    )
 
 
 class Canaries:
@@ -205,18 +208,18 @@ class Canaries:
         for block, directions in self._directions(len(self._aggregate(done[0])[1])):
             for number in done:
                 weight, mean = self._aggregate(number)
-                there = np.isin(self.clients[block], in_sums.get(number, np.zeros(0, np.int64)))
-                scores[block[there]] += directions[there] @ (mean * weight).astype(np.float32)
+                in_sum = np.isin(self.clients[block], in_sums.get(number, np.zeros(0, np.int64)))
+                scores[block[in_sum]] += directions[in_sum] @ (mean * weight).astype(np.float32)
         return scores
 
     def _aggregate(self, number: int) -> tuple[float, Floats]:
-        seen = self._run.aggregate(number)
-        if seen is None:
+        aggregate = self._run.aggregate(number)
+        if aggregate is None:
             raise ExperimentError(
                 f"{self._run.path}: has no aggregate of round {number}, which the server saw; run it with "
                 "records.aggregates: all, or audit with --observer outsider"
             )
-        return seen.weight, seen.mean
+        return aggregate.weight, aggregate.mean
 
     def _by_outsider(self) -> Floats:
         last = self._run.model

@@ -30,28 +30,28 @@ def rendered(audits: Sequence[Audit], format: str, confidence: float) -> str:
     """As text, markdown or json."""
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        return to_json({"rows": [one.row(confidence) for one in audits]})
+        return to_json({"rows": [audit.row(confidence) for audit in audits]})
     rows = []
-    for one in audits:
-        there = one.guessed
-        counts = (str(there.canaries), str(there.guesses), str(there.right))
-        said = (one.achieved, one.planned, one.guaranteed)
-        proven = f"≥ {there.epsilon:.3g}{' !' if one.refuted else ''}"
-        epsilons = (proven, f"{one.estimate:.3g}", *(number(value, "inf") for value in said))
-        rows.append((one.run.label, one.observer, *counts, *epsilons))
+    for audit in audits:
+        guessed = audit.guessed
+        counts = (str(guessed.canaries), str(guessed.guesses), str(guessed.right))
+        ledger_epsilons = (audit.achieved, audit.planned, audit.guaranteed)
+        proven = f"≥ {guessed.epsilon:.3g}{' !' if audit.refuted else ''}"
+        epsilons = (proven, f"{audit.estimate:.3g}", *(number(value, "inf") for value in ledger_epsilons))
+        rows.append((audit.run.label, audit.observer, *counts, *epsilons))
     text = render(Table(_HEADS, rows), format)
-    deltas = ", ".join(dict.fromkeys(f"{one.delta:.3g}" for one in audits))
+    deltas = ", ".join(dict.fromkeys(f"{audit.delta:.3g}" for audit in audits))
     text += (
         f"\nepsilon at delta {deltas}. Audited: proven with {confidence:.4g} confidence of each row; a lower bound.\n"
     )
     text += "Estimate: were scores normal; no bound. Achieved, planned: the largest of a client, by the ledger.\n"
-    for one in audits:
-        if one.server_adds_noise and one.observer == "server":
-            seen = "the server adds the noise, and sees sums without it; the row is of what it releases."
-            text += f"{one.run.label}: {seen}\n"
-        if one.refuted:
+    for audit in audits:
+        if audit.server_adds_noise and audit.observer == "server":
+            remark = "the server adds the noise, and sees sums without it; the row is of what it releases."
+            text += f"{audit.run.label}: {remark}\n"
+        if audit.refuted:
             text += (
-                f"! {one.run.label}, {one.observer}: more is proven than the ledger says was spent. That happens by "
+                f"! {audit.run.label}, {audit.observer}: more is proven than the ledger says was spent. That happens by "
                 f"chance in {1 - confidence:.2g} of audits; else noise or accounting is wrong.\n"
             )
     return text
@@ -62,32 +62,32 @@ def draw(audits: Sequence[Audit], out: Path, name: str = "audit") -> list[Path]:
 
     What is infinite, or not known, is not drawn.
     """
-    labels = list(dict.fromkeys(one.run.label for one in audits))
+    labels = list(dict.fromkeys(audit.run.label for audit in audits))
     with one_panel(1.0 + 0.32 * len(labels)) as (figure, axes):
         for observer, colour in _OBSERVER_COLOURS.items():
-            seen = [one for one in audits if one.observer == observer]
-            if not seen:
+            audits_of_observer = [audit for audit in audits if audit.observer == observer]
+            if not audits_of_observer:
                 continue
             offset = 0.12 if observer == "outsider" else -0.12
-            places = [labels.index(one.run.label) + offset for one in seen]
-            proven = [one.guessed.epsilon for one in seen]
+            places = [labels.index(audit.run.label) + offset for audit in audits_of_observer]
+            proven = [audit.guessed.epsilon for audit in audits_of_observer]
             axes.barh(places, proven, height=0.22, color=colour, label=figure_text(f"audited: {observer} (≥)"))
             axes.plot(
-                [one.estimate for one in seen if isfinite(one.estimate)],
-                [place for place, one in zip(places, seen, strict=True) if isfinite(one.estimate)],
+                [audit.estimate for audit in audits_of_observer if isfinite(audit.estimate)],
+                [place for place, audit in zip(places, audits_of_observer, strict=True) if isfinite(audit.estimate)],
                 "o",
                 color=colour,
                 markersize=2.5,
                 label=figure_text(f"estimate: {observer}"),
             )
-        first = {one.run.label: one for one in reversed(audits)}
+        first = {audit.run.label: audit for audit in reversed(audits)}
         for kind, mark in _LEDGER:
             values = [(getattr(first[label], kind), place) for place, label in enumerate(labels)]
-            there = [(value, place) for value, place in values if value is not None and isfinite(value)]
-            if there:
+            finite = [(value, place) for value, place in values if value is not None and isfinite(value)]
+            if finite:
                 size = 9 if mark == "|" else 3.5
                 axes.plot(
-                    *zip(*there, strict=True), mark, color="#000000", fillstyle="none", markersize=size, label=kind
+                    *zip(*finite, strict=True), mark, color="#000000", fillstyle="none", markersize=size, label=kind
                 )
         axes.set_yticks(range(len(labels)), [figure_text(label) for label in labels])
         axes.invert_yaxis()

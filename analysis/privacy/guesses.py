@@ -74,9 +74,9 @@ def separation(scores: Floats, inserted: np.ndarray) -> float:
 
     The deviation is that within the two groups; at least two canaries in each. Raises `ValueError` for fewer.
     """
-    there, absent = scores[inserted], scores[~inserted]
-    if min(len(there), len(absent)) < 2:
-        raise ValueError(f"{len(there)} canaries are in and {len(absent)} out; two of each are needed")
-    squares = ((there - there.mean()) ** 2).sum() + ((absent - absent.mean()) ** 2).sum()
+    inserted_scores, absent = scores[inserted], scores[~inserted]
+    if min(len(inserted_scores), len(absent)) < 2:
+        raise ValueError(f"{len(inserted_scores)} canaries are in and {len(absent)} out; two of each are needed")
+    squares = ((inserted_scores - inserted_scores.mean()) ** 2).sum() + ((absent - absent.mean()) ** 2).sum()
     deviation = sqrt(squares / (len(scores) - 2))
-    return float((there.mean() - absent.mean()) / deviation) if deviation else inf
+    return float((inserted_scores.mean() - absent.mean()) / deviation) if deviation else inf

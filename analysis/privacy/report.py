@@ -72,24 +72,24 @@ class Planned:
         """A row for each guarantee; epsilon is infinite where nothing is guaranteed."""
         return [
             {
-                "server": one.server,
-                "epsilon": one.cost.epsilon,
-                "epsilon_fewest": one.fewest.epsilon,
-                "rounds": one.cost.rounds,
-                "dishonest": one.cost.dishonest,
-                "because": one.because,
+                "server": guarantee.server,
+                "epsilon": guarantee.cost.epsilon,
+                "epsilon_fewest": guarantee.fewest.epsilon,
+                "rounds": guarantee.cost.rounds,
+                "dishonest": guarantee.cost.dishonest,
+                "because": guarantee.because,
             }
-            for one in self.guarantees
+            for guarantee in self.guarantees
         ]
 
     def text(self) -> str:
         """All of it, for a person; ends in a line feed."""
         facts = self.facts()
-        said = self.noise_line() + "".join(f"  {line}\n" for line in facts["caveats"])
+        lines = self.noise_line() + "".join(f"  {line}\n" for line in facts["caveats"])
         return (
             f"{visible(self.label)}\n  {facts['mechanism']}, protects a {facts['unit']}, delta {facts['delta']:.3g}; "
             f"{facts['selection']} under {facts['aggregation']}, {facts['planned_rounds']} rounds, "
-            f"{facts['dishonest']} dishonest clients\n{said}\n{guarantee_table(self.rows())}"
+            f"{facts['dishonest']} dishonest clients\n{lines}\n{guarantee_table(self.rows())}"
         )
 
 
@@ -153,7 +153,7 @@ def number(value: float | None, none: str) -> str:
 # -- of runs ----------------------------------------------------------------------------------------------------------
 
 
-_SAID = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}
+_KINDS = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}
 _QUANTILES = {"least": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "largest": 1.0}
 _WHAT = ("Run", "Mechanism", "Unit", "delta", "Rounds", "Clients")
 _HEADERS = (*_WHAT, "Planned", "Achieved", "With accomplices", "Budget", "Noise multiplier")
@@ -213,12 +213,12 @@ def render(
     if format == "markdown":
         cells = [_row(spent, plan) for spent, plan in runs]
         cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
-        said = "".join(
+        caveats = "".join(
             f"\n{markdown(spent.label)}: {line}.\n"
             for spent, _ in runs
             for line in privacy_caveats(spent.run.experiment)
         )
-        return render_table(Table(_HEADERS, cells), format) + "".join(said)
+        return render_table(Table(_HEADERS, cells), format) + "".join(caveats)
     texts = [_text(spent, plan, every) for spent, plan in runs]
     return "\n".join(texts + [f"{visible(label)}: adds no noise, so nothing is private\n" for label in without_noise])
 
@@ -226,7 +226,7 @@ def render(
 def quantiles(spent: Spending, kind: str) -> dict[str, float]:
     """The distribution of an epsilon over the clients that were charged."""
     values = spent.clients[kind].to_numpy(np.float64)
-    return {said: float(np.quantile(values, at, method="inverted_cdf")) for said, at in _QUANTILES.items()}
+    return {name: float(np.quantile(values, at, method="inverted_cdf")) for name, at in _QUANTILES.items()}
 
 
 def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
@@ -267,14 +267,14 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
     if spent.budget is not None:
         is_spent = spent.stopped.startswith("privacy budget")  # and no target has ended the run
         text += f"  budget {spent.budget:g}{', not spent' if not is_spent else ': ' + visible(spent.stopped)}\n"
-    spread = [[_SAID[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]
+    spread = [[_KINDS[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]
     text += "\n" + render_table(listed(["epsilon so far", *_QUANTILES], spread), "text")
     if every is not None:
         rows = [
             [str(row["round"]), str(row["charged"]), *[number(row[f"{kind}_max"], "inf") for kind in EPSILONS]]
             for row in rows_of_every(spent.by_round, every).to_dict("records")
         ]
-        by_round = listed(["round", "charged", *[_SAID[kind] for kind in EPSILONS]], rows)
+        by_round = listed(["round", "charged", *[_KINDS[kind] for kind in EPSILONS]], rows)
         text += "\n  The largest of a client, by round\n" + render_table(by_round, "text")
     return text if plan is None else text + "\n" + guarantee_table(plan.rows())
 
@@ -288,7 +288,7 @@ def _json(spent: Spending, plan: Planned | None, every: int) -> dict[str, Any]:
         "rounds": spent.rounds,
         "population": spent.run.experiment["population"],
         "clients": len(spent.clients),
-        **{f"{kind}_{said}": value for kind in EPSILONS for said, value in quantiles(spent, kind).items()},
+        **{f"{kind}_{name}": value for kind in EPSILONS for name, value in quantiles(spent, kind).items()},
         "guarantees": None if plan is None else plan.rows(),
         "by_round": rows_of_every(spent.by_round, every),
     }

@@ -74,8 +74,8 @@ def check_complete(run: RunRecords) -> None:
     took_part = run.participation
     in_sums = took_part.loc[took_part["survived"], ["round", "client"]]
     charged = run.frame("privacy")[["round", "client"]].drop_duplicates()
-    found = in_sums.merge(charged, on=["round", "client"], how="left", indicator="charged")
-    if missing := int((found["charged"] == "left_only").sum()):
+    merged = in_sums.merge(charged, on=["round", "client"], how="left", indicator="charged")
+    if missing := int((merged["charged"] == "left_only").sum()):
         raise ExperimentError(
             f"{run.path}: the privacy ledger (privacy.parquet) lacks {missing} of the {len(in_sums)} rows that this "
             "run's participation calls for: the file was lost or cut; restore it, what was spent is not known without"
@@ -87,13 +87,16 @@ def _by_round(rows: pd.DataFrame, rounds: list[int]) -> pd.DataFrame:
     spent = np.zeros((len(EPSILONS), len(clients)))
     charged = np.zeros(len(clients), np.bool_)
     values, numbers = rows[list(EPSILONS)].to_numpy(np.float64).T, rows["round"].to_numpy()
-    found: list[dict[str, Any]] = []
+    rows_by_round: list[dict[str, Any]] = []
     for number in rounds:
         begin, end = np.searchsorted(numbers, (number, number + 1))
         spent[:, place[begin:end]] = values[:, begin:end]
         charged[place[begin:end]] = True
         row: dict[str, Any] = {"round": number, "charged": len(np.unique(place[begin:end]))}
-        for name, each in zip(EPSILONS, spent[:, charged], strict=True):
-            row |= {f"{name}_max": each.max(initial=0.0), f"{name}_median": np.median(each) if len(each) else 0.0}
-        found.append(row)
-    return pd.DataFrame(found)
+        for name, epsilons in zip(EPSILONS, spent[:, charged], strict=True):
+            row |= {
+                f"{name}_max": epsilons.max(initial=0.0),
+                f"{name}_median": np.median(epsilons) if len(epsilons) else 0.0,
+            }
+        rows_by_round.append(row)
+    return pd.DataFrame(rows_by_round)
