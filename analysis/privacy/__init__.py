@@ -1,1 +1,1 @@
-"""What privacy runs have spent: the ledger's table, as text, tables and figures."""
+"""Privacy spent by runs: the ledger's table, as text, tables and figures."""

@@ -1,13 +1,13 @@
-"""The privacy of one run, measured: which canaries (`testbed.privacy.canaries`) were in, guessed from what was seen.
+"""The privacy of one run, measured: guesses of the inserted canaries (`testbed.privacy.canaries`) from recorded views.
 
-Two observers. The server sees each round's sum and whose updates are in it: a canary's score is the sum of the sums
-that it took part in, along its direction. (A server that adds the noise itself has seen more than that; then the row
-is of who sees what it releases.) An outsider sees the first model and the last one, and neither sums nor
-participants. Both know the canaries; how they would guess better is left to nobody here, so that what is proven is a
-lower bound on epsilon, and more guesses right would prove more.
+There are two observers. The server sees each round's sum and its participants: a canary's score is the sum of the sums
+that it took part in, along its direction. (A server that adds the noise itself has seen more than that; then the row is
+for observers of its releases.) An outsider sees the first model and the last one, and neither sums nor participants.
+Both know the canaries. Better guesses may be possible, so that the result is a lower bound on epsilon, which more
+correct guesses would raise.
 
-As many canaries with the highest scores are guessed to be in as with the lowest to be out. How many in all is tried
-for a few fixed shares of the canaries, each at an equal part of the error, so that the confidence holds for all.
+As many canaries with the highest scores are guessed to be inserted as with the lowest to be left out. The total is
+tried for a few fixed shares of the canaries, each at an equal part of the error, so that the confidence holds for all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,17 +34,17 @@ from testbed.records import RunRecords
 Observer = Literal["server", "outsider"]
 OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 
-_SHARES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the canaries that are guessed
+_SHARES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # fractions of the canaries to guess
 _AT_ONCE = 2**25  # numbers of canaries in memory
 
 
 @dataclass(frozen=True)
 class Guessed:
-    """The guesses that prove most.
+    """The guesses that prove the largest epsilon.
 
     Attributes:
         canaries, guesses, right: m, r, v.
-        epsilon: proven with the confidence asked for.
+        epsilon: proven, with the requested confidence.
     """
 
     canaries: int
@@ -55,16 +55,16 @@ class Guessed:
 
 @dataclass(frozen=True)
 class Audit:
-    """What one observer of one run has found out.
+    """The audit of one run by one observer.
 
     Attributes:
         run: its records.
-        observer: who.
-        guessed: the guesses, and what they prove.
+        observer: the party that guesses.
+        guessed: the guesses, and the epsilon that they prove.
         estimate: epsilon if scores are normal, and differ by their mean alone: no bound (Andrew et al., section 3).
         delta: of all epsilons.
-        spent: the run's ledger; None: it adds no noise.
-        plan: what its selection guarantees; None: nothing, or its own classes are not at hand.
+        spent: the run's ledger; None: the run adds no noise.
+        plan: guarantees of its selection; None: no noise, or its user-defined classes are not available.
     """
 
     run: RunRecords
@@ -77,31 +77,31 @@ class Audit:
 
     @property
     def achieved(self) -> float | None:
-        """The largest epsilon of a client, by the ledger; None: there is no noise."""
+        """The largest epsilon of a client, by the ledger; None without noise."""
         return None if self.spent is None else float(self.spent.clients["epsilon"].max())
 
     @property
     def planned(self) -> float | None:
-        """The same, had every round had all of its noise."""
+        """The largest epsilon of a client as if every round had all of its noise; None without noise."""
         return None if self.spent is None else float(self.spent.clients["planned_epsilon"].max())
 
     @property
     def guaranteed(self) -> float | None:
-        """What selection guaranteed beforehand against a server that follows the protocol."""
+        """The guarantee of the selection against a server that follows the protocol; None if unknown."""
         return None if self.plan is None else float(self.plan.guarantees[0].cost.epsilon)
 
     @property
     def server_adds_noise(self) -> bool:
-        """Whether the server saw sums before there was noise in them; the observer has what it released."""
+        """Whether the server saw sums before they had noise; the audit is then of its releases."""
         return self.plan is not None and self.plan.guarantees[0].server == "trusted"
 
     @property
     def refuted(self) -> bool:
-        """Whether more is proven than the ledger says was spent."""
+        """Whether the proven epsilon is larger than the ledger's."""
         return self.achieved is not None and self.guessed.epsilon > self.achieved
 
     def row(self, confidence: float) -> dict[str, Any]:
-        """Of the table and of JSON."""
+        """Return the audit as a row of the table and of JSON."""
         return {
             "run": self.run.label,
             "observer": self.observer,
@@ -122,10 +122,15 @@ class Audit:
 def audits(
     runs: Sequence[RunRecords], observers: Sequence[Observer] = OBSERVERS, confidence: float = 0.95
 ) -> list[Audit]:
-    """Each run as each observer audits it.
+    """Audit each run as each observer.
+
+    Args:
+        runs: records, with canaries.
+        observers: parties that guess.
+        confidence: of each bound.
 
     Raises:
-        ExperimentError: a run has no canaries, or not what the observer sees.
+        ExperimentError: if a run has no canaries, or lacks the observer's view.
     """
     results = []
     for run in runs:
@@ -146,7 +151,14 @@ def audits(
 
 
 def best_guesses(scores: Floats, inserted: npt.NDArray[np.bool_], delta: float, confidence: float) -> Guessed:
-    """The guesses, of those that the module says, that prove the largest epsilon."""
+    """Return the guesses that prove the largest epsilon.
+
+    Args:
+        scores: `(m,)` scores of the canaries.
+        inserted: `(m,)` the truth.
+        delta: of epsilon.
+        confidence: of the bound.
+    """
     canaries, order = len(scores), np.argsort(scores, kind="stable")
     error = (1 - confidence) / len(_SHARES)
     tried = []
@@ -164,15 +176,18 @@ def best_guesses(scores: Floats, inserted: npt.NDArray[np.bool_], delta: float, 
 
 
 class Canaries:
-    """The canaries of a run, and what they score.
+    """The canaries of a run, and their scores.
 
     Args:
-        run: its records; raises `ExperimentError` for one without canaries.
+        run: its records.
 
     Attributes:
         experiment: the run's.
         clients: `(m,)` sorted.
-        inserted: `(m,)` bool, which of them were in.
+        inserted: `(m,)` bool: whether each canary was inserted.
+
+    Raises:
+        ExperimentError: if the run has no canaries.
     """
 
     def __init__(self, run: RunRecords) -> None:
@@ -194,14 +209,24 @@ class Canaries:
         self.inserted: npt.NDArray[np.bool_] = np.array(coins, np.bool_)
 
     def scores(self, observer: Observer) -> Floats:
-        """`(m,)` how much of each canary the observer finds; raises `ExperimentError` where it has seen nothing."""
+        """Return the scores of the canaries by an observer's view.
+
+        Args:
+            observer: the party that guesses.
+
+        Returns:
+            `(m,)`.
+
+        Raises:
+            ExperimentError: if the view is not recorded.
+        """
         return self._by_server() if observer == "server" else self._by_outsider()
 
     def _by_server(self) -> Floats:
         rounds, recorded = self._run.rounds, self._run.participation
         done = rounds.loc[rounds["outcome"] == "completed", "round"].tolist()
         if not done:
-            raise ExperimentError(f"{self._run.path}: no round was completed, so that nothing was seen")
+            raise ExperimentError(f"{self._run.path}: no round was completed, so there is nothing to audit")
         survived = recorded[recorded["survived"]]
         scores = np.zeros(len(self.clients))
         in_sums = {number: rows.to_numpy(np.int64) for number, rows in survived.groupby("round")["client"]}
@@ -224,7 +249,7 @@ class Canaries:
     def _by_outsider(self) -> Floats:
         last = self._run.model
         if last is None:
-            raise ExperimentError(f"{self._run.path}: no round is recorded, so that there is no model to look at")
+            raise ExperimentError(f"{self._run.path}: no round is recorded, so there is no model to audit")
         workload = workloads.build(self.experiment.workload, self.experiment.population, self._randomness.seed)
         moved = last - workload.initial_model()
         scores = np.zeros(len(self.clients))
@@ -233,7 +258,7 @@ class Canaries:
         return scores
 
     def _directions(self, dimension: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]]:
-        """Places of canaries, as many at a time as the memory shall hold, with their `(places, d)` unit vectors."""
+        """Yield indices of canaries, as many at a time as fit in memory, with their `(indices, d)` unit vectors."""
         for block in np.array_split(np.arange(len(self.clients)), -(-len(self.clients) * dimension // _AT_ONCE)):
             clients = self.clients[block].tolist()
             yield block, np.array([canary(self._randomness, client, dimension) for client in clients])

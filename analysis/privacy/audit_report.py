@@ -1,4 +1,4 @@
-"""Audited, achieved, planned and guaranteed epsilon of runs, in one table and one picture."""
+"""Audited, achieved, planned and guaranteed epsilon of runs, in one table and one figure."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -27,7 +27,13 @@ _LEDGER = (("achieved", "D"), ("planned", "s"), ("guaranteed", "|"))
 
 
 def rendered(audits: Sequence[Audit], format: str, confidence: float) -> str:
-    """As text, markdown or json."""
+    """Render audits.
+
+    Args:
+        audits: one or more.
+        format: ``text``, ``markdown`` or ``json``.
+        confidence: of each bound.
+    """
     require_format(format, "text", "markdown", "json")
     if format == "json":
         return to_json({"rows": [audit.row(confidence) for audit in audits]})
@@ -41,26 +47,32 @@ def rendered(audits: Sequence[Audit], format: str, confidence: float) -> str:
         rows.append((audit.run.label, audit.observer, *counts, *epsilons))
     text = render(Table(_HEADS, rows), format)
     deltas = ", ".join(dict.fromkeys(f"{audit.delta:.3g}" for audit in audits))
-    text += (
-        f"\nepsilon at delta {deltas}. Audited: proven with {confidence:.4g} confidence of each row; a lower bound.\n"
-    )
-    text += "Estimate: were scores normal; no bound. Achieved, planned: the largest of a client, by the ledger.\n"
+    text += f"\nepsilon at delta {deltas}. Audited: lower bound, proven with {confidence:.4g} confidence in each row.\n"
+    text += "Estimate: if scores were normal; no bound. Achieved, planned: the largest of a client, by the ledger.\n"
     for audit in audits:
         if audit.server_adds_noise and audit.observer == "server":
-            remark = "the server adds the noise, and sees sums without it; the row is of what it releases."
+            remark = "the server adds the noise, and sees sums without it; the row is for observers of its releases."
             text += f"{audit.run.label}: {remark}\n"
         if audit.refuted:
             text += (
-                f"! {audit.run.label}, {audit.observer}: more is proven than the ledger says was spent. That happens by "
-                f"chance in {1 - confidence:.2g} of audits; else noise or accounting is wrong.\n"
+                f"! {audit.run.label}, {audit.observer}: the proven epsilon is larger than the ledger's. That happens "
+                f"by chance in {1 - confidence:.2g} of audits; else noise or accounting is wrong.\n"
             )
     return text
 
 
 def draw(audits: Sequence[Audit], out: Path, name: str = "audit") -> list[Path]:
-    """A row for each run: from left what observers have proven, what was achieved, planned and guaranteed.
+    """Draw a row for each run: proven epsilon by observer, and achieved, planned and guaranteed epsilon.
 
-    What is infinite, or not known, is not drawn.
+    Infinite and unknown values are not drawn.
+
+    Args:
+        audits: one or more.
+        out: folder of the figure.
+        name: of the figure.
+
+    Returns:
+        Paths of the written files.
     """
     labels = list(dict.fromkeys(audit.run.label for audit in audits))
     with one_panel(1.0 + 0.32 * len(labels)) as (figure, axes):

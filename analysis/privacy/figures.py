@@ -22,9 +22,17 @@ _KINDS: dict[str, tuple[str, Any]] = {
 
 
 def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Path]:
-    """The largest epsilon of a client after each round; a colour for each run, budgets as grey lines.
+    """Draw the largest epsilon of a client after each round, a colour for each run, and budgets as grey lines.
 
-    Epsilons that are infinite, or the same as the one achieved throughout, are not drawn.
+    Epsilons that are infinite, or equal to the achieved one throughout, are not drawn.
+
+    Args:
+        runs: ledgers.
+        out: folder of the figure.
+        name: of the figure.
+
+    Returns:
+        Paths of the written files.
     """
     with house_style():
         figure = Figure(layout="constrained")

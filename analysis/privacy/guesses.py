@@ -1,9 +1,10 @@
-"""What guesses prove of a mechanism's epsilon: Steinke, Nasr, Jagielski, Privacy Auditing with One (1) Training Run,
-NeurIPS 2023, arXiv 2305.08846.
+"""Epsilon proven by guesses of canaries.
 
-Of m canaries each is in or out by a fair coin of its own. If what is seen is (epsilon, delta)-DP in each coin, then of
-r coins that are guessed, no more are right than the binomial law of e^epsilon / (1 + e^epsilon) has, but for what
-delta adds (Theorem 5.2).
+Steinke, Nasr, Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS 2023, arXiv 2305.08846.
+
+Each of m canaries is inserted or left out by its own fair coin. If the observer's view is (epsilon, delta)-DP in each
+coin, then of r guessed coins no more are right than under the binomial law of e^epsilon / (1 + e^epsilon), up to a term
+for delta (Theorem 5.2).
 """
 
 from math import exp, inf, sqrt
@@ -14,17 +15,17 @@ from scipy.stats import binom, norm
 
 from testbed.arrays import Floats
 
-_MOST = 60.0  # an epsilon that no number of canaries proves: 1 - e^-60 is one in doubles
+_MOST = 60.0  # larger than any provable epsilon: 1 - e^-60 is one in doubles
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """The chance of at least so many right guesses under (epsilon, delta)-DP, at most (Corollary 5.4, appendix D).
+    """Bound the chance of at least `right` right guesses under (epsilon, delta)-DP (Corollary 5.4, appendix D).
 
     Args:
         canaries: m.
         guesses: r, of m coins; the others are not guessed.
         right: v of the guesses.
-        epsilon, delta: of the claim that is tested.
+        epsilon, delta: of the tested claim.
     """
     if not 0 <= right <= guesses <= canaries:
         raise ValueError(f"{right} right of {guesses} guesses of {canaries} canaries")
@@ -38,7 +39,15 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
 
 
 def epsilon_proven(canaries: int, guesses: int, right: int, delta: float, confidence: float = 0.95) -> float:
-    """The largest epsilon that so many right guesses refute with this confidence; 0 where they refute none."""
+    """Return the largest epsilon that the right guesses refute; 0 if they refute none.
+
+    Args:
+        canaries: m.
+        guesses: r.
+        right: v of the guesses.
+        delta: of epsilon.
+        confidence: of the refutation.
+    """
     error = 1 - confidence
 
     def excess(epsilon: float) -> float:
@@ -52,9 +61,14 @@ def epsilon_proven(canaries: int, guesses: int, right: int, delta: float, confid
 
 
 def epsilon_of_separation(distance: float, delta: float) -> float:
-    """The epsilon at `delta` of telling apart two normal laws of variance 1 whose means are so far from each other.
+    """Return the epsilon of distinguishing two normal laws of variance 1, exactly.
 
-    Exact: Balle and Wang 2018, arXiv 1805.06530, Theorem 8, which is epsilon of the Gaussian mechanism.
+    Args:
+        distance: between their means.
+        delta: of epsilon.
+
+    Source:
+        Balle and Wang 2018, arXiv 1805.06530, Theorem 8 (epsilon of the Gaussian mechanism).
     """
     if distance <= 0:
         return 0.0
@@ -70,9 +84,14 @@ def epsilon_of_separation(distance: float, delta: float) -> float:
 
 
 def separation(scores: Floats, inserted: np.ndarray) -> float:
-    """How far the mean score of the canaries that are in lies above that of the others, in standard deviations.
+    """Return the distance of the mean scores of inserted and other canaries, in standard deviations within the groups.
 
-    The deviation is that within the two groups; at least two canaries in each. Raises `ValueError` for fewer.
+    Args:
+        scores: `(m,)`.
+        inserted: `(m,)` bool.
+
+    Raises:
+        ValueError: if a group has fewer than two canaries.
     """
     inserted_scores, absent = scores[inserted], scores[~inserted]
     if min(len(inserted_scores), len(absent)) < 2:

@@ -1,4 +1,4 @@
-"""What an experiment's selection guarantees, also of a file that was never run, and what runs have spent."""
+"""Guarantees of an experiment's selection, also of a file that was never run, and privacy spent by runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from testbed.records.vocabulary import privacy_caveats
 
 @dataclass(frozen=True)
 class Planned:
-    """What is known before the first round.
+    """The guarantees of an experiment before the first round.
 
     Attributes:
         label: the experiment's.
@@ -34,7 +34,7 @@ class Planned:
         noise: of its aggregation.
         delta: of all epsilons.
         guarantees: of its selection.
-        warning: what is wrong with its `privacy` section; empty where nothing is.
+        warning: warning on its `privacy` section; empty if there is none.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Planned:
     warning: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Keys and values of the first lines."""
+        """Return keys and values of the first lines."""
         experiment = self.plan.experiment
         return {
             "mechanism": self.noise.accountant.mechanism,
@@ -61,7 +61,7 @@ class Planned:
         }
 
     def noise_line(self) -> str:
-        """How much noise is added, and for which epsilon it was found; empty where the accountant does not say."""
+        """Return a line with the noise multiplier, and the epsilon that it was computed for; empty if unknown."""
         multiplier = self.noise.noise_multiplier
         if multiplier is None:
             return ""
@@ -69,7 +69,7 @@ class Planned:
         return f"  noise multiplier {multiplier:.4g}{'' if epsilon is None else f', found for epsilon {epsilon:g}'}\n"
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each guarantee; epsilon is infinite where nothing is guaranteed."""
+        """Return a row for each guarantee; epsilon is infinite if nothing is guaranteed."""
         return [
             {
                 "server": guarantee.server,
@@ -83,7 +83,7 @@ class Planned:
         ]
 
     def text(self) -> str:
-        """All of it, for a person; ends in a line feed."""
+        """Return the guarantees as text, ending in a line feed."""
         facts = self.facts()
         lines = self.noise_line() + "".join(f"  {line}\n" for line in facts["caveats"])
         return (
@@ -96,17 +96,17 @@ class Planned:
 def planned(
     experiment: Experiment, label: str, seed: int, dimension: int | None = None, delta: float | None = None
 ) -> Planned:
-    """What the experiment's selection guarantees.
+    """Compute the guarantees of an experiment's selection.
 
     Args:
         experiment: one point.
-        label: says which.
-        seed: stands in for the experiment's seed when it has none.
-        dimension: of its model; None: build the workload to know.
-        delta: at which it was run; None: the experiment's.
+        label: name of the point, for messages.
+        seed: seed of the experiment if it has none.
+        dimension: number of model parameters; None: determined by building the workload.
+        delta: of the run; None: the experiment's.
 
     Raises:
-        ExperimentError: its aggregation adds no noise, or it cannot be run as written.
+        ExperimentError: if its aggregation adds no noise, or it cannot be run as written.
     """
     plan, workload = RunPlan(experiment, seed), None
     if dimension is None or delta is None:
@@ -117,8 +117,8 @@ def planned(
     noise = plan.noise_plan(dimension)
     if noise is None:
         raise ExperimentError(
-            f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so that nothing "
-            "is guaranteed; see docs/explanation/privacy-ledger.md"
+            f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so nothing is "
+            "guaranteed; see docs/explanation/privacy-ledger.md"
         )
     warning = ""
     if delta is None:
@@ -131,7 +131,7 @@ def planned(
 
 
 def guarantee_table(rows: Sequence[dict[str, Any]]) -> str:
-    """The guarantees of selection as text."""
+    """Render the guarantees of a selection as text."""
     heads = ("Guaranteed by selection, against a server that is", "epsilon", "fewest survive", "r", "k", "because")
     none = {"epsilon": "none", "epsilon_fewest": "none", "rounds": "–", "dishonest": "–"}
     cells = [[row["server"], *(number(row[key], none[key]) for key in none), row["because"]] for row in rows]
@@ -139,12 +139,21 @@ def guarantee_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def listed(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table within a paragraph: indented, without a line."""
+    """Return a table within a paragraph: indented, without a rule."""
     return Table(heads, rows, ruled=False, indent=2)
 
 
 def number(value: float | None, none: str) -> str:
-    """Four digits; `none` where there is no number, or none that is finite."""
+    """Format a number with four digits; return `none` for None and infinite numbers.
+
+    Args:
+        value: the number.
+        none: text without a number.
+
+    Example:
+        >>> number(0.123456, "none"), number(None, "none")
+        ('0.1235', 'none')
+    """
     if value is None or not isfinite(value):
         return none
     return f"{value}" if isinstance(value, int) else f"{value:.4g}"
@@ -160,7 +169,7 @@ _HEADERS = (*_WHAT, "Planned", "Achieved", "With accomplices", "Budget", "Noise 
 
 
 def adds_noise(run: RunRecords) -> bool:
-    """Whether a run keeps a ledger; raises `ExperimentError` where its own classes are not at hand."""
+    """Return whether a run keeps a ledger; raise `ExperimentError` if its user-defined classes are not available."""
     if run.model is None:
         return True
     try:
@@ -180,9 +189,17 @@ def _seed(run: RunRecords) -> int:
 
 
 def of_run(run: RunRecords, spent: Spending) -> Planned | None:
-    """What the run's selection guarantees; None where that takes classes that may not be imported.
+    """Compute the guarantees of a run's selection.
 
-    Raises `ExperimentError` where they are not at hand.
+    Args:
+        run: its records.
+        spent: its ledger.
+
+    Returns:
+        The guarantees; None if they need classes that may not be imported.
+
+    Raises:
+        ExperimentError: if classes are not available.
     """
     experiment, seed = _experiment(run), _seed(run)
     assert run.model is not None
@@ -197,13 +214,13 @@ def of_run(run: RunRecords, spent: Spending) -> Planned | None:
 def render(
     runs: Sequence[tuple[Spending, Planned | None]], format: str, every: int | None, without_noise: Sequence[str] = ()
 ) -> str:
-    """What runs have spent, in one of the formats text, markdown and json; json holds every `every`-th round.
+    """Render the privacy spent by runs, with the guarantees of their selections.
 
     Args:
-        runs: those that keep a ledger.
-        format: one of the three.
-        every: see above; None: the last, json all.
-        without_noise: labels of the runs that add none.
+        runs: ledgers and guarantees of the runs that keep a ledger.
+        format: ``text``, ``markdown`` or ``json``.
+        every: also print every `every`-th round; None: none, in json all.
+        without_noise: labels of the runs that add no noise.
     """
     require_format(format, "text", "markdown", "json")
     if format == "json":
@@ -224,7 +241,7 @@ def render(
 
 
 def quantiles(spent: Spending, kind: str) -> dict[str, float]:
-    """The distribution of an epsilon over the clients that were charged."""
+    """Return the distribution of an epsilon over the charged clients."""
     values = spent.clients[kind].to_numpy(np.float64)
     return {name: float(np.quantile(values, at, method="inverted_cdf")) for name, at in _QUANTILES.items()}
 
@@ -239,17 +256,17 @@ def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
 
 
 def _mechanism(plan: Planned | None) -> tuple[str, str]:
-    """The mechanism and the unit that it protects."""
+    """Return the mechanism and the unit that it protects."""
     return ("unknown", "unknown") if plan is None else (plan.noise.accountant.mechanism, plan.noise.accountant.unit)
 
 
 def _multiplier(plan: Planned | None) -> str:
-    """The noise multiplier as text."""
+    """Return the noise multiplier as text."""
     return "unknown" if plan is None else number(plan.noise.noise_multiplier, "–")
 
 
 def _recorded_noise(experiment: Mapping[str, Any]) -> str:
-    """The line on the noise by the record of the run alone, where its protocols are not known here."""
+    """Return the line on the noise by the records alone, for protocols that are not known here."""
     recorded = (experiment.get("provenance") or {}).get("noise_multiplier")
     is_known = isinstance(recorded, int | float) and not isinstance(recorded, bool)
     return f"  noise multiplier {recorded:.4g}\n" if is_known else ""

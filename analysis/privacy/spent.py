@@ -1,4 +1,4 @@
-"""What the clients of a run have spent, read from its records."""
+"""The privacy spent by the clients of a run, read from its records."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +14,16 @@ EPSILONS = ("epsilon", "planned_epsilon", "colluding_epsilon")
 
 @dataclass(frozen=True)
 class Spending:
-    """What one run has spent.
+    """The privacy spent in one run.
 
     Attributes:
         run: the records.
         delta: of all epsilons.
         budget: the experiment's, or None.
         stopped: why the run ended before its last round; empty otherwise.
-        rounds: how many are recorded.
-        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in, with
-            attempts), the three epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
+        rounds: number of recorded rounds.
+        clients: a row for each honest client that was charged, by client: rounds (with the client in their sum, or
+            attempts), the three epsilons. Dishonest clients are charged, too, but need no protection from themselves.
         by_round: a row per recorded round: charged (honest clients), and of each epsilon so far the largest
             (``..._max``) and the median over the honest clients that were ever charged (``..._median``).
     """
@@ -38,22 +38,22 @@ class Spending:
 
     @property
     def label(self) -> str:
-        """The run's."""
+        """The run's label."""
         return self.run.label
 
 
 def spending(run: RunRecords) -> Spending:
-    """What a run has spent, also of one that goes on.
+    """Return the privacy spent in a run, also in one that goes on.
 
     Raises:
-        ExperimentError: nobody has been charged yet, or rows of the ledger are missing.
+        ExperimentError: if no client has been charged yet, or rows of the ledger are missing.
     """
     check_complete(run)
     rows = run.ledger_of_honest_clients()
     if rows.empty:
         raise ExperimentError(
-            f"{run.path}: nobody is charged in this run's privacy ledger: no round has given a sum; `testbed bound "
-            "privacy` says what its experiment guarantees"
+            f"{run.path}: no client is charged in this run's privacy ledger: no round has a sum; `testbed bound "
+            "privacy` prints the guarantees of its experiment"
         )
     last = rows.groupby("client").agg(rounds=("noise", "count"), **{name: (name, "last") for name in EPSILONS})
     section = run.experiment.get("privacy") or {}
@@ -70,7 +70,7 @@ def spending(run: RunRecords) -> Spending:
 
 
 def check_complete(run: RunRecords) -> None:
-    """Raise `ExperimentError` where somebody whose update is in a sum has no row in the ledger of that round."""
+    """Raise `ExperimentError` if a client with an update in a sum has no row in the ledger of that round."""
     took_part = run.participation
     in_sums = took_part.loc[took_part["survived"], ["round", "client"]]
     charged = run.frame("privacy")[["round", "client"]].drop_duplicates()
@@ -78,7 +78,7 @@ def check_complete(run: RunRecords) -> None:
     if missing := int((merged["charged"] == "left_only").sum()):
         raise ExperimentError(
             f"{run.path}: the privacy ledger (privacy.parquet) lacks {missing} of the {len(in_sums)} rows that this "
-            "run's participation calls for: the file was lost or cut; restore it, what was spent is not known without"
+            "run's participation requires: the file was lost or cut; restore it, as the spent privacy is unknown without"
         )
 
 
