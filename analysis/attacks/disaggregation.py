@@ -43,7 +43,7 @@ class Disaggregation:
         true: the server's view, with the true P.
         window: number of completed rounds for which counts are known.
         estimated: `(r, n)` bool, the estimated P.
-        unsolved: clients whose nearest column was not proven within the time limit.
+        unsolved: clients without a proven nearest column within the time limit.
         with_true: the updates solved with the true P; of `analysis.attacks.reconstruction`.
         with_estimated: the updates solved with the estimated P.
     """
@@ -82,11 +82,11 @@ class Disaggregation:
         lines = [
             "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in some sum",
             "known: number of participations of each client in every {window} completed rounds",
-            "who was in which sum            {columns_found} of {clients} clients exactly, "
+            "participants of each sum        {columns_found} of {clients} clients exactly, "
             f"{row['entries_found']:.2%} of all entries",
             "always in the same sums (T)     at least {always_together}",
             "updates that the sums determine {determined} of {clients}",
-            "error |d - d^|^2 / |d|^2        median {median_error:.4g}; knowing who was in which sum "
+            "error |d - d^|^2 / |d|^2        median {median_error:.4g}; knowing the participants "
             "{median_error_known:.4g}",
         ]
         if row["unsolved"]:

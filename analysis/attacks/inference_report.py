@@ -55,7 +55,7 @@ def membership_table(results: Sequence[Membership], format: str, confidence: flo
     notes = [
         f"TPR: share of members detected while at most {level:.2%} of as many non-members (same labels) are.",
         "At most: the bound on the TPR of any attack, by the ledger's epsilon; –: no noise, or not covered by it.",
-        "Source: share of members whose client is named correctly, among all clients in a sum.",
+        "Source: share of members with a correctly named client, among all clients in a sum.",
         "Each update: as trained, before any clipping and noise, so that neither ε nor at most apply.",
         f"Intervals: {confidence:.4g}, for other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson's,",
         "joined with the bootstrap's, since other samples have another threshold.",
@@ -84,7 +84,7 @@ def property_table(results: Sequence[PropertyInference], format: str, confidence
         ]
 
     notes = [
-        "Top label: share of clients whose most frequent label is named correctly; guessing: one label for all.",
+        "Top label: share of clients with a correctly named most frequent label; guessing: one label for all.",
         "Shares off: half the sum of the differences to the true shares; guessing: the mean of all clients.",
         "Holds: whether a client has a label at all. group: all clients always in the same sums together.",
         "Each update: as trained, before any clipping and noise, so that ε does not apply.",
@@ -119,7 +119,7 @@ def _rendered(
             lines.append([*run_cells, *cells(row)])
     table = render_table(Table(heads, lines, left=(0, 3) if format == "text" else None), format)
     notes_below = [
-        "T: fewest clients whose sum the server can compute from these rounds' sums (weak multi-round privacy).",
+        "T: fewest clients in any combination of these rounds' sums (weak multi-round privacy).",
         "ε: the largest of a client, by the ledger; –: no noise.",
         *(
             f"{visible(result.run.label)}: the sums determine the updates of {result.facts.isolated} of "
@@ -153,11 +153,11 @@ def draw_membership(results: Sequence[Membership], out: Path) -> list[Path]:
     Returns:
         Paths of the written files.
     """
-    return _drawn(results, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
+    return _draw_series(results, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
 
 
 def draw_property(results: Sequence[PropertyInference], out: Path) -> list[Path]:
-    """Draw the rate of clients (groups) whose most frequent label is named correctly; see `draw_membership`.
+    """Draw the rate of clients (groups) with a correctly named most frequent label; see `draw_membership`.
 
     Args:
         results: one or more.
@@ -165,10 +165,10 @@ def draw_property(results: Sequence[PropertyInference], out: Path) -> list[Path]
     """
     guessed = max(result.by_observation["update"].top_guessed for result in results)
     keys = ("top_label", "top_label_low", "top_label_high")
-    return _drawn(results, keys, "most frequent label named", guessed, out / "property")
+    return _draw_series(results, keys, "most frequent label named", guessed, out / "property")
 
 
-def _drawn(
+def _draw_series(
     results: Sequence[Membership] | Sequence[PropertyInference],
     keys: tuple[str, str, str],
     label: str,

@@ -3,7 +3,7 @@
 Geiping, Bauermeister, Droege, Moeller, Inverting Gradients - How easy is it to break privacy in federated learning?,
 NeurIPS 2020, arXiv 2003.14053.
 
-The attack searches for images whose gradient has the direction of the known one: 1 - cos(g(x), g) + lambda TV(x) is
+The attack searches for images with a gradient in the direction of the known one: 1 - cos(g(x), g) + lambda TV(x) is
 minimised by Adam on the signs of its gradient, inside the range of pixels, from several random starts; the start with
 the smallest cost wins. As in the paper the step is divided by ten after 3/8, 5/8 and 7/8 of the iterations.
 
@@ -59,7 +59,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Reconstruction:
+class RecoveredImages:
     """The images that an inversion found.
 
     Attributes:
@@ -76,7 +76,7 @@ class Reconstruction:
 
 
 class InversionTarget:
-    """A model of images whose gradients can be differentiated once more.
+    """A model of images with gradients that can be differentiated again.
 
     Args:
         name: name of a model in `workloads.models.registry`.
@@ -145,8 +145,8 @@ def invert(
     high: float,
     search: Search,
     progress: Callable[[int], None] = lambda start: None,
-) -> Reconstruction:
-    """Search for the images with given labels whose gradient is most similar to a known one.
+) -> RecoveredImages:
+    """Search for the images with given labels and the gradient most similar to a known one.
 
     Args:
         target: the model.
@@ -160,7 +160,7 @@ def invert(
     direction = direction / direction.norm()
     targets = torch.tensor(labels, device=target.device)
     rng = torch.Generator().manual_seed(search.seed)
-    best: Reconstruction | None = None
+    best: RecoveredImages | None = None
     for start in range(search.starts):
         noise = torch.randn((len(labels), *target.shape), generator=rng)
         images = noise.clamp(low, high).to(target.device).requires_grad_()
@@ -173,7 +173,7 @@ def invert(
 
 def _descend(
     target: InversionTarget, direction: Tensor, labels: Tensor, images: Tensor, low: float, high: float, search: Search
-) -> Reconstruction:
+) -> RecoveredImages:
     descent = torch.optim.Adam([images], search.step)
     eighths = [search.iterations * eighth // 8 for eighth in (3, 5, 7)]
     schedule = torch.optim.lr_scheduler.MultiStepLR(descent, eighths, 0.1)
@@ -186,7 +186,7 @@ def _descend(
         with torch.no_grad():
             images.clamp_(low, high)
     cost, cosine = _cost(target, direction, labels, images, search)
-    return Reconstruction(
+    return RecoveredImages(
         images.detach().cpu().numpy(), labels.cpu().numpy(), float(cost.detach()), float(cosine.detach())
     )
 
@@ -226,7 +226,7 @@ class Inversion:
     client: int
     group: npt.NDArray[np.int64]
     error: float
-    found: Reconstruction
+    found: RecoveredImages
     originals: Images
     mse: npt.NDArray[np.float64]
     prior_mse: npt.NDArray[np.float64]
@@ -321,7 +321,7 @@ class Inverter:
             client=client,
             group=group,
             error=float(errors(update[None], true_update[None])[0]),
-            pictures=Reconstruction(candidates[order], pictures.labels[order], pictures.cost, pictures.cosine),
+            found=RecoveredImages(candidates[order], pictures.labels[order], pictures.cost, pictures.cosine),
             originals=originals,
             mse=costs[own, matched],
             prior_mse=((originals - prior) ** 2).reshape(len(originals), -1).mean(axis=1),

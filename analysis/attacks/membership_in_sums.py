@@ -152,7 +152,7 @@ class Membership:
         run: its records.
         facts: facts on the rounds, with T and the ledger.
         by_observation: separation of members and others, by observation.
-        sources: rate of members whose client is named correctly, by observation that gives single clients' scores.
+        sources: rate of members with a correctly named client, by observation that gives single clients' scores.
         unlike: reason why members and others differ beside being trained on; empty if there is none.
     """
 
@@ -212,7 +212,7 @@ def membership(
 
     Args:
         run: its records, with aggregates.
-        first, last: rounds; None: the first and last whose aggregates are recorded.
+        first, last: rounds; None: the first and last with recorded aggregates.
         samples: most members to test, and as many others.
         level: allowed rate of false positives.
         confidence: of the intervals.

@@ -51,8 +51,8 @@ class RecoveredUpdate:
     Attributes:
         round, victim: numbers.
         dimension: d.
-        recovered: coordinates whose error can be the rounding of the summands; None where updates have noise, as its
-            steps are as long as many a coordinate.
+        recovered: coordinates with an error that the rounding of the summands explains; None where updates have noise,
+            as its steps are as long as many a coordinate.
         largest_error: largest error of a coordinate, in steps of the quantisation; None without quantisation.
         relative_error: |d - d^|^2 / |d|^2.
     """

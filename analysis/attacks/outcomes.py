@@ -300,8 +300,8 @@ def _detection_table(frame: pd.DataFrame) -> Table:
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
         checks = [f"{failure['check']} at {failure['stage']} ({failure['rounds']})" for failure in row["checks"]]
         is_idle = not row["attacked"] and [*row["server"], *row["clients"]]
-        seen = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "nothing")
-        rows.append([name, *(str(row[column]) for column in numbers.values()), seen])
+        detections = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "nothing")
+        rows.append([name, *(str(row[column]) for column in numbers.values()), detections])
     heads = ["Adversary", *numbers, "Seen by honest parties"]
     return Table(heads, rows, left=(0, len(heads) - 1))
 

@@ -41,7 +41,7 @@ class LabelEstimate:
     """Accuracy of the estimated labels of the clients.
 
     Attributes:
-        top: rate of clients (or groups) whose most frequent label is named; any of several most frequent ones is right.
+        top: rate of clients (or groups) with a named most frequent label; any of several most frequent ones is right.
         top_guessed: the same rate for one label for all clients, the one that is right most often.
         off: mean over clients of half the sum of the differences between estimated and true shares.
         off_guessed: the same for the mean of all clients as the estimate.
@@ -133,7 +133,7 @@ def property_inference(
 
     Args:
         run: its records, with aggregates.
-        first, last: rounds; None: the first and last whose aggregates are recorded.
+        first, last: rounds; None: the first and last with recorded aggregates.
         shadows: data sets that the attacker composes for each round, two or more.
         confidence: of the intervals.
         seed: of the attacker's choices.

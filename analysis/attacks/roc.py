@@ -15,7 +15,7 @@ from scipy.stats import norm, rankdata
 from analysis.statistics import Proportion
 from testbed.arrays import Floats
 
-_DRAWN: Final = 4000  # samples of the bootstrap
+_RESAMPLES: Final = 4000  # samples of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ def _true_positives(members: Floats, thresholds: Floats, level: float, confidenc
     def resampled_rate(place: int) -> Floats:
         """Draw rates above the `place`-th score of others drawn anew; that place in a uniform sample has a Beta law."""
         if place >= rest:
-            return np.ones(_DRAWN)
-        places = (rest * rng.beta(place + 1, rest - place, _DRAWN)).astype(np.int64)
+            return np.ones(_RESAMPLES)
+        places = (rest * rng.beta(place + 1, rest - place, _RESAMPLES)).astype(np.int64)
         above = len(members) - np.searchsorted(np.sort(members), thresholds[places], side="right")
         return rng.binomial(len(members), above / len(members)) / len(members)
 

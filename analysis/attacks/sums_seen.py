@@ -56,7 +56,7 @@ class SumsSeen:
 
         Args:
             run: its records, with aggregates.
-            first, last: rounds; None: the first and last whose aggregates are recorded.
+            first, last: rounds; None: the first and last with recorded aggregates.
 
         Raises:
             ExperimentError: as `analysis.attacks.reconstruction.view` and `Victims` do; or if the clients did not send
@@ -211,7 +211,7 @@ class Facts:
 
 
 def _recorded(run: RunRecords) -> tuple[int, int]:
-    """Return the first and the last recorded round whose aggregates the run keeps."""
+    """Return the first and the last recorded round with an aggregate."""
     section = RecordsSection.model_validate(run.experiment.get("records") or {})
     if section.aggregates == "none":
         raise ExperimentError(f"{run.path}: has not recorded its aggregates; run it with --set records.aggregates=all")

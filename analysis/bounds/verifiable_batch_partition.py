@@ -63,7 +63,7 @@ class BatchSetting:
         return self.population if self.min_population is None else self.min_population
 
     @property
-    def wanted(self) -> int:
+    def batches_of_round(self) -> int:
         """K/T, the number of batches of a round."""
         return self.participants // self.privacy
 
@@ -81,8 +81,8 @@ class BatchSetting:
     @property
     def largest_round(self) -> int:
         """The most participants that a round may have."""
-        larger = min(self.wanted, self.sizes.get(max(self.sizes), 0))
-        return larger * max(self.sizes) + (self.wanted - larger) * min(self.sizes)
+        larger = min(self.batches_of_round, self.sizes.get(max(self.sizes), 0))
+        return larger * max(self.sizes) + (self.batches_of_round - larger) * min(self.sizes)
 
     @property
     def p(self) -> Fraction:
@@ -122,7 +122,7 @@ def candidates_suffice(setting: BatchSetting, dropout: float | Fraction = 0.0, w
         withheld -= count - answering
         groups.append((answering, p * (1 - lost) ** size))
     first, second = groups if len(groups) == 2 else (groups[0], (0, Fraction(0)))
-    return survival_of_sum(setting.wanted - 1, first, second)
+    return survival_of_sum(setting.batches_of_round - 1, first, second)
 
 
 # -- dishonest participants of a round --------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def exceeding_shares(setting: BatchSetting, above: int) -> tuple[float, int]:
         needed = max(0, above) // j + 1
         if above < 0:
             return 1.0, j
-        if needed <= setting.wanted:
+        if needed <= setting.batches_of_round:
             worst = max(worst, (survival(needed - 1, min(room, setting.dishonest // j), setting.p), j))
     return worst
 
@@ -168,7 +168,7 @@ def exceeds(setting: BatchSetting, above: int) -> float | None:
     #     V(c, k, w) = max over j of  p V(c - j, k - j, w - 1) + (1 - p) V(c - j, k, w),   V(c, k <= 0, w) = 1,
     #
     # and 0 where k > 0 and no client or no place is left. All terms are positive.
-    size, batches_of_round, c = max(setting.sizes), setting.wanted, setting.dishonest
+    size, batches_of_round, c = max(setting.sizes), setting.batches_of_round, setting.dishonest
     needed = above + 1
     if needed <= 0:
         return 1.0
@@ -205,7 +205,7 @@ def log_chernoff(setting: BatchSetting, above: int) -> float:
     p, share = float(setting.p), needed / c if c else inf
     if share <= p:
         return 0.0
-    if needed > min(c, size * setting.wanted):
+    if needed > min(c, size * setting.batches_of_round):
         return -inf
     rest = (1 - share) * log((1 - share) / (1 - p)) if share < 1 else 0.0
     return min(0.0, -c / size * (share * log(share / p) + rest))

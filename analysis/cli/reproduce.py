@@ -81,7 +81,7 @@ def reproduce(
         Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
     ] = None,
     overrides: Overrides = None,
-    listing: Annotated[bool, flag("List what can be reproduced, and exit.", "--list")] = False,
+    listing: Annotated[bool, flag("List the reproductions, and exit.", "--list")] = False,
     verify: Annotated[
         bool,
         flag(

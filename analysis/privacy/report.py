@@ -144,7 +144,7 @@ def listed(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def number(value: float | None, none: str) -> str:
-    """Format a number with four digits; return `none` for None and infinite numbers.
+    """Format a number with four digits; `none` replaces None and infinite numbers.
 
     Args:
         value: the number.

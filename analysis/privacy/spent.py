@@ -78,7 +78,7 @@ def check_complete(run: RunRecords) -> None:
     if missing := int((merged["charged"] == "left_only").sum()):
         raise ExperimentError(
             f"{run.path}: the privacy ledger (privacy.parquet) lacks {missing} of the {len(in_sums)} rows that this "
-            "run's participation requires: the file was lost or cut; restore it, as the spent privacy is unknown without"
+            "run's participation requires: the file was lost or cut; restore it, or the spent privacy is unknown"
         )
 
 

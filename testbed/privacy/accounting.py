@@ -188,7 +188,7 @@ class Skellam(RoundedMechanism):
 
         Args:
             share: fraction of the planned variance that is in the sum; 0 gives infinite divergences.
-            sampling: probability that a client is in the round. A value below 1 is valid only against observers who
+            sampling: probability that a client is in the round. A value below 1 is valid only against observers that
                 cannot see the participants (`amplified`).
         """
         variance = self.variance(share)

@@ -61,7 +61,7 @@ def rotation_seed(experiment_id: bytes, round_number: int) -> bytes:
 
 
 def flip_signs(vector: Floats, seed: bytes) -> None:
-    """Flip the sign of each coordinate whose bit in the seed's key stream is 1, in place.
+    """Flip the sign of each coordinate with a 1 bit in the seed's key stream, in place.
 
     Args:
         vector: `(D,)` float64.

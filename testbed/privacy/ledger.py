@@ -82,7 +82,7 @@ class PrivacyLedger(ABC):
         """Enter a round.
 
         Args:
-            charges: the clients whose data were in the round, by the noise that hides them; no client twice.
+            charges: the clients with data in the round, by the noise that hides them; no client twice.
             round_number: number of the round, from 1.
 
         Returns:
@@ -253,7 +253,7 @@ class PrivacyCharge:
 
         Args:
             participants: sorted numbers of the participants.
-            survivors: sorted numbers of the clients whose data are in the sum.
+            survivors: sorted numbers of the clients with data in the sum.
             noise: share of the planned noise in the sum; None: the round ended early, without a sum.
             asked: sorted numbers of the clients that were asked anything in the last stage of the aggregation.
             skipping: whether the dishonest participants added no noise in this round.

@@ -290,7 +290,9 @@ class Noise(ClippedUpdates):
     @model_validator(mode="after")
     def _only_noise_that_adds_up_is_removed(self) -> "Noise":
         if self.enforcement is not None and self.mechanism != "skellam":
-            raise ValueError("enforcement: needs mechanism: skellam, whose parts add up to the planned noise exactly")
+            raise ValueError(
+                "enforcement: needs mechanism: skellam, as only its parts add up to the planned noise exactly"
+            )
         return self
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ class Accountant(Protocol):
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
         """Return the epsilon at `delta` of all rounds that one client took part in; inf if there was no noise.
 
-        The epsilon holds for observers who see the participants.
+        The epsilon holds for observers that see the participants.
 
         Args:
             rounds: number of rounds by the share of the planned noise variance in their sum, as in

@@ -118,7 +118,7 @@ class NoiseTable:
         (open_,) = np.nonzero(magnitudes < 0)
         if len(open_):
             undecided = draws[open_]
-            least = self.upper.searchsorted(undecided)  # entries whose upper bits alone are below
+            least = self.upper.searchsorted(undecided)  # entries with upper bits below those of the draw
             magnitudes[open_] = least
             for tie in np.flatnonzero(self.upper[least] == undecided).tolist():
                 position = int(open_[tie])
@@ -213,7 +213,7 @@ def add_noise(accumulator: npt.NDArray[Any], mechanism: Mechanism, variance: flo
     """Add the noise of a seed to a vector in place, or remove it again.
 
     Args:
-        accumulator: `(m,)` of an integer type, modulo whose width the noise is added (cut the sum to the ring's bits
+        accumulator: `(m,)` integers; the noise is added modulo their width (cut the sum to the ring's bits
             afterwards).
         mechanism: distribution of the noise.
         variance: variance of each coordinate (sigma**2 of a discrete Gaussian).

@@ -1,4 +1,4 @@
-"""Whose data a round has shown, by how it ended and who was dishonest."""
+"""Clients that a round charges, by its end and its dishonest participants."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_more_noise_than_planned_is_not_counted() -> None:
     assert list(charging().of_round(*ended(TEN, 1.2), TEN, False)) == [NoiseShares(1.0, 1.0, 1.0)]
 
 
-def test_who_skips_noise_is_missing_and_who_colludes_knows_its_own() -> None:
+def test_skipped_noise_is_missing_and_colluding_clients_know_their_own() -> None:
     two = charging(dishonest=[11, 12, 99])
     assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, True)) == [NoiseShares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
     assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, False)) == [NoiseShares(0.8, 0.8, 0.8 * 6 / 8)]
@@ -76,7 +76,7 @@ def test_noise_that_is_nobodys_share_is_always_whole() -> None:
     assert list(alone.of_round(*ended(TEN[:8], 1.0), TEN, True)) == [NoiseShares(1.0, 1.0, 1.0)]
 
 
-def test_own_noise_is_sent_by_all_that_were_asked() -> None:
+def test_own_noise_charges_all_clients_that_were_asked() -> None:
     """Whether the answer came in time, and whether the round completed, is the server's concern alone."""
     untrusted = charging(source="clients")
     for outcome in (ended(TEN[:3], 1.0), ended([], None)):
@@ -102,12 +102,14 @@ def test_an_attempt_costs_what_a_round_does_that_ended_in_its_last_stage() -> No
         (SecAggParameters(threshold=7, consistency="none", **NOISY), 10, -1, 0.7),
     ],
 )
-def test_what_aggregations_withstand(parameters: Any, participants: int, max_colluders: int, least: float) -> None:
+def test_colluders_that_aggregations_tolerate(
+    parameters: Any, participants: int, max_colluders: int, least: float
+) -> None:
     guarantees = aggregation_protocol(parameters).guarantees(participants)
     assert (guarantees.max_colluders, guarantees.min_noise_share) == (max_colluders, least)
 
 
-def test_secagg_plus_withstands_what_a_neighbourhood_does() -> None:
+def test_secagg_plus_tolerates_as_many_colluders_as_a_neighbourhood() -> None:
     parameters = SecAggPlusParameters(dropouts=0.2, **NOISY)
     chosen = parameters.neighbourhood(200)
     guarantees = aggregation_protocol(parameters).guarantees(200)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from testbed.privacy.accounting import REAL_ORDERS, DiscreteGaussian, RoundedAccountant, distance
 from testbed.privacy.noise_plan import Accountant
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -74,7 +75,7 @@ def test_fine_steps_cost_what_gaussian_noise_costs(
 
 
 @given(st.floats(0.3, 2), st.integers(2, 60), st.data())
-def test_missing_shares_leave_what_fewer_participants_would_add(
+def test_missing_shares_leave_the_noise_of_fewer_participants(
     multiplier: float, participants: int, data: st.DataObject
 ) -> None:
     left = data.draw(st.integers(1, participants))
@@ -106,9 +107,9 @@ def test_rounds_with_unlike_noise_add_up() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(ValueError, match=r"^participants: 0; must be at least 1"):
+    with pytest.raises(ValueError, match=naming("participants: 0", "at least 1")):
         DiscreteGaussian(1.0, 10, 10.0, 0.5, 0)
-    with pytest.raises(ValueError, match=r"^noise_multiplier: 0; must be"):
+    with pytest.raises(ValueError, match=naming("noise_multiplier: 0")):
         DiscreteGaussian(0, 10, 10.0, 0.5, 3)
-    with pytest.raises(ValueError, match=r"^delta: 0; must be above 0 and below 1"):
+    with pytest.raises(ValueError, match=naming("delta: 0", "above 0", "below 1")):
         RoundedAccountant(DiscreteGaussian(1.0, 10, 10.0, 0.5, 3)).epsilon({1.0: 1}, 0)

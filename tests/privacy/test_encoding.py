@@ -1,4 +1,4 @@
-"""Encoding against the paper's algorithm step by step, its norm bound, and rings that just hold what they must."""
+"""Encoding against the paper's algorithm step by step, its norm bound, and the smallest sufficient rings."""
 
 import os
 import subprocess
@@ -102,12 +102,12 @@ def test_an_update_above_the_clip_is_shortened_to_it():
     assert mean == pytest.approx(delta / 40, abs=1e-4)
 
 
-def test_nothing_learned_is_encoded_as_nothing():
+def test_a_zero_update_is_encoded_as_zeros():
     encoded = Encoding(10, 1.0, 64.0, 16).encode(np.zeros(10, np.float32), ROTATION, ROUNDING)
     assert encoded.tolist() == [0] * 16 + [1]
 
 
-def test_a_sum_that_does_not_count_its_updates_is_none():
+def test_a_sum_with_the_wrong_count_is_rejected():
     encoding = Encoding(10, 1.0, 64.0, 16)
     total = encoding.encode(update(10), ROTATION, ROUNDING)
     with pytest.raises(RoundAborted, match="implausible-sum"):
@@ -143,7 +143,7 @@ for dimension in (5, 1000, 300_000):
 
 
 @pytest.mark.parametrize("kernels", ["", "Prescott"])
-def test_the_same_update_becomes_the_same_bytes_whatever_sums_the_products(kernels):
+def test_encoding_does_not_depend_on_the_order_of_summation(kernels):
     """Of the rotation, BLAS: on x86 it can be told to work as on another processor; the digests are those of any."""
     done = subprocess.run(
         [sys.executable, "-c", EVERYWHERE],
@@ -185,7 +185,7 @@ def test_the_smallest_ring_holds_the_sum_and_its_noise(participants, noise_multi
     assert np.array_equal(*found)
 
 
-def test_the_bound_on_bits_is_not_far_from_what_is_needed():
+def test_the_bound_on_bits_is_close():
     """Two bits at most are given away for the certainty."""
     spec, dimension, participants = Noise(noise_multiplier=1.0), 4096, 20
     encoding = spec.encoding(dimension, 64)
@@ -221,7 +221,7 @@ def test_noise_that_cannot_be_drawn_is_refused(fields, line):
         Noise(**fields).check(10, 10**6, 64)
 
 
-def test_the_noise_of_a_sum_is_what_was_planned():
+def test_the_noise_of_a_sum_is_as_planned():
     spec, dimension, participants = Noise(noise_multiplier=0.8, clip=3.0), 5000, 7
     encoding = spec.encoding(dimension, 32)
     total = np.zeros(encoding.length + 1, np.uint32)

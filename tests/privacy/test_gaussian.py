@@ -27,7 +27,7 @@ def test_it_is_a_standard_normal_distribution() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_any_number_of_them(count: int) -> None:
+def test_any_count_is_possible(count: int) -> None:
     assert len(gaussian(SEED, count)) == count
 
 
@@ -42,12 +42,12 @@ def test_values_and_noise_are_added_exactly_on_one_grid() -> None:
     assert np.abs(plain - values).max() <= GRID / 2
     for found in (plain / GRID, noisy / GRID, (noisy - plain) / GRID):
         assert (found == np.rint(found)).all()
-    # What is added does not depend on the value: the last bits tell nothing about it.
+    # The added noise does not depend on the value: the last bits do not reveal it.
     assert ((noisy - plain) == with_noise(np.zeros(5000), 2.5, SEED)).all()
     assert kstest((noisy - plain) / 2.5, norm.cdf).pvalue > SUSPICIOUS
 
 
-def test_the_largest_noise_is_exact_whatever_it_hides() -> None:
+def test_the_largest_noise_is_exact_for_all_values() -> None:
     """The noise alone is on the grid and below 2**21, so that float64 holds it and its sum with any such value."""
     noise = with_noise(np.zeros(100_000), _LARGEST_SIGMA, SEED)
     assert 8.57 * _LARGEST_SIGMA + 2**19 < 2**21

@@ -35,7 +35,7 @@ class Counting:
 
 
 def noise(least: float = 1.0, of: Counting | None = None) -> NoisePlan:
-    """Of an aggregation whose sums have at least this share of the planned noise."""
+    """Return the plan of an aggregation with at least this share of the planned noise in its sums."""
     return NoisePlan(of or Counting(), lambda size: Guarantees.none(size, least), 5, 5)
 
 
@@ -51,7 +51,7 @@ def charges_of(who: dict[int, NoiseShares]) -> dict[NoiseShares, np.ndarray]:
 
 
 @given(rounds_of_charges)
-def test_every_row_is_what_the_rounds_so_far_cost(rounds: list[dict[int, NoiseShares]]) -> None:
+def test_every_row_has_the_cost_of_the_rounds_so_far(rounds: list[dict[int, NoiseShares]]) -> None:
     ledger, oracle = Ledger(noise(), POPULATION, 0.01), Counting()
     histories: dict[int, list[NoiseShares]] = defaultdict(list)
     for who in rounds:
@@ -116,7 +116,7 @@ def test_the_budget_is_spent_when_a_round_with_the_least_noise_could_exceed_it(
             assert "\n" not in ledger.spent
 
 
-def test_the_reason_names_who_has_spent_what() -> None:
+def test_the_reason_names_the_client_and_its_epsilon() -> None:
     ledger = Ledger(noise(0.5), POPULATION, 0.01, 3.0)
     ledger.spend({WHOLE: np.array([2, 5])})
     assert not ledger.spent

@@ -1,4 +1,4 @@
-"""The rotation against scipy's matrices, and what makes it one."""
+"""The rotation against scipy's matrices, and its defining properties."""
 
 import numpy as np
 import pytest
@@ -61,5 +61,5 @@ def test_padding(dimension, length):
 
 @pytest.mark.parametrize("length", [0, 3, 100])
 def test_other_lengths_are_refused(length):
-    with pytest.raises(ValueError, match="a power of two"):
+    with pytest.raises(ValueError, match="power of two"):
         hadamard(np.ones(length))

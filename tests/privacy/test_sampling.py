@@ -49,11 +49,11 @@ def test_a_table_is_the_exact_distribution_to_its_last_bits(mechanism, variance)
     exact = exact_masses(mechanism, variance, len(masses) - 1)
     assert sum(masses) == 1
     assert max(abs(mass - one) for mass, one in zip(masses, exact, strict=True)) < Fraction(1, 2**120)
-    assert 1 - sum(exact) < Fraction(1, 2**130)  # what the table leaves out
+    assert 1 - sum(exact) < Fraction(1, 2**130)  # beyond the table
 
 
 @pytest.mark.parametrize("variance", [1e3, 1e6])
-def test_tables_of_large_variance_are_what_scipy_says(variance):
+def test_tables_of_large_variance_match_scipy(variance):
     masses = np.array([float(mass) for mass in table_of("skellam", variance).masses])
     k = np.arange(len(masses))
     assert masses == pytest.approx(np.where(k > 0, 2, 1) * special.ive(k, variance), rel=1e-9, abs=1e-30)
@@ -108,7 +108,7 @@ def test_the_tail_is_there():
 
 @settings(deadline=None)
 @given(st.sampled_from(MECHANISMS), st.sampled_from([0.01, 3.0, 500.0]), st.data())
-def test_the_guide_finds_what_all_127_bits_say(mechanism, variance, data):
+def test_the_guide_agrees_with_all_127_bits(mechanism, variance, data):
     table = table_of(mechanism, variance)
     entries = list(accumulate(int(mass * 2**127) for mass in table.masses))
     near = st.sampled_from(entries[:-1]).flatmap(lambda entry: st.integers(max(0, entry - 3), entry + 3))
@@ -149,7 +149,7 @@ def test_a_seed_gives_the_same_noise_on_every_machine(mechanism, variance, diges
 
 
 @pytest.mark.parametrize("lane", [np.uint16, np.uint32, np.uint64, np.int64])
-def test_noise_that_was_added_can_be_taken_away(lane):
+def test_added_noise_can_be_removed(lane):
     vector = np.arange(CHUNK + 100).astype(lane)
     before = vector.copy()
     add_noise(vector, "discrete-gaussian", 50.0, SEED)

@@ -1,4 +1,4 @@
-"""What rounds of DP-SGD cost, against the analytic bounds of one round and their composition."""
+"""Privacy cost of rounds of DP-SGD, against the analytic bounds of one round and their composition."""
 
 import math
 from functools import partial
@@ -23,13 +23,13 @@ DELTA = 1e-6
 
 
 @pytest.mark.parametrize("rounds", [1, 12, 200])
-def test_rounds_taken_part_in_cost_what_only_local_sampling_costs(rounds: int) -> None:
+def test_counted_participations_cost_as_only_local_sampling(rounds: int) -> None:
     found = SubsampledGaussianAccountant(SIGMA / WHO.clip, WHO.sample_rate).epsilon({1.0: rounds}, DELTA)
     assert found == pytest.approx(composed_ols(WHO, SIGMA).self_compose(rounds).get_epsilon_for_delta(DELTA), rel=1e-9)
 
 
 @pytest.mark.parametrize("rounds", [1, 200])
-def test_rounds_answered_unseen_cost_what_weak_client_sampling_costs(rounds: int) -> None:
+def test_unseen_participation_costs_as_weak_client_sampling(rounds: int) -> None:
     accountant = SubsampledGaussianAccountant(SIGMA / WHO.clip, WHO.sample_rate, WHO.client_rate)
     found = accountant.epsilon({1.0: rounds}, DELTA)
     assert found == pytest.approx(composed_wcs(WHO, SIGMA).self_compose(rounds).get_epsilon_for_delta(DELTA), rel=1e-9)
@@ -41,7 +41,7 @@ def test_one_round_is_the_analytic_value_rounded_up() -> None:
         found = SubsampledGaussianAccountant(SIGMA / WHO.clip, WHO.sample_rate, rate).epsilon({1.0: 1}, DELTA)
         assert exact <= found <= exact * 1.01 + 1e-3
     lost = epsilon_of(lambda epsilon: orthogonal_pair(WHO, SIGMA, epsilon), DELTA)
-    assert lost <= found  # what two data sets really lose is below the guarantee
+    assert lost <= found  # the exact loss of two data sets is below the guarantee
 
 
 def test_less_noise_costs_more_and_none_everything() -> None:

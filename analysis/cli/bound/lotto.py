@@ -297,8 +297,7 @@ def plan_lotto(
     eta: Annotated[float | None, option("E", "Also plan n_min for Pr\\[x/s > E c/n] <= target.")] = None,
     rounds: PlannedRounds = None,
 ) -> Row:
-    """Plan Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of
-    over-selection."""
+    """Plan Lotto's parameters: smallest n_min and threshold, largest exclusion, range of over-selection."""
     from analysis.bounds import lotto
     from analysis.bounds.checks import require_at_least, require_honest_clients
 

@@ -145,7 +145,7 @@ def bound_verifiable(
         "threshold": lotto.threshold_of(participants, t),
         "dropout": dropout,
         "batches": setting.batches,
-        "batches_wanted": setting.wanted,
+        "batches_wanted": setting.batches_of_round,
         "largest_batch": max(setting.sizes),
         "selection_probability": float(setting.p),
         "candidates_suffice": batches.candidates_suffice(setting, dropout),
@@ -286,7 +286,7 @@ def plan_batch_partition(
     row |= value_or_reason("largest_privacy", largest, "" if largest is not None else needs.way_out(single))
     if largest is not None:
         best = settings[largest]
-        row |= {"batches_of_a_round": best.wanted, "batches": best.batches}
+        row |= {"batches_of_a_round": best.batches_of_round, "batches": best.batches}
         if largest > 1:
             exact = too_few_honest_exactly(best, 2)
             row["fewer_than_2_honest"] = too_few_honest(best, 2) if exact is None else exact

@@ -89,15 +89,15 @@ class CorrelatedLedger(PrivacyLedger):
         squared, inverse = np.unique(self._squared[clients], return_inverse=True)
         counts, of_count = np.unique(self._counts[clients], return_inverse=True)
         planned = [self._accountant.epsilon({1.0: count}, self.delta) for count in counts.tolist()]
-        ones = np.ones(len(clients))
+        constant = np.ones(len(clients))
         return {
             "client": clients,
-            "delta": self.delta * ones,
+            "delta": self.delta * constant,
             "epsilon": self._accountant.epsilon_of(squared, self.delta)[inverse],
             "planned_epsilon": np.array(planned)[of_count],
-            "colluding_epsilon": np.inf * ones,
+            "colluding_epsilon": np.inf * constant,
             **{
-                name: (np.nan if share is None else share) * ones
+                name: (np.nan if share is None else share) * constant
                 for name, share in zip(NoiseShares._fields, hidden, strict=True)
             },
         }

@@ -49,7 +49,7 @@ class Strategy(ABC):
     def largest_release(self) -> float:
         """Largest standard deviation of the noise of a release, over that of z.
 
-        A release has the noise of its own row and of the rows before it whose rounds ended early.
+        A release has the noise of its own row and of the earlier rows of rounds that ended early.
         """
         return largest_sum(self.coefficients) if self.takes_back else 1.0
 

@@ -1,4 +1,4 @@
-"""Small real runs whose server's view is recorded."""
+"""Small real runs with recorded server views."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What clients add to numbers of sums: exact where it is constant, the mean where clients are always together."""
+"""Contributions of clients to statistics of sums: exact if constant, means for clients always together."""
 
 import numpy as np
 import pytest

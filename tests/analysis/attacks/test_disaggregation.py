@@ -1,4 +1,4 @@
-"""Who was in which sum, from sums and counts: exact where updates do not change, real runs, what batches leave."""
+"""Participants of each sum, from sums and counts: exact for constant updates, real runs, and batches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 from analysis.attacks.disaggregation import columns, counts, disaggregate
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from tests.messages_named import naming
 
 Made = Callable[..., RunRecords]
 
@@ -41,7 +42,7 @@ def test_what_updates_change_between_rounds_costs_columns() -> None:
     assert np.array_equal(quiet, matrix)
     loud, _ = columns(rng.normal(size=sums.shape), counts(matrix, 10), 10, 0.3)
     assert not np.array_equal(loud, matrix)
-    assert np.array_equal(counts(loud, 10), counts(matrix, 10))  # whatever is found has the counts
+    assert np.array_equal(counts(loud, 10), counts(matrix, 10))  # every estimate has the given counts
 
 
 def test_a_real_run_and_one_in_batches_of_two(made: Made) -> None:
@@ -62,11 +63,11 @@ def test_a_real_run_and_one_in_batches_of_two(made: Made) -> None:
 
 
 def test_rounds_must_be_more_than_clients(made: Made) -> None:
-    with pytest.raises(ExperimentError, match="8 completed rounds of 8 clients: any column would fit"):
+    with pytest.raises(ExperimentError, match=naming("8 completed rounds", "8 clients", "column")):
         disaggregate(made(), 1, 8, 10, 5.0)
 
 
-def test_an_early_end_is_counted_and_said(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_at_its_time_limit_is_counted_and_gives_a_warning(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     from analysis.attacks import disaggregation
 
     class NothingFound:

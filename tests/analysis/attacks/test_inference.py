@@ -1,4 +1,4 @@
-"""Membership and labels from what was seen of real runs: found where they must be, at chance elsewhere; refusals."""
+"""Membership and labels from views of real runs: inferred where possible, at chance elsewhere; refusals."""
 
 import json
 import shutil
@@ -18,6 +18,7 @@ from analysis.statistics import Proportion
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from tests.analysis.attacks.conftest import BASE
+from tests.messages_named import naming
 from workloads.training.classification import TorchWorkload
 
 Made = Callable[..., RunRecords]
@@ -40,7 +41,7 @@ def plain(made: Made) -> RunRecords:
     return made(**SMALL)
 
 
-def test_members_are_told_from_others_by_their_clients_updates_and_by_all_sums(plain: RunRecords) -> None:
+def test_members_are_separated_from_others_by_updates_and_by_all_sums(plain: RunRecords) -> None:
     found = membership(plain)
     assert (found.facts.privacy.value, found.facts.isolated) == (1, 12)
     assert not found.facts.warning
@@ -58,7 +59,7 @@ def test_batches_leave_the_sums_less_and_single_updates_as_they_are(made: Made, 
     assert batches.facts.privacy.value == 4
     assert batches.facts.strong_privacy == 4
     alone = membership(plain)
-    assert batches.sources["sums"].rate <= 0.25 + 0.05  # of four, whose sums are one, each is as likely
+    assert batches.sources["sums"].rate <= 0.25 + 0.05  # four clients with one sum are equally likely
     assert batches.sources["update"].low > batches.sources["sums"].rate
     assert batches.by_observation["sums"].auc < alone.by_observation["sums"].auc
     assert batches.by_observation["update"].auc == pytest.approx(alone.by_observation["update"].auc, abs=0.1)
@@ -76,7 +77,7 @@ def test_one_sample_a_client_and_one_step_give_everything_away(made: Made) -> No
     assert membership(made(), 1, 3).by_observation["update"].auc > 0.95
 
 
-def test_samples_of_nobody_are_not_told_from_one_another(plain: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sets_of_held_out_samples_are_not_separated(plain: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Trials.sample
 
     def nobody(workload: TorchWorkload, clients: Any, most: int, seed: int, several: bool) -> Trials:
@@ -110,7 +111,7 @@ def test_trials_are_of_the_clients_and_have_the_same_labels(plain: RunRecords) -
     assert len({image.numpy().tobytes() for image in trials.samples[0]}) == 120
 
 
-def test_samples_that_all_clients_share_are_asked_about_once(made: Made) -> None:
+def test_samples_shared_by_all_clients_are_tested_once(made: Made) -> None:
     shared = SMALL["workload"] | {"partition": {"shared_samples": 10}, "samples_per_client": 12}
     run = made(**SMALL | {"workload": shared, "rounds": 4})
     seen = SumsSeen.of(run)
@@ -125,7 +126,7 @@ def test_samples_that_all_clients_share_are_asked_about_once(made: Made) -> None
     assert not found.warnings
 
 
-def test_others_of_other_writers_are_warned_of(made: Made) -> None:
+def test_held_out_samples_of_other_writers_give_a_warning(made: Made) -> None:
     writers = {"dataset": "synthetic-femnist", "model": "logistic", "samples_per_client": 12, "evaluate_every": 2}
     found = membership(made(rounds=2, workload=writers), samples=8)
     assert "each client is one writer" in found.warnings[0]
@@ -192,7 +193,7 @@ def test_the_same_seed_gives_the_same_and_another_one_others(plain: RunRecords) 
     assert first != third
 
 
-def test_rounds_that_determine_nothing_are_said(plain: RunRecords) -> None:
+def test_rounds_that_determine_nothing_give_a_note(plain: RunRecords) -> None:
     found = membership(plain, 1, 4, samples=40)
     assert found.facts.isolated < found.facts.clients
     assert f"determine what {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
@@ -250,7 +251,7 @@ def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_a_run_lacks_is_said_in_one_line(made: Made, sections: dict[str, Any], said: str) -> None:
+def test_missing_parts_of_a_run_are_refused_in_one_line(made: Made, sections: dict[str, Any], said: str) -> None:
     first = sections.pop("_from", None)
     run = made(**{"rounds": 6} | sections)
     for attack in (membership, property_inference):
@@ -299,7 +300,7 @@ def test_recorded_rounds_are_the_default(made: Made) -> None:
 def test_words_have_no_classes(made: Made) -> None:
     workload = {"dataset": "synthetic-reddit", "samples_per_client": 2, "sequence_length": 4, "vocabulary_size": 16}
     run = made(rounds=1, workload=workload | {"model": "transformer-small", "evaluate_every": 1})
-    with pytest.raises(ExperimentError, match="no label that is one of several classes"):
+    with pytest.raises(ExperimentError, match=naming("label", "several classes")):
         property_inference(run)
 
 

@@ -1,4 +1,4 @@
-"""Gradient inversion: finds the images that a gradient is of, labels included, and what is measured of them."""
+"""Gradient inversion: finds the images behind a gradient, their labels, and measures of the result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +66,7 @@ def test_a_clients_image_out_of_the_sums_of_a_run(made: Callable[..., Any], tmp_
     assert all(path.stat().st_size > 1000 for path in found)
 
 
-def test_what_is_wrong_is_said(made: Callable[..., Any]) -> None:
+def test_errors_name_the_option(made: Callable[..., Any]) -> None:
     with pytest.raises(ExperimentError, match="running statistics"):
         InversionTarget("mobilenet-v2", (64, 64, 3), 10, np.zeros(3, np.float32))
     few = made(selection={"participants": 2})

@@ -1,4 +1,4 @@
-"""What was learned with other models, from a run's records, against what the clients really had."""
+"""Information gained by sending other models, from a run's records, against the clients' data."""
 
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from testbed.experiment.schema import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 from tests.former_defaults import with_former_defaults
+from tests.messages_named import naming
 
 BASE: dict[str, Any] = {
     "name": "models", "seed": 5, "rounds": 2, "population": 60,
@@ -106,7 +107,7 @@ def test_samples_from_sums_over_six_clients(tmp_path: Path, binding: str) -> Non
 
 
 def test_an_honest_models_update_gives_none_away(tmp_path: Path) -> None:
-    """What the imprint's arithmetic makes of the sum that an honest round gives: nothing like a sample."""
+    """The imprint's arithmetic on the sum of an honest round gives nothing like a sample."""
     run = run_of(tmp_path, "send-crafted-model")
     honest = run_of(tmp_path / "honest", [])
     victims = Victims(run)
@@ -121,7 +122,7 @@ def test_noise_hides_samples(tmp_path: Path) -> None:
     assert all(one.recovered == 0 for one in recovered_samples(run, Victims(run)))
 
 
-def test_the_table_says_what_was_refused_and_what_was_had(tmp_path: Path) -> None:
+def test_the_table_has_refusals_and_recovered_data(tmp_path: Path) -> None:
     signed = run_of(tmp_path / "signed", "send-different-models", aggregation={"model_binding": "signed"})
     had = run_of(tmp_path / "none", "send-different-models")
     frame = other_models([signed, had])
@@ -134,11 +135,13 @@ def test_the_table_says_what_was_refused_and_what_was_had(tmp_path: Path) -> Non
     assert '"recovered": 8970.0' in render(frame, "json")
 
 
-def test_what_was_not_recorded_or_attacked_is_said(tmp_path: Path) -> None:
+def test_runs_without_aggregates_or_attacks_are_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path / "silent", "send-different-models", records={"aggregates": "none"})
     with pytest.raises(ExperimentError, match=r"records\.aggregates: all"):
         other_models([run])
-    with pytest.raises(ExperimentError, match="no run here has"):
+    with pytest.raises(
+        ExperimentError, match=naming("adversary.server", "send-different-models", "send-crafted-model")
+    ):
         other_models([run_of(tmp_path / "honest", [])])
 
 

@@ -1,4 +1,4 @@
-"""What an adversary has attained, from the records: refused, completed, and beside Theorem 2."""
+"""Success of an adversary, from the records: refused and completed rounds, and Theorem 2."""
 
 import json
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 from tests.former_defaults import with_former_defaults
+from tests.messages_named import naming
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0, "min_population": 10}
 
@@ -144,7 +145,7 @@ def test_the_table_in_every_format(recorded: Callable) -> None:
     assert render(frame, "csv").splitlines()[0].startswith("label,selection,aggregation,server,clients")
     with pytest.raises(ExperimentError, match="--format latex: unknown"):
         render(frame, "latex")
-    with pytest.raises(ExperimentError, match="no run here has an `adversary:` section"):
+    with pytest.raises(ExperimentError, match=naming("adversary:")):
         adversaries(runs[1:])
     for eta in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ExperimentError, match=f"--eta {eta:g}: must be above 0 and finite"):
@@ -206,7 +207,7 @@ def test_the_expected_maximum_of_binomials() -> None:
 
 
 def test_reproductions_at_a_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run, draw, and say what they found; what they find at their own scale is in the docs."""
+    """They run, draw, and print their results; the results at full scale are in the docs."""
     pytest.importorskip("torch")
     from analysis.reproduction.contract import ReproductionContext
     from testbed.running import run_all

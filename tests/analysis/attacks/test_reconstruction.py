@@ -23,12 +23,13 @@ from analysis.attacks.reconstruction import (
 from analysis.attacks.victims import Victims
 from testbed.batches import Batches
 from testbed.errors import ExperimentError
+from tests.messages_named import naming
 
 BATCHES_OF_TWO = {"protocol": "batch-partition", "participants": 4, "privacy": 2}
 
 
 def constant_view(updates: np.ndarray, weights: np.ndarray, rounds: list[np.ndarray]) -> View:
-    """What the server sees when updates never change."""
+    """Return the server's view when updates never change."""
     participation = np.array([np.isin(np.arange(len(updates)), members) for members in rounds])
     sums = (participation * weights) @ updates
     return View(np.arange(1, len(rounds) + 1), 0, participation, sums, np.zeros(updates.shape[1], np.float32))
@@ -77,7 +78,7 @@ def test_a_real_run_tells_every_update_under_random_and_only_means_under_batches
 ) -> None:
     at_random = reconstruct(made(aggregation=aggregation), 1, 24)
     batched = reconstruct(made(aggregation=aggregation, selection=BATCHES_OF_TWO), 1, 24)
-    assert at_random.deviation < 5e-3  # training again gives what was in the sums
+    assert at_random.deviation < 5e-3  # training again gives the updates in the sums
     assert batched.deviation < 5e-3
     assert at_random.table["determined"].all()
     assert not batched.table["determined"].any()
@@ -133,13 +134,11 @@ def test_files(made: Callable[..., Any], tmp_path: Any) -> None:
     assert len(paths[0].read_text().splitlines()) == 9
 
 
-def test_what_is_wrong_is_said(made: Callable[..., Any]) -> None:
+def test_errors_name_the_rounds(made: Callable[..., Any]) -> None:
     for first, last in ((0, 3), (3, 2), (1, 25)):
-        with pytest.raises(ExperimentError, match=r"there are rounds 1 to 24"):
+        with pytest.raises(ExperimentError, match=naming("1 to 24")):
             view(made(), first, last)
-    with pytest.raises(
-        ExperimentError, match=r"no aggregate of round 1; run it with records\.aggregates: all, or \[1, 9\]"
-    ):
+    with pytest.raises(ExperimentError, match=naming("aggregate of round 1", "records.aggregates: all", "[1, 9]")):
         view(made(records={"aggregates": "none"}), 1, 9)
     nobody = made(availability={"dropout": {"rate": 0.9, "stage": "check-in"}})
     skipped = nobody.rounds.loc[nobody.rounds["outcome"] != "completed", "round"].iloc[0]
@@ -149,11 +148,11 @@ def test_what_is_wrong_is_said(made: Callable[..., Any]) -> None:
 
 def test_an_asynchronous_run_is_refused(made: Callable[..., Any]) -> None:
     sections = {"asynchronous": {"concurrency": 4}, "links": {"transport": "none"}, "rounds": 2}
-    with pytest.raises(ExperimentError, match="an asynchronous run, whose clients trained on models of several rounds"):
+    with pytest.raises(ExperimentError, match=naming("asynchronous", "several rounds")):
         view(made(**sections), 1, 2)
 
 
-def test_what_the_sums_determine_of_a_group() -> None:
+def test_spanned_groups_are_determined_by_the_sums() -> None:
     participation = [[1, 1, 0, 0], [1, 1, 1, 1]]
     assert spanned(participation, np.array([0, 1]))
     assert spanned(participation, np.array([2, 3]))

@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from analysis.attacks.roc import discrimination, most_found
 from analysis.statistics import Proportion
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 SCORES = st.lists(st.integers(-6, 6), min_size=2, max_size=40)
@@ -56,7 +57,7 @@ def test_interval_has_the_area_as_often_as_it_says() -> None:
 
 @pytest.mark.parametrize(("count", "ends"), [(2, 0.1581), (3, 0.2924), (50, 0.9289)])
 def test_complete_separation_is_no_certainty(count: int, ends: float) -> None:
-    """Of k independent pairs that are all in order: an area whose k-th power is the tail's chance."""
+    """With k independent pairs, all in order, the k-th power of the bound on the area is the tail's chance."""
     ones, zeros = np.ones(count), np.zeros(count)
     apart, reversed_ = discrimination(ones, zeros), discrimination(zeros, ones)
     assert (apart.auc_low, apart.auc_high) == (pytest.approx(0.025 ** (1 / count)), 1)
@@ -93,7 +94,7 @@ def test_share_of_others_is_not_rounded_down() -> None:
     ("members", "others"), [([], [1.0]), ([1.0], []), ([np.nan], [0.0]), ([np.inf], [0.0])]
 )  # fmt: skip
 def test_scores_must_be_numbers(members: list[float], others: list[float]) -> None:
-    with pytest.raises(ValueError, match="finite ones of each are needed"):
+    with pytest.raises(ValueError, match=naming("finite", "both")):
         discrimination(np.array(members), np.array(others))
 
 

@@ -1,4 +1,4 @@
-"""Monte Carlo accounting for balls in bins, against what is known exactly."""
+"""Monte Carlo accounting for balls in bins, against exact results."""
 
 import itertools
 from collections.abc import Callable
@@ -29,7 +29,7 @@ CONFIDENCE = 1 - 1e-6  # chance alone fails a test in no lifetime
 
 
 def estimated(pair: BallsInBins, epsilon: float, samples: int = SAMPLES) -> tuple[float, float]:
-    """The estimate, and what delta is at most."""
+    """Return the estimate of delta, and its upper bound."""
     found = pair.delta(epsilon, samples, CONFIDENCE, np.random.default_rng(3))
     return found.mean, found.at_most
 
@@ -53,7 +53,7 @@ def integrated(means: np.ndarray, sigma: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("column", "sigma"), [([1.0], 1.0), ([1.0, 0.6], 1.3)])
 @pytest.mark.parametrize("epsilon", [0.3, 1.5])
-def test_two_bins_are_as_integrated(column: list[float], sigma: float, epsilon: float) -> None:
+def test_two_bins_match_numerical_integration(column: list[float], sigma: float, epsilon: float) -> None:
     means = toeplitz_means(column, 2, 2)
     exact = integrated(means, sigma, epsilon)
     mean, at_most = estimated(BallsInBins(means, sigma), epsilon)
@@ -91,7 +91,7 @@ def test_one_bin_is_the_gaussian_mechanism() -> None:
 
 
 @pytest.mark.parametrize(("bins", "rounds", "column"), [(4, 8, [1.0]), (5, 13, [1.0, 0.5, 0.375])])
-def test_the_estimate_is_that_of_plain_sampling(bins: int, rounds: int, column: list[float]) -> None:
+def test_the_estimate_matches_plain_sampling(bins: int, rounds: int, column: list[float]) -> None:
     """The oracle draws outputs of the mechanism itself, all rounds of them, and evaluates both densities."""
     means, sigma, epsilon, rng = toeplitz_means(column, rounds, bins), 1.4, 0.8, np.random.default_rng(8)
     noise = sigma * rng.standard_normal((400_000, rounds))
@@ -109,12 +109,12 @@ def test_the_estimate_is_that_of_plain_sampling(bins: int, rounds: int, column: 
 
 
 def verified(pair: BallsInBins, delta: float, samples: int = SAMPLES) -> tuple[float, float]:
-    """What was drawn, and what is verified."""
+    """Return the estimated epsilon, and a verified one."""
     drawn = pair.drawn_epsilon(delta, samples // 4)
     return drawn, pair.epsilon(drawn, delta, samples, 0.999, np.random.default_rng(2))
 
 
-def test_small_deltas_are_drawn_as_well_as_large_ones() -> None:
+def test_small_deltas_are_estimated_as_well_as_large_ones() -> None:
     """Where plain sampling would see nothing."""
     pair = BallsInBins(toeplitz_means([1.0], 16, 4), 2.0)
     found = [estimated(pair, epsilon) for epsilon in (1.0, 3.0, 6.0)]
@@ -124,8 +124,8 @@ def test_small_deltas_are_drawn_as_well_as_large_ones() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.5, 2.0])
-def test_an_epsilon_is_between_what_it_must_be(sigma: float) -> None:
-    """Of little noise it is that to who sees the bins, and who does not has them to guess: log b less."""
+def test_epsilon_is_between_its_bounds(sigma: float) -> None:
+    """With little noise, hiding the bins lowers epsilon by log b at most, as an observer can guess them."""
     pair, rng = BallsInBins(toeplitz_means([1.0], 24, 6), sigma), np.random.default_rng(9)
     drawn, found = verified(pair, 1e-5)
     assert drawn <= found < pair.seen_epsilon(1e-5)
@@ -188,7 +188,7 @@ def test_epsilons_are_those_of_numerical_convolution(rounds: int, bins: int, sig
         normal = (np.log(np.linspace(0, most, cells + 1)) + deviation**2 / 2) / deviation
     others, own = (np.fft.rfft(np.diff(ndtr(normal - shift)), 2 * cells) for shift in (0, deviation))
     mass = own
-    for _ in range(bins - 1):  # what leaves the grid is gone: from there on it counts as lost altogether
+    for _ in range(bins - 1):  # mass beyond the grid counts as lost altogether
         mass = np.fft.rfft(np.fft.irfft(mass * others, 2 * cells)[:cells], 2 * cells)
     mass = np.maximum(np.fft.irfft(mass, 2 * cells)[:cells], 0)
     loss = np.log((np.arange(cells) + bins / 2) * (most / cells) / bins)
@@ -204,7 +204,7 @@ def test_epsilons_are_those_of_numerical_convolution(rounds: int, bins: int, sig
 
 
 @pytest.mark.parametrize(("bins", "sigma", "column"), [(2, 1.0, [1.0]), (10, 3.0, [1.0]), (6, 4.0, [1.0, 0.5, 0.375])])
-def test_no_epsilon_is_below_what_one_bin_alone_costs(bins: int, sigma: float, column: list[float]) -> None:
+def test_no_epsilon_is_below_the_cost_of_one_bin(bins: int, sigma: float, column: list[float]) -> None:
     """Also where delta is so small that a few samples see nothing of it."""
     pair = BallsInBins(toeplitz_means(column, 60, bins), sigma)
     for delta in (1e-5, 1e-30, 1e-100):
@@ -240,6 +240,6 @@ def test_chernoffs_bound_fails_as_rarely_as_it_says() -> None:
         (lambda: BallsInBins(-np.ones((2, 2)), 1.0), "means: an array"),
     ],
 )
-def test_what_is_not_proven_is_refused(make: Callable[[], object], said: str) -> None:
+def test_unproven_arguments_are_refused(make: Callable[[], object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make()

@@ -12,7 +12,7 @@ from testbed.batches import Batches
 
 
 def by_definition(users: int, selected: int, privacy: int, dropout: list[float]) -> tuple[float, float]:
-    """(C, Pr[no row of B is available]) by enumerating who is there, and the rows of the family."""
+    """(C, Pr[no row of B is available]) by enumerating the available users, and the rows of the family."""
     batches, wanted = Batches.consecutive(users, privacy), selected // privacy
     rows = [batches.members(chosen) for chosen in itertools.combinations(range(len(batches)), wanted)]
     cardinality = skipped = 0.0
@@ -37,7 +37,7 @@ def test_the_papers_family_sizes(selected: int) -> None:
 @pytest.mark.parametrize(
     ("users", "selected", "privacy"), [(8, 4, 2), (8, 4, 1), (8, 4, 4), (9, 4, 2), (11, 6, 3), (7, 6, 2), (5, 4, 4)]
 )
-def test_as_defined(users: int, selected: int, privacy: int) -> None:
+def test_cardinality_and_skipped_rounds_match_the_definition(users: int, selected: int, privacy: int) -> None:
     unequal = np.random.default_rng(users).uniform(0, 0.6, users).round(3).tolist()
     for dropout, chances in ((0.25, [0.25] * users), (unequal, unequal)):
         cardinality, skipped = by_definition(users, selected, privacy, chances)
@@ -73,7 +73,7 @@ def test_the_selection_itself_has_this_cardinality(fair: bool) -> None:
     assert 0 < found.error < 0.3
 
 
-def test_of_unequal_batches_a_uniform_choice_has_it_and_a_fair_one_less() -> None:
+def test_uniform_choice_of_unequal_batches_has_this_cardinality_and_fair_choice_less() -> None:
     dropout = [0.3] * 14  # two batches of five, one of four
     exact = average_cardinality(14, 4, 4, dropout)
     uniform, fair = (simulated(14, 4, 4, dropout, 10_000, 3, fair) for fair in (False, True))
@@ -93,7 +93,7 @@ def test_of_unequal_batches_a_uniform_choice_has_it_and_a_fair_one_less() -> Non
         ((8, 4, 2, [0.1] * 7 + [-1.0]), "dropout: -1 is no probability"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: tuple, said: str) -> None:
+def test_errors_name_the_argument(arguments: tuple, said: str) -> None:
     for call in (average_cardinality, unavailable_round):
         with pytest.raises(ValueError, match=said):
             call(*arguments)

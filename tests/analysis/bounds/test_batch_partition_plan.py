@@ -86,7 +86,7 @@ def test_it_names_the_smallest_over_selection_for_each_batch_size(dishonest: int
     assert f"{max(larger)}  (--over-selection {factor:g})" in plan_batch_partition.text(row)
 
 
-def test_a_plan_wants_somebody_who_is_honest() -> None:
+def test_a_plan_needs_an_honest_client() -> None:
     with pytest.raises(ValueError, match=r"^dishonest: all 100 clients; no parameter "):
         plan_lotto(100, "100", 10, 1e-6)
     with pytest.raises(ValueError, match=r"^dishonest: all 100 clients; no parameter "):

@@ -82,7 +82,7 @@ def by_fractions(draw: Draw, size: int, threshold: int) -> tuple[list[Fraction],
 
 @pytest.mark.parametrize("dishonest", [0, 2, 5, 9])
 @pytest.mark.parametrize(("size", "threshold"), [(2, 2), (4, 3), (5, 5)])
-def test_a_public_draw_is_every_committee_counted(dishonest: int, size: int, threshold: int) -> None:
+def test_public_seed_matches_enumeration_of_all_committees(dishonest: int, size: int, threshold: int) -> None:
     draw = Draw(9, dishonest, dropout=0.3)
     masses, few = by_enumeration(draw, size, threshold)
     members = draw.of(size)
@@ -128,7 +128,7 @@ def test_lottos_corollary_1_is_the_same_bound() -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.fractions(0, 1, max_denominator=20), max_size=9), st.integers(1, 6))
-def test_a_sum_of_coins_is_every_outcome_counted(chances: list[Fraction], most: int) -> None:
+def test_sum_of_coins_matches_enumeration_of_all_outcomes(chances: list[Fraction], most: int) -> None:
     exact = [Fraction(0)] * (most + 1)
     for outcome in product((0, 1), repeat=len(chances)):
         chance = Fraction(1)
@@ -175,7 +175,7 @@ def test_equal_weights_are_no_weights_and_the_heaviest_are_the_worst() -> None:
 # -- really drawn ------------------------------------------------------------------------------------------------------
 
 
-def test_public_draws_are_as_often_dishonest_as_counted() -> None:
+def test_simulated_public_draws_are_dishonest_as_often_as_computed() -> None:
     registered = np.ones(50, np.bool_)
     members, trials = Draw(50, 10).of(10), 3000
     found = [int((publicly_drawn(bytes(16), number, registered, 10) < 10).sum()) for number in range(1, trials + 1)]
@@ -184,7 +184,7 @@ def test_public_draws_are_as_often_dishonest_as_counted() -> None:
         assert binomtest(happened, trials, members.at_least(least)).pvalue > SUSPICIOUS
 
 
-def test_a_hiding_server_has_as_many_as_counted() -> None:
+def test_simulated_hiding_server_has_as_many_dishonest_members_as_computed() -> None:
     """Dishonest clients that are drawn by real numbers, which a server that hides honest ones keeps all."""
     section = CommitteeSection(selection="lotto-server-centric", size=10)
     keys = np.random.default_rng(1).integers(0, 256, (60, 32)).astype(np.uint8)
@@ -263,7 +263,7 @@ def test_the_table_of_the_page(dishonest: int, kind: Selection, factor: float, e
 
 
 def test_sixty_decryptors() -> None:
-    """What the same page says of Flamingo's committee."""
+    """The statements of the same page on Flamingo's committee."""
     for share, target in ((0.045, 2.0**-40), (0.066, 2.0**-30), (0.1, 1e-6)):
         assert Draw(10**6, round(share * 10**6)).of(60).at_least(20) <= target
         assert Draw(10**6, round((share + 0.005) * 10**6)).of(60).at_least(20) > target
@@ -283,7 +283,7 @@ def test_the_best_over_selection_is_the_smallest_committees() -> None:
     assert best_over_selection(draw, targets, min(sizes.values()) - 1) is None
 
 
-def test_no_committee_is_no_committee() -> None:
+def test_no_committee_keeps_impossible_targets() -> None:
     assert smallest_size(Draw(100, 60), Targets(1e-9, 1e-3), 100) is None
     assert smallest_size(Draw(100, 5, "lotto-client-centric", 3), Targets(1e-3, 0.3), 100) is not None
     assert smallest_size(Draw(20, 0, dropout=0.9), Targets(1e-9, 1e-3), 20) is None
@@ -316,6 +316,6 @@ def test_algorands_committee_of_2000_follows() -> None:
         (lambda: Targets(0.1, 1), "failure_target: 1; must be above 0 and below 1"),
     ],
 )
-def test_what_cannot_be_says_what_is_allowed(wrong: object, says: str) -> None:
+def test_errors_say_the_allowed_range(wrong: object, says: str) -> None:
     with pytest.raises(ValueError, match="^" + says.replace("(", r"\(")):
         wrong()

@@ -118,7 +118,7 @@ def test_as_in_li_et_al_when_batches_are_users_and_nobody_drops_out() -> None:
     assert repaired(problem, 30, 30, 30, steps, 1.0, rounds) < by_hand  # everybody: nothing is sampled
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_errors_name_the_argument() -> None:
     problem = Problem(2.0, 0.5, 1.5, 3.0, 0.25, 7.0)
     for field, value in (
         ("convexity", 3.0),

@@ -1,4 +1,4 @@
-"""What selection guarantees for privacy, against the formulas it stands for and against simulated selections."""
+"""Guarantees of selections for privacy, against their formulas and against simulated selections."""
 
 from fractions import Fraction
 from math import inf
@@ -47,7 +47,7 @@ def training(dishonest: int, **more: Any) -> Training:
 
 
 def test_a_client_that_tosses_its_own_coin_is_there_as_often_as_it_says() -> None:
-    """And no oftener, with whatever accomplices."""
+    """Colluding clients do not make it take part more often."""
     selection = {"protocol": "bernoulli", "client_rate": 0.1, "participants": 10}
     _, drawn = found(selection)
     _, decides = found(selection | {"coins": "clients"})
@@ -59,7 +59,7 @@ def test_a_client_that_tosses_its_own_coin_is_there_as_often_as_it_says() -> Non
 
 @pytest.mark.parametrize("protocol", ["random", "weighted-random", "oort"])
 @pytest.mark.parametrize("dishonest", [0, 5, 10, 40])
-def test_where_the_server_chooses_it_chooses_the_victim_every_time(protocol: str, dishonest: int) -> None:
+def test_a_server_that_chooses_takes_the_victim_in_every_round(protocol: str, dishonest: int) -> None:
     _, malicious = found({"protocol": protocol}, dishonest, privacy={"report_losses": True})  # which oort needs
     insecure = cost_without_lotto(training(dishonest))
     assert malicious.cost.epsilon == pytest.approx(insecure.epsilon, rel=1e-9)
@@ -68,7 +68,7 @@ def test_where_the_server_chooses_it_chooses_the_victim_every_time(protocol: str
 
 @pytest.mark.parametrize("dishonest", [0, 5, 100])
 def test_where_the_server_chooses_the_size_of_a_round_it_chooses_the_worst(dishonest: int) -> None:
-    """Rounds of 2 to 200: the noise is that of the size that is worst; `participants` is only what is expected."""
+    """Rounds of 2 to 200: the noise is that of the worst size; `participants` is only the expected number."""
     curious, malicious = found({"protocol": "bernoulli"}, dishonest)
     shares = []
     for s in range(2, N + 1):
@@ -80,7 +80,7 @@ def test_where_the_server_chooses_the_size_of_a_round_it_chooses_the_worst(disho
     assert curious.fewest.epsilon == pytest.approx(skellam().epsilon(curious.fewest.rounds, DELTA, 0.7), rel=0.1)
 
 
-def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
+def test_half_of_sixty_clients_with_their_own_coins() -> None:
     """The ledger's colluding column charges one s-th of the noise in rounds of about 54, and that is guaranteed."""
     selection = {"protocol": "bernoulli", "client_rate": 0.9, "participants": 10}
     _, malicious = found(selection, 30, population=60)
@@ -92,7 +92,7 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 
 @pytest.mark.parametrize("section", [{}, {"threshold": 0.9}, {"consistency": "none"}, {"protocol": "secagg-plus"}])
 @pytest.mark.parametrize("dishonest", [0, 4, 15])
-def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
+def test_no_round_costs_more_than_the_guarantee(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
     left, noise = ResidualNoise.of(plan), plan.noise_plan(DIMENSION)
@@ -102,7 +102,7 @@ def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishone
         for accomplices in range(min(dishonest, s - 1) + 1):
             charge = PrivacyCharge(noise, range(s - accomplices, s))
             for survivors in {s, fewest}:
-                everybody, there = np.arange(s), np.arange(s - survivors, s)  # who drops out is honest
+                everybody, there = np.arange(s), np.arange(s - survivors, s)  # the dropouts are honest
                 share = min(
                     charges.colluding_noise
                     for charges in charge.of_round(everybody, there, survivors / s, everybody, False)
@@ -165,7 +165,7 @@ def test_lotto_is_its_corollaries(variant: Any, dishonest: int) -> None:
 
 
 def test_where_lotto_says_nothing_the_clients_own_noise_is_left() -> None:
-    """40 of 200: some round has more than 2t - s - 1 = 7 of 20 with certainty; what is left is a share of 1/20."""
+    """40 of 200: some round has more than 2t - s - 1 = 7 of 20 with certainty; a share of 1/20 is left."""
     assert cost_with_lotto(training(100), "client-centric").epsilon == inf
     _, malicious = found({"protocol": "lotto-client-centric"}, 100)
     assert malicious.cost.dishonest == 8
@@ -173,7 +173,7 @@ def test_where_lotto_says_nothing_the_clients_own_noise_is_left() -> None:
     assert alone <= malicious.cost.epsilon <= 1.5 * alone
 
 
-def test_drop_outs_that_a_malicious_server_claims_cost_more_than_the_corollary_says() -> None:
+def test_dropouts_claimed_by_a_malicious_server_cost_more_than_the_corollary_says() -> None:
     """t = 14 of 20 suffice for a sum: with k of them dishonest, noise of 14 - k."""
     _, malicious = found({"protocol": "lotto-client-centric"}, 0)
     r = malicious.fewest.rounds
@@ -230,7 +230,7 @@ def test_where_others_may_be_away_only_own_coins_help() -> None:
     assert found({"protocol": "lotto-client-centric"}, **away)[0].cost.rounds < R
 
 
-def test_who_goes_first_with_fewest_rounds_has_its_turn_no_more() -> None:
+def test_clients_with_the_fewest_rounds_go_first_and_take_no_extra_turns() -> None:
     curious, _ = found({"protocol": "weighted-random"})
     assert curious.cost.rounds == R * S // N
     assert curious.cost.epsilon == pytest.approx(skellam().epsilon(3, DELTA), rel=1e-9)
@@ -312,5 +312,5 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
     assert of("trusted") == of("trusted", "clients") == [wcs, inf]
     assert of("untrusted") == [wcs, wcs]
     asked = SubsampledGaussianAccountant(3.0, 0.2).epsilon({1.0: R}, DELTA)
-    assert of("untrusted", answers="participants") == [wcs, asked]  # the server draws whom it likes
+    assert of("untrusted", answers="participants") == [wcs, asked]  # the server chooses the participants
     assert of("untrusted", "clients", answers="participants") == [wcs, wcs]  # it cannot

@@ -1,4 +1,4 @@
-"""Lotto's guarantees: the paper's numbers, the definitions in fractions, and what must be monotone."""
+"""Lotto's guarantees: the paper's numbers, the definitions in fractions, and monotonicity."""
 
 from fractions import Fraction
 from math import ceil, comb, floor
@@ -100,7 +100,7 @@ def test_the_expected_share_is_the_sum_over_all_outcomes(population: int, factor
     assert found == pytest.approx(float(expected / participants), rel=1e-9, abs=1e-15)
 
 
-def test_lambda_is_what_the_expected_share_grows_by() -> None:
+def test_lambda_is_the_growth_of_the_expected_share() -> None:
     """Where candidates are enough for sure and x stays below s, the paper's approximation is the sum."""
     assert share_factor(200_000, 1.3, 200_000) == 1.3
     assert share_factor(200_000, 1.3, 100_000) == 2.6
@@ -113,7 +113,7 @@ def test_lambda_is_what_the_expected_share_grows_by() -> None:
 
 
 @given(st.integers(2, 100), st.integers(1, 1000), FACTORS, st.integers(100, 10_000), st.data())
-def test_what_makes_secagg_fail_less(
+def test_secagg_fails_less_with_safer_parameters(
     participants: int, dishonest: int, factor: float, least: int, data: st.DataObject
 ) -> None:
     t = data.draw(st.integers(participants // 2 + 1, participants))
@@ -136,7 +136,7 @@ def test_edges() -> None:
 
 
 @given(st.integers(1, 500), st.one_of(st.integers(1, 600), st.integers(1, 150).map(lambda step: step / 100)))
-def test_thresholds_mean_what_they_mean_in_an_experiment(participants: int, threshold: int | float) -> None:
+def test_thresholds_have_the_same_meaning_as_in_experiments(participants: int, threshold: int | float) -> None:
     parameters = SecAggParameters(threshold=threshold)
     try:
         parameters.check(max(2, participants))

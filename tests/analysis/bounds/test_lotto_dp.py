@@ -116,7 +116,7 @@ def test_the_search_finds_what_trying_everything_finds(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_makes_training_more_private(variant: Variant) -> None:
+def test_safer_parameters_make_training_more_private(variant: Variant) -> None:
     """More noise, fewer rounds, fewer dishonest clients, a larger delta, less over-selection."""
     here = cost_with_lotto(SMALL, variant).epsilon
     for change in (
@@ -135,7 +135,7 @@ def test_nobody_dishonest_leaves_only_the_repetitions() -> None:
     assert (found.dishonest, found.p_k) == (0, 0.0)
 
 
-def test_no_guarantee_says_why() -> None:
+def test_a_missing_guarantee_has_a_reason() -> None:
     found = cost_with_lotto(replace(SMALL, dishonest=300), "client-centric")
     assert found == PrivacyCost(inf, None, None)
     assert "more than the 5 dishonest participants that SecAgg withstands" in found.reason

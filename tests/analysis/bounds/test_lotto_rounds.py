@@ -49,7 +49,7 @@ def most_broken(broken: npt.NDArray[np.bool_], announced: int, gap: int) -> int:
 
 @pytest.mark.parametrize("gap", [1, 2, 5])
 @pytest.mark.parametrize("announced", [1, 4])
-def test_no_server_gets_further_and_the_best_one_as_far(gap: int, announced: int) -> None:
+def test_no_server_exceeds_the_bound_and_the_best_one_attains_it(gap: int, announced: int) -> None:
     rounds, times = 12, 4000
     bound = BrokenRounds(*SETTING, rounds, gap)
     cases = simulated(rounds, times, 7)
@@ -74,7 +74,7 @@ def test_without_a_gap_the_first_round_is_the_best_of_all() -> None:
 
 
 @pytest.mark.parametrize("gap", [1, 3])
-def test_with_a_beacon_the_next_round_is_as_good_whatever_went_before(gap: int) -> None:
+def test_with_a_beacon_the_next_round_does_not_depend_on_earlier_rounds(gap: int) -> None:
     """Looking at one number after the other, a server takes the first broken one, else the last that it may."""
     rounds, times, announced = 12, 4000, 4
     bound = BrokenRounds(*SETTING, rounds, gap)
@@ -103,7 +103,7 @@ def test_real_lots() -> None:
     assert low <= secagg_fails(dishonest, participants, over_selection, population, threshold) <= high
 
 
-def test_what_is_out_of_range() -> None:
+def test_arguments_out_of_range_are_refused() -> None:
     for rounds, gap, name in ((0, 1, "rounds"), (5, 0, "round_gap")):
         with pytest.raises(ValueError, match=name):
             BrokenRounds(*SETTING, rounds, gap)
@@ -143,7 +143,7 @@ def test_rounds_with_more_candidates_are_allowed_for() -> None:
 
 
 def test_a_server_that_keeps_everybody_stays_within_it() -> None:
-    """Its victim is whoever has been a candidate most often: all that it can know when the lots come one by one."""
+    """The victim is the most frequent candidate so far, all that the server can know when lots come one by one."""
     population, participants, rounds, times, r = 60, 6, 12, 3000, 5
     one = Training(4, participants, 1.5, population, 0.7, rounds, 0.01, Skellam(6.27, 100, 2.0**15))
     most, beyond = candidates_at_most(one, population)

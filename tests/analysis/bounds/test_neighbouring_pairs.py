@@ -21,7 +21,7 @@ FIRST, SECOND = Participation(30, 0.001, 0.1), Participation(1000, 0.1, 0.001)
 
 
 def in_the_plane(who: Participation, sigma: float, epsilon: float, cosine: float) -> float:
-    """[with - e^epsilon without]+ summed over the plane, from what the server sees written out."""
+    """[with - e^epsilon without]+ summed over the plane, from the explicit densities of the server's view."""
     unit, (p, q) = who.clip / sigma, (who.client_rate, who.sample_rate)
     across = np.sqrt(1 - cosine**2) * unit
     step = 0.05

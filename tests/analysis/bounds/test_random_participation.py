@@ -1,4 +1,4 @@
-"""DP-SGD with random participation: the paper's numbers, independent integration, what must hold between analyses."""
+"""DP-SGD with random participation: the paper's numbers, numerical integration, relations between the analyses."""
 
 from collections.abc import Callable
 from math import exp, expm1, log1p
@@ -103,7 +103,7 @@ def test_a_hockey_stick_divergence_against_quadrature() -> None:
 
 
 @pytest.mark.parametrize("who", [SMALL, LARGE, Participation(1, 0.1, 0.1), Participation(100, 0.1, 0.1)])
-def test_what_must_hold_between_them(who: Participation) -> None:
+def test_relations_between_the_analyses_hold(who: Participation) -> None:
     for sigma in (0.7, 1.0, 2.0):
         for epsilon in (0.01, 0.3, 1.0):
             sound = one.weak_client_sampling(who, sigma, epsilon)
@@ -141,7 +141,7 @@ def test_noise_for_many_rounds_keeps_the_epsilon() -> None:
     assert epsilon_by(sound, who, sigma, 1e-5, 20) == pytest.approx(0.5, rel=2e-3)
 
 
-def test_the_report_says_what_each_number_is() -> None:
+def test_the_report_names_the_soundness_of_each_number() -> None:
     row = bound_random_participation(30, 0.001, 0.1, DELTA, epsilon=EPSILON)
     assert row[f"{row['sound']}_standing"] == "guarantee"
     assert row["wcs_sigma"] == pytest.approx(7.665, rel=1e-3)
@@ -168,7 +168,7 @@ def test_bad_values(change: dict, message: str) -> None:
         bound_random_participation(**given | change)
 
 
-def test_a_delta_that_allows_to_publish_records_is_warned_of() -> None:
+def test_a_delta_large_enough_to_publish_records_gives_a_warning() -> None:
     row = bound_random_participation(30, 0.001, 0.1, 1e-4, sigma=1.0, clients=23264)
     assert row["warning"].startswith("delta 0.0001 is not below 1/697920")
     assert "warning" not in bound_random_participation(30, 0.001, 0.1, 1e-6, sigma=1.0, clients=23264)

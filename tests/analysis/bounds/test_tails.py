@@ -72,7 +72,7 @@ def test_a_billion_clients() -> None:
 
 
 def test_below_every_exponent_there_is_still_a_logarithm() -> None:
-    """Pr[X > 8 10^9] of 10^10 trials at 0.35 is about exp(-n D(0.8 || 0.35)), beyond what MPFR's exp can hold."""
+    """Pr[X > 8 10^9] of 10^10 trials at 0.35 is about exp(-n D(0.8 || 0.35)), beyond the range of MPFR's exp."""
     divergence = 0.8 * log10(0.8 / 0.35) + 0.2 * log10(0.2 / 0.65)
     assert log10_survival(8 * 10**9, 10**10, Fraction(35, 100)) == pytest.approx(-divergence * 10**10, rel=1e-8)
     assert survival(8 * 10**9, 10**10, Fraction(35, 100)) == 0.0
@@ -81,7 +81,7 @@ def test_below_every_exponent_there_is_still_a_logarithm() -> None:
 
 @pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(1, 10**6), 1 - Fraction(1, 10**6)])
 def test_the_middle_of_ten_billion_trials(p: Fraction) -> None:
-    """About half, and what is left of it two standard deviations on (Gaussian, with its first correction)."""
+    """About half, and the tail two standard deviations further (Gaussian, with its first correction)."""
     trials, mean = 10**10, 10**10 * p
     deviation = float(mean * (1 - p)) ** 0.5
     assert survival(int(mean), trials, p) == pytest.approx(0.5, abs=1 / deviation)
@@ -117,6 +117,6 @@ def test_one_trial_more_at_a_time(k: int, last: int, p: Fraction | float) -> Non
 
 
 @pytest.mark.parametrize(("trials", "p"), [(-1, 0.5), (5, -0.1), (5, 1.1), (5, float("nan"))])
-def test_what_is_no_binomial(trials: int, p: float) -> None:
+def test_invalid_binomial_parameters_are_refused(trials: int, p: float) -> None:
     with pytest.raises(ValueError, match=r"^(trials|p): "):
         survival(2, trials, p)

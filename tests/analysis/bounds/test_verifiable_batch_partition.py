@@ -83,7 +83,7 @@ def test_in_large_batches_the_worst_placement_may_be_neither_extreme() -> None:
     assert attained < exceeds(setting, 3) < 1.5 * attained
 
 
-def test_what_is_too_small_or_too_long_for_the_sum_has_chernoffs_bound() -> None:
+def test_chernoffs_bound_replaces_sums_that_are_too_small_or_too_long() -> None:
     value, digits, how = bound(BatchSetting(10**9, 400, 2, 1.3, 300), 250)
     assert (how, value) == ("chernoff", 0.0)
     assert -1000 < digits < -600
@@ -125,7 +125,7 @@ def test_simulated_rates_stay_below_the_bound(setting: BatchSetting) -> None:
     for name, members in placed(setting, generator).items():
         taken = np.sort(members)[::-1][: np.count_nonzero(members)]
         stands = generator.random((rounds, len(taken))) < float(setting.p)
-        first = stands & (np.cumsum(stands, axis=1) <= setting.wanted)
+        first = stands & (np.cumsum(stands, axis=1) <= setting.batches_of_round)
         x = first @ taken
         for above in (due, due + 2, 2 * due, 2 * due + 3):
             often = int((x > above).sum())
@@ -133,7 +133,7 @@ def test_simulated_rates_stay_below_the_bound(setting: BatchSetting) -> None:
         if name in ("concentrated", "spread"):
             # Not vacuous: equal shares are computed exactly, and the simulation finds them.
             j = int(members.max())
-            needed = [above for above in (due, due + 2) if above // j + 1 <= setting.wanted]
+            needed = [above for above in (due, due + 2) if above // j + 1 <= setting.batches_of_round]
             for above in needed:
                 found = (stands[:, taken == j].sum(axis=1) > above // j).sum()
                 exact = survival_of_sum(above // j, (int((members == j).sum()), setting.p), (0, 0.0))
@@ -142,12 +142,12 @@ def test_simulated_rates_stay_below_the_bound(setting: BatchSetting) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_under_random_assignment_the_rates_are_lower(setting: BatchSetting) -> None:
-    """Batches drawn afresh for each of 20,000 rounds; what the server cannot exceed, and is not far below, either."""
+    """Batches drawn afresh for each of 20,000 rounds; the server stays below the bound, and near it."""
     generator, rounds = np.random.default_rng(6), 20_000
     sizes = np.repeat(list(setting.sizes), list(setting.sizes.values()))
     members = generator.multivariate_hypergeometric(sizes, setting.dishonest, rounds)
     stands = generator.random(members.shape) < float(setting.p)
-    found = np.sort(np.where(stands, members, 0), axis=1)[:, -setting.wanted :].sum(axis=1)
+    found = np.sort(np.where(stands, members, 0), axis=1)[:, -setting.batches_of_round :].sum(axis=1)
     everybody = np.where(stands, members, 0).sum(axis=1)
     due = setting.dishonest * setting.participants // setting.population
     for above in (due, due + 2, 2 * due):
@@ -172,9 +172,9 @@ def test_candidates_suffice_as_often_as_computed(setting: BatchSetting, dropout:
     sizes = np.repeat(list(setting.sizes), list(setting.sizes.values()))
     p = float(setting.over_selection) * setting.participants / setting.population
     stands = generator.random((rounds, len(sizes))) < p * (1 - dropout) ** sizes
-    often = int((stands.sum(axis=1) >= setting.wanted).sum())
+    often = int((stands.sum(axis=1) >= setting.batches_of_round).sum())
     assert binomtest(often, rounds, candidates_suffice(setting, dropout)).pvalue > SUSPICIOUS
-    denied = int((stands[:, 5:].sum(axis=1) >= setting.wanted).sum())
+    denied = int((stands[:, 5:].sum(axis=1) >= setting.batches_of_round).sum())
     assert binomtest(denied, rounds, candidates_suffice(setting, dropout, 5)).pvalue > SUSPICIOUS
 
 
@@ -212,6 +212,6 @@ def test_the_union_bound_is_close_where_it_matters() -> None:
         ((100, 10, 5, 1.3, 101), "dishonest: 101 of a population of 100"),
     ],
 )
-def test_settings_that_cannot_be_are_one_line(keys: tuple, says: str) -> None:
+def test_impossible_settings_are_refused_in_one_line(keys: tuple, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         BatchSetting(*keys)

@@ -1,4 +1,4 @@
-"""Audits of real runs: what canaries are, what the two observers prove, and that a noise that is not there shows."""
+"""Audits of real runs: the canaries, the bounds by both observers, and detection of missing noise."""
 
 import json
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from testbed.randomness import Randomness
 from testbed.records import RunRecords
 from testbed.running import run_all
 from tests.former_defaults import with_former_defaults
+from tests.messages_named import naming
 
 BASE: dict[str, Any] = {
     "name": "audited", "seed": 2, "rounds": 6, "population": 120,
@@ -70,7 +71,7 @@ def test_canaries_are_drawn_among_the_honest_and_keep_their_coin() -> None:
     assert canary(Randomness(5), 1, 1000) == pytest.approx(first / 2, rel=1e-5)
 
 
-def test_what_a_canary_sends_is_its_vector_or_zeros(ran: Ran) -> None:
+def test_a_canary_sends_its_vector_or_zeros(ran: Ran) -> None:
     run = ran(rounds=1, population=2, selection={"participants": 1}, privacy={"canaries": {"clients": 2, "norm": 3.0}})
     aggregate = run.aggregate(1)
     assert aggregate is not None
@@ -89,7 +90,7 @@ def test_without_noise_the_server_tells_all_that_took_part_apart(without_noise: 
     assert (server.achieved, server.planned, server.guaranteed, server.refuted) == (None, None, None, False)
 
 
-def test_noise_is_measured_below_what_the_ledger_says(ran: Ran, without_noise: RunRecords) -> None:
+def test_measured_epsilon_is_below_the_ledgers(ran: Ran, without_noise: RunRecords) -> None:
     noisy = ran(aggregation={"protocol": "secagg", "weights": "equal", "noise": {**NOISE, "noise_multiplier": 1.0}})
     server, outsider = both(noisy)
     assert server.achieved is not None
@@ -99,7 +100,7 @@ def test_noise_is_measured_below_what_the_ledger_says(ran: Ran, without_noise: R
     assert not server.refuted
 
 
-def test_noise_that_is_said_and_not_added_is_found_out(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_that_is_declared_and_not_added_is_detected(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     from testbed.aggregation.kit.ring_elements import NoisyRole
 
     monkeypatch.setattr(NoisyRole, "noise_to_add", lambda *_: [])
@@ -148,11 +149,11 @@ def test_a_server_that_adds_the_noise_has_seen_more_than_its_row(ran: Ran) -> No
     assert [one.server for one in found[0].plan.guarantees] == ["trusted", "malicious"]
 
 
-def test_what_an_audit_lacks_is_said(ran: Ran, without_noise: RunRecords) -> None:
+def test_missing_views_are_refused(ran: Ran, without_noise: RunRecords) -> None:
     with pytest.raises(ExperimentError, match=r"has no canaries; run it with --set privacy\.canaries\.clients"):
         Canaries(ran(privacy={"delta": 1e-5}, rounds=1))
     unseen = ran(rounds=1, records={})
-    with pytest.raises(ExperimentError, match=r"has no aggregate of round 1.*--observer outsider"):
+    with pytest.raises(ExperimentError, match=naming("aggregate of round 1", "--observer outsider")):
         audits([unseen], ["server"])
     assert len(audits([unseen], ["outsider"])) == 1
     alone = ran(rounds=1, privacy={"canaries": {"clients": 1}})
@@ -178,7 +179,7 @@ def test_what_an_audit_lacks_is_said(ran: Ran, without_noise: RunRecords) -> Non
     ],
     ids=["too many", "none", "not enough honest", "zero", "compressed", "scaffold"],
 )
-def test_what_canaries_go_without_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_options_that_canaries_exclude_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ExperimentError) as raised:
         experiment(**changes)
     assert said in str(raised.value)

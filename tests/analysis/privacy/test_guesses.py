@@ -1,4 +1,4 @@
-"""What guesses prove, against the paper's printed values, brute force, and mechanisms whose epsilon is known."""
+"""Epsilon proven by guesses, against the paper's values, brute force, and mechanisms of known epsilon."""
 
 from itertools import product
 from math import exp, log
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.privacy.guesses import epsilon_of_separation, epsilon_proven, p_value, separation
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -68,10 +69,10 @@ def test_scores_that_lie_apart() -> None:
     assert separation(inserted * 1.0, inserted) == np.inf
     assert epsilon_of_separation(np.inf, 1e-5) == np.inf
     assert epsilon_of_separation(-1.0, 1e-5) == 0.0
-    with pytest.raises(ValueError, match="1 canaries are in"):
+    with pytest.raises(ValueError, match=naming("1 canaries", "two")):
         separation(np.array([1.0, 2.0, 3.0]), np.array([True, False, False]))
 
 
 def test_impossible_counts_are_refused() -> None:
-    with pytest.raises(ValueError, match="7 right of 6 guesses"):
+    with pytest.raises(ValueError, match=naming("7 right", "6 guesses")):
         p_value(10, 6, 7, log(2), 0.0)

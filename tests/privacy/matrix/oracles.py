@@ -20,7 +20,7 @@ def prefix_sums(rounds: int) -> Floats:
 
 
 def error(matrix: Floats, of: str) -> float:
-    """What a prefix sum is off by for independent noise of deviation 1 times C^-1."""
+    """Return the standard error of a prefix sum, for independent noise of deviation 1 times C^-1."""
     rows = np.square(prefix_sums(len(matrix)) @ np.linalg.inv(matrix)).sum(axis=1)
     return float(np.sqrt(rows.mean() if of == "mean" else rows.max()))
 
@@ -41,7 +41,7 @@ def changed(matrix: Floats, chosen: tuple[int, ...]) -> float:
 
 
 def best_of_one_round(rounds: int) -> Floats:
-    """The C with columns of norm 1 whose mean squared error is least, for clients with one round.
+    """Return the C with columns of norm 1 and the least mean squared error, for clients with one round.
 
     Denisov, McMahan, Rush, Smith, Thakurta, arXiv 2202.08312, Theorem 3.2: the fixed point of a dual vector v.
     """

@@ -1,4 +1,4 @@
-"""What correlated noise costs, against dp_accounting and whole matrices."""
+"""Privacy cost of correlated noise, against dp_accounting and whole matrices."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def plan(name: str = "blt", multiplier: float = 1.5) -> NoisePlan:
 
 
 def epsilon_by_the_matrix(of: CorrelatedAccountant, rounds: tuple[int, ...]) -> float:
-    """By dp_accounting, of what these rounds (from 0) change in C x, every sign tried."""
+    """Return dp_accounting's epsilon of the change of C x by these rounds (from 0), with every sign tried."""
     if not rounds:
         return 0.0
     changed = oracles.changed(oracles.dense(of.strategy.coefficients), rounds)
@@ -57,8 +57,8 @@ def test_no_change_costs_nothing_and_no_noise_everything() -> None:
     skipped=st.sets(st.integers(1, _ROUNDS)),
 )
 @settings(max_examples=examples(15))
-def test_the_ledger_has_what_the_matrix_says(name: str, sets: list[set[int]], skipped: set[int]) -> None:
-    """Also of rounds closer than was planned: what happened is accounted, not what was promised."""
+def test_the_ledger_matches_the_whole_matrix(name: str, sets: list[set[int]], skipped: set[int]) -> None:
+    """Rounds closer than planned are accounted as they happened, not as promised."""
     ledger, again = (CorrelatedLedger(plan(name), _POPULATION, _DELTA) for _ in range(2))
     recorded: list[tuple[int, dict[str, np.ndarray]]] = []
     had: dict[int, tuple[int, ...]] = dict.fromkeys(range(_POPULATION), ())
@@ -209,7 +209,7 @@ def test_an_attempt_that_shows_noise_of_rounds_before_it_costs_that_too(
         assert ledger._squared[client] >= squared_by_what_was_shown(matrix, sets, tried, client) - 1e-9
 
 
-def test_who_is_in_no_released_sum_is_not_charged() -> None:
+def test_clients_in_no_released_sum_are_not_charged() -> None:
     everybody: Ids = np.arange(4)
     charge = ServerCharge()
     assert charge.of_round(everybody, everybody[:0], None, everybody, False) == {}

@@ -15,6 +15,7 @@ from testbed.privacy.matrix.toeplitz import (
     inverse,
     sensitivity,
 )
+from tests.messages_named import naming
 from tests.privacy.matrix import oracles
 from tests.thoroughness import examples
 
@@ -51,7 +52,7 @@ def test_no_allowed_rounds_change_more_and_some_change_as_much(
     made: Strategy, separation: int, participations: int
 ) -> None:
     if made is _TOUCHING_NOTHING and separation < 3:
-        with pytest.raises(ValueError, match="must not be negative"):
+        with pytest.raises(ValueError, match=naming("coefficients")):
             sensitivity(made.coefficients, separation, participations)
         return
     matrix = oracles.dense(made.coefficients)
@@ -140,12 +141,12 @@ def test_another_implementation_finds_the_same(named: str, of: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"buffers": 0}, {"buffers": 11}, {"rounds": 1}])
-def test_what_cannot_be_a_blt_is_refused(wrong: dict[str, int]) -> None:
+def test_impossible_blts_are_refused(wrong: dict[str, int]) -> None:
     given_ = {"buffers": 2, "rounds": 10} | wrong
     with pytest.raises(ValueError, match=next(iter(wrong))):
         buffered.optimised(**given_, separation=2, participations=2)
 
 
 def test_bands_that_touch_are_refused() -> None:
-    with pytest.raises(ValueError, match="bands: 4; must be from 1 to 3"):
+    with pytest.raises(ValueError, match=naming("bands: 4", "1 to 3")):
         banded.optimised(4, 10, 3, 2)
