@@ -27,7 +27,7 @@ def test_the_papers_setting_as_text(call: Callable[..., Any]) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == [
         "N = 120, K = 12, 40 batches of 3, p = 0.3",
-        "sets of users that a round may take, R        91390",
+        "possible sets of users in a round, R          91390",
         "average cardinality C (Theorem 1)             11.999",
         "a round is skipped: no row of B available     8.27083e-05",
         "random: full rank after N rounds (Theorem 3)  none: the theorem does not state its constant c'",

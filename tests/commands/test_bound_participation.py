@@ -49,7 +49,7 @@ def test_what_is_beyond_any_accounting_is_said(call: Callable[..., Any]) -> None
     assert little["epsilon_bins_seen"] is little["epsilon_bins_unseen"] is little["epsilon_poisson"] is None
     assert little["epsilon_bins_seen_reason"] == "above 10,000"
     rare = found(call, "--delta", 1e-30)
-    assert "delta is below what its accounting cuts off" in rare["epsilon_poisson_reason"]
+    assert "delta is below the truncation error" in rare["epsilon_poisson_reason"]
     assert rare["epsilon_bins_seen"] - log(4) - 0.5 < rare["epsilon_bins_unseen_drawn"] < rare["epsilon_bins_seen"]
 
 
@@ -62,5 +62,5 @@ def test_text(call: Callable[..., Any]) -> None:
     assert out.splitlines()[0] == (
         "epsilon at n = 12, b = 4, sigma = 3, delta = 1e-05, bands of C = 2, participations k = 3"
     )
-    assert re.search(r"to who sees the bins \(the server\) +\d", out)
+    assert re.search(r"for observers of the bins \(the server\) +\d", out)
     assert "none: its rounds are not independent" in out

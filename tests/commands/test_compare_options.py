@@ -84,7 +84,7 @@ def test_what_makes_no_table_is_refused_in_one_line(call: Call, sweep: Path, arg
 def test_an_empty_directory_is_refused_in_one_line(call: Call, tmp_path: Path) -> None:
     ended = call("compare", tmp_path)
     assert ended.code == 2
-    assert ended.err == f"error: {tmp_path}: no runs here; `testbed run EXPERIMENT.yaml` makes some\n"
+    assert ended.err == f"error: {tmp_path}: no runs here; create some with `testbed run EXPERIMENT.yaml`\n"
 
 
 def test_runs_that_were_begun_and_have_no_round_are_marked(call: Call, tmp_path: Path) -> None:

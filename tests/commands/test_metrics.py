@@ -122,7 +122,7 @@ def test_a_run_without_sums_does_not_hide_the_others(call: Callable[..., Any], r
     assert len(list(csv.DictReader(io.StringIO(ended.out)))) == 1
     (note,) = ended.err.splitlines()
     assert note.startswith("note: ")
-    assert note.endswith(": no round of this run has given a sum; it is left out")
+    assert note.endswith(": no round of this run has a sum; the run is left out")
 
 
 def test_a_directory_without_runs_is_told_so(call: Callable[..., Any], tmp_path: Path) -> None:

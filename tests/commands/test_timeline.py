@@ -46,4 +46,4 @@ def test_of_a_sweep_one_run_has_to_be_named(call: Call, written: Callable[..., P
     assert call("run", sweep, "--out", tmp_path / "sweep", "--quiet").code == 0
     ended = call("timeline", tmp_path / "sweep")
     assert ended.code == 2
-    assert "2 runs; name one of them, e.g. " in ended.err
+    assert "2 runs; give one of them, e.g. " in ended.err

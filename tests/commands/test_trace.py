@@ -153,7 +153,7 @@ def test_a_malicious_pickle_is_refused_and_executes_nothing(tmp_path: Path, call
         (("--from", "csv", "--out", "o.csv", "--from-column", "a"), "--client-column: needed with --from csv"),
         (("--from", "flash", "--out", "o.csv", "--unit", "s"), "--unit: has no effect with --from flash"),
         (("--from", "matrix", "--round-seconds", "5 parsecs", "--out", "o.csv"), "'5 parsecs' is no duration"),
-        (("--from", "matrix", "--round-seconds", "0", "--out", "o.csv"), "'0' is no duration"),
+        (("--from", "matrix", "--round-seconds", "0", "--out", "o.csv"), "'0' is not a duration"),
         (("--from", "flash", "--out", "o.txt"), "must end in .parquet or .csv"),
         (("--from", "flash", "--out", "o.csv"), "no-such-file: no such file"),
         (("--from", "word", "--out", "o.csv"), "'word'"),
@@ -250,8 +250,8 @@ def test_formats_of_bandwidth_are_found_out(tmp_path: Path, call: Call) -> None:
             "--outside: has no",
         ),
         (("--from", "mahimahi", "--unit", "kbit/s"), "--unit: has no effect with --from mahimahi"),
-        (("--from", "spot"), "--from: 'spot' is no format of --kind bandwidth; there are mahimahi, 3g-log, csv"),
-        (("--from", "mahimahi", "--bin", "0"), "'0' is no duration"),
+        (("--from", "spot"), "--from: 'spot' is not a format of --kind bandwidth; allowed: mahimahi, 3g-log, csv"),
+        (("--from", "mahimahi", "--bin", "0"), "'0' is not a duration"),
         (("--from", "mahimahi"), "row 1: 't,v'; a mahimahi trace"),
     ],
 )
@@ -325,8 +325,8 @@ def test_durations(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-5", "5m", "1e3", "nan", "inf", "0s", "7 d 2 h", "5µs", "9" * 400, "٣h"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ExperimentError, match=r"^--horizon: .* is no duration; write e\.g\. 90"):
+def test_text_that_is_not_a_duration_is_refused(text: str) -> None:
+    with pytest.raises(ExperimentError, match=r"^--horizon: .* is not a duration; write e\.g\. 90"):
         seconds(text, "--horizon")
 
 

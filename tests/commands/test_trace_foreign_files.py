@@ -140,7 +140,7 @@ def test_json_and_folders_of_folders(tmp_path: Path, call: Call) -> None:
     folder.mkdir(parents=True)
     (folder / "a.csv").write_text("t,v\n0,1\n1,2\n")
     top = tmp_path / "5G"
-    assert "in the source, below which all files are read" in refusal(
+    assert "inside the source" in refusal(
         call("trace", "convert", top, *RATES, "--out", top / "out")
     )
     assert call("trace", "convert", top, *RATES, "--out", tmp_path / "o").code == 0
@@ -192,7 +192,7 @@ def test_rows_that_are_averaged_unasked_are_noted(tmp_path: Path, call: Call) ->
     assert noted.code == 0, noted.err
     text = " ".join(noted.err.split())
     assert "note: 2 of 30 rows have the time of the row before" in text
-    assert "--split-column NAME makes a trace of each; --average-repeated says that the mean is meant" in text
+    assert "--split-column NAME makes a trace of each; --average-repeated confirms the mean" in text
     silent = call(*command, "--average-repeated", "--force")
     assert (silent.code, silent.err) == (0, "")
 

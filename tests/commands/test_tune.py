@@ -71,7 +71,7 @@ def test_points_of_the_experiments_own_sweep_are_settings(call: Callable, writte
         (["--grid", "seed=1,2"], "give --seeds"),
         (["--grid", "name=a,b"], "sweeps over it, too"),
         (["--grid", GRID, "--seeds", "a"], "seed"),
-        (["--grid", GRID, "--write", "small.yaml"], "is there already"),
+        (["--grid", GRID, "--write", "small.yaml"], "--write small.yaml: exists already"),
         (["--grid", GRID, "--write", "small.yaml/best.yaml"], "cannot be written to"),
     ],
 )

@@ -115,11 +115,11 @@ def test_what_selection_promises_is_written_down() -> None:
     [
         (
             noisy(selection={"protocol": "random", "participants": 5}),
-            "noise.strategy: blt is planned for clients whose rounds are known to be apart, which this selection does "
+            "noise.strategy: blt needs a least distance between the rounds of a client, which this selection does "
             "not promise; set selection.protocol to min-separation, or strategy: identity",
         ),
         (noisy(min_separation=5), "noise.min_separation: 5, but the selection promises 3 over 9 rounds; leave it out"),
-        (noisy(strategy="band", bands=4), "noise.bands: 4; at most 3, as the rounds of a client must not touch"),
+        (noisy(strategy="band", bands=4), "noise.bands: 4; at most 3, as the rounds of a client must not overlap"),
         (noisy() | {"rounds": 12, "aggregation": {"protocol": "plain", "weights": "equal", "noise": {
             "mechanism": "correlated", "noise_multiplier": 1, "rounds": 9}}},
          "noise.rounds: 9, for an experiment of 12: the noise would end before it"),

@@ -248,7 +248,7 @@ def test_the_lists_have_what_is_installed_and_what_it_says_of_itself(
 def test_nothing_installed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert installed() == ()
     assert main(["list", "plugins"]) == 0
-    assert capsys.readouterr().out.startswith("no installed package offers any")
+    assert capsys.readouterr().out.startswith("no installed package offers plug-ins")
     assert _listed(capsys) == []
 
 

@@ -145,7 +145,7 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     ),
     (
         {"aggregation": with_(NOISE, noise={"noise_multiplier": 1.0, "epsilon": 3.0})},
-        "either this or epsilon is needed, and not both",
+        "set either this or epsilon, not both",
         [["aggregation.noise.epsilon=null"], ["aggregation.noise.noise_multiplier=null"]],
     ),
     (

@@ -193,11 +193,11 @@ def test_protocols_release_the_same() -> None:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ({"noise_multiplier": None}, "either this or epsilon is needed"),
-        ({"epsilon": 2.0}, "either this or epsilon is needed"),
-        ({"delta": 0.1}, "delta goes with epsilon"),
-        ({"bands": 3}, "bands: goes with strategy: band"),
-        ({"strategy": "identity", "buffers": 3}, "buffers: goes with strategy: blt"),
+        ({"noise_multiplier": None}, "noise_multiplier: set either this or epsilon"),
+        ({"epsilon": 2.0}, "noise_multiplier: set either this or epsilon"),
+        ({"delta": 0.1}, "delta: allowed only with epsilon"),
+        ({"bands": 3}, "bands: allowed only with strategy: band"),
+        ({"strategy": "identity", "buffers": 3}, "buffers: allowed only with strategy: blt"),
     ],
 )
 def test_what_does_not_hold_together_is_refused(keys: dict[str, Any], expected: str) -> None:

@@ -87,4 +87,4 @@ def test_options_of_the_command(made: Made, capsys: Any) -> None:
     assert main(["attack", "disaggregate", path, "--from", "1", "--to", "30", "--format", "json"]) == 0
     assert '"columns_found": 8' in capsys.readouterr().out
     assert main(["attack", "disaggregate", path, "--from", "1", "--to", "5"]) == 2
-    assert "take more rounds than clients" in capsys.readouterr().err
+    assert "more rounds than clients" in capsys.readouterr().err

@@ -196,7 +196,7 @@ def test_the_same_seed_gives_the_same_and_another_one_others(plain: RunRecords) 
 def test_rounds_that_determine_nothing_give_a_note(plain: RunRecords) -> None:
     found = membership(plain, 1, 4, samples=40)
     assert found.facts.isolated < found.facts.clients
-    assert f"determine what {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
+    assert f"determine the updates of {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
 
 
 def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
     [
         ({"records": {"aggregates": "none"}}, r"records\.aggregates=all"),
         ({"records": {"aggregates": [3, 6]}, "_from": 1}, r"no aggregate of round 1; run it with records\.aggregates"),
-        ({"workload": BASE["workload"] | {"training": "simulated"}}, "has a training of its own"),
+        ({"workload": BASE["workload"] | {"training": "simulated"}}, naming("workload.dataset", "training: real")),
         (
             {"aggregation": {"protocol": "plain", "weights": "equal", "robust": {"rule": "median"}}},
             r"by a rule \(aggregation\.robust\)",
@@ -240,7 +240,7 @@ def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
                 },
                 "workload": {"dataset": "digits", "model": "logistic"},
             },
-            "send gradients of samples that they draw",
+            naming("dp-sgd-random-participation", "gradients"),
         ),
         (
             {

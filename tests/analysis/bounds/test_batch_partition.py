@@ -87,10 +87,10 @@ def test_uniform_choice_of_unequal_batches_has_this_cardinality_and_fair_choice_
         ((10, 4, 3, 0.1), "privacy: T = 3 does not divide K = 4"),
         ((3, 4, 2, 0.1), "selected: K = 4 of 3 users"),
         ((0, 4, 2, 0.1), "users: 0"),
-        ((8, 4, 2, 1.5), "dropout: 1.5 is no probability"),
+        ((8, 4, 2, 1.5), "dropout: 1.5 is not a probability"),
         ((8, 4, 2, float("nan")), "dropout: nan"),
         ((8, 4, 2, [0.1] * 7), "dropout: 7 probabilities for 8 users"),
-        ((8, 4, 2, [0.1] * 7 + [-1.0]), "dropout: -1 is no probability"),
+        ((8, 4, 2, [0.1] * 7 + [-1.0]), "dropout: -1 is not a probability"),
     ],
 )
 def test_errors_name_the_argument(arguments: tuple, said: str) -> None:

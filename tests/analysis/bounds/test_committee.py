@@ -307,7 +307,7 @@ def test_algorands_committee_of_2000_follows() -> None:
         (lambda: Draw(100, 101), "dishonest: 101 of a population of 100"),
         (lambda: Draw(100, 1, dropout=1.0), "dropout: 1.0; must be at least 0 and below 1"),
         (lambda: Draw(100, 1, "lotto-client-centric", 0.5), "over_selection: 0.5; must be at least 1"),
-        (lambda: Draw(3, 1, weights=(1, 1, 1)), "weights: go with --selection lotto-client-centric"),
+        (lambda: Draw(3, 1, weights=(1, 1, 1)), "weights: allowed only with --selection lotto-client-centric"),
         (lambda: Draw(3, 1, "lotto-client-centric", weights=(1, 1)), "weights: 2 for a population of 3"),
         (lambda: Draw(100, 1).of(101), "size: 101 members of a population of 100; at most 100"),
         (lambda: Draw(100, 1, "lotto-client-centric", 2).of(50), "size: 50 members of a population of 100; at most 49"),
