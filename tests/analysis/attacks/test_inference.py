@@ -196,7 +196,7 @@ def test_the_same_seed_gives_the_same_and_another_one_others(plain: RunRecords) 
 def test_rounds_that_determine_nothing_give_a_note(plain: RunRecords) -> None:
     found = membership(plain, 1, 4, samples=40)
     assert found.facts.isolated < found.facts.clients
-    assert f"determine the updates of {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
+    assert f"the updates of {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
 
 
 def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
