@@ -46,7 +46,7 @@ def test_privacy_says_what_was_spent_without_them(call: Call, run: Path, mark: P
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | SECTIONS["selection.protocol"]))
     ended = call("privacy", run)
     assert ended.code == 0
-    assert ended.err.startswith("note: small: name user-defined classes, whose modules are not imported")
+    assert ended.err.startswith("note: small: user-defined classes, which are not imported")
     assert ended.out.splitlines()[1:6] == before[1:6]
     assert "guarantee" not in ended.out
     rows = json.loads(call("privacy", run, "--format", "json").out)

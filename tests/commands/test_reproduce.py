@@ -198,7 +198,7 @@ def test_a_key_set_by_hand_holds_in_every_experiment_and_is_said(
     [
         ("lotto-table2", "links.transprot=none", "links.transprot"),
         ("lotto-table2", "nothing", "expected key=value"),
-        ("lotto-fig4", "links.transport=none", "lotto-fig4 runs no experiment of which a key could be set"),
+        ("lotto-fig4", "links.transport=none", "--set: lotto-fig4 runs no experiment"),
     ],
 )
 def test_a_key_that_cannot_be_set_is_one_line(call: Call, tmp_path: Path, name: str, override: str, said: str) -> None:

@@ -79,7 +79,7 @@ def test_the_papers_scale_without_the_papers_data_is_one_line(call: Call, tmp_pa
 def test_data_that_nobody_reads_are_an_error(call: Call, tmp_path: Path) -> None:
     ended = call("reproduce", "lotto-fig2", "lotto-fig4", "--data", tmp_path)
     assert (ended.code, len(ended.errors)) == (2, 1)
-    assert "lotto-fig2, lotto-fig4 read no files" in ended.errors[0]
+    assert "--data: not read by lotto-fig2, lotto-fig4" in ended.errors[0]
 
 
 def test_a_table_is_found_by_its_own_name_and_listed(call: Call) -> None:

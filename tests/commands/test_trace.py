@@ -152,7 +152,7 @@ def test_a_malicious_pickle_is_refused_and_executes_nothing(tmp_path: Path, call
         (("--from", "matrix", "--out", "o.csv"), "--round-seconds: needed with --from matrix"),
         (("--from", "csv", "--out", "o.csv", "--from-column", "a"), "--client-column: needed with --from csv"),
         (("--from", "flash", "--out", "o.csv", "--unit", "s"), "--unit: has no effect with --from flash"),
-        (("--from", "matrix", "--round-seconds", "5 parsecs", "--out", "o.csv"), "'5 parsecs' is no duration"),
+        (("--from", "matrix", "--round-seconds", "5 parsecs", "--out", "o.csv"), "'5 parsecs' is not a duration"),
         (("--from", "matrix", "--round-seconds", "0", "--out", "o.csv"), "'0' is not a duration"),
         (("--from", "flash", "--out", "o.txt"), "must end in .parquet or .csv"),
         (("--from", "flash", "--out", "o.csv"), "no-such-file: no such file"),
@@ -177,7 +177,7 @@ def test_a_directory_that_cannot_be_made(call: Call, tmp_path: Path) -> None:
     ended = call("trace", "convert", "no-such-file", "--from", "flash", "--out", str(tmp_path / "file.txt/o.csv"))
     assert ended.code == 2
     (line,) = ended.errors
-    assert "file.txt: cannot be made" in line
+    assert "file.txt: cannot be created" in line
 
 
 # -- convert: bandwidth, latency, loss ------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_formats_of_bandwidth_are_found_out(tmp_path: Path, call: Call) -> None:
     [
         ((), "--time-column: needed with --from csv"),
         (("--time-column", "t", "--value-column", "v"), "--unit: needed with --from csv"),
-        (("--time-column", "t", "--value-column", "v", "--unit", "mbps"), "--unit: 'mbps' is none of bit/s, kbit/s"),
+        (("--time-column", "t", "--value-column", "v", "--unit", "mbps"), "--unit: 'mbps' is not allowed; one of bit/s, kbit/s"),
         (("--time-column", "t", "--value-column", "v", "--unit", "kbit/s", "--round-trip"), "--round-trip: has no"),
         (("--time-column", "t", "--value-column", "v", "--unit", "kbit/s", "--match", "*"), "--match: has no effect"),
         (
@@ -440,7 +440,7 @@ def test_synthesize_models_that_know_rounds_only(tmp_path: Path, call: Call) -> 
     options = ("--set", "unavailable=[0, 0.5, 1]", "--clients", 3, "--horizon", "1h", "--seed", 4, "--out", out)
     ended = call("trace", "synthesize", "--model", "bernoulli", *options)
     assert ended.code == 2
-    assert "how long a round lasts" in ended.errors[0]
+    assert "length of a round" in ended.errors[0]
     assert call("trace", "synthesize", "--model", "bernoulli", *options, "--round-seconds", "7min").code == 0
     trace = AvailabilityTrace.read(out)
     assert trace.horizon == (0, 3600)
@@ -463,7 +463,7 @@ def test_synthesize_models_that_know_rounds_only(tmp_path: Path, call: Call) -> 
         ((*MARKOV[:-2], "--round-seconds", "5"), "times of its own"),
         ((*MARKOV[:-2], "--set", "dropout.rate=0.5"), "no stages"),
         (("--model", "bernoulli", "--set", "unavailable=1", "--round-seconds", "9"), "nobody is ever online"),
-        ((*MARKOV[:-2], "--horizon", "soon"), "'soon' is no duration"),
+        ((*MARKOV[:-2], "--horizon", "soon"), "'soon' is not a duration"),
         ((*MARKOV[:-2], "--clients", "0"), "--clients"),
         (("--model", "bernoulli", "--set", "unavailable=0.5", "--round-seconds", "1ms"), "at most"),
         (("--model", "no_such_module:Name", "--round-seconds", "9"), "no_such_module"),
@@ -504,7 +504,7 @@ def test_a_schedule_is_of_rounds(written: Callable[..., Path], tmp_path: Path, c
     assert call("run", experiment, "--out", tmp_path / "run", "--quiet").code == 0
     ended = call("trace", "record", tmp_path / "run", "--out", tmp_path / "o.csv")
     assert ended.code == 2
-    assert "run: an asynchronous run; a schedule is of rounds" in ended.errors[0]
+    assert "run: an asynchronous run; a schedule is by rounds" in ended.errors[0]
 
 
 def test_record_wants_one_run(written: Callable[..., Path], tmp_path: Path, call: Call) -> None:

@@ -119,11 +119,11 @@ def test_availability_that_is_a_trace_already(tmp_path: Path, call: Call) -> Non
         trace.write(source)
         for format in (("--from", "phone-intervals"), ("--from", "csv"), ("--from", "matrix"), ()):
             line = refusal(call("trace", "convert", source, *format, *out))
-            assert "an availability trace already; no conversion is needed, name it as it is" in line
+            assert "an availability trace already; no conversion is needed, use it as it is" in line
             assert f"path: {source}" in line
         for kind in ("bandwidth", "latency", "loss"):
             line = refusal(call("trace", "convert", source, "--kind", kind, "--out", tmp_path / "o.txt"))
-            assert f"{source.name}: an availability trace, and holds no {kind}; name it as it is" in line
+            assert f"{source.name}: an availability trace, and holds no {kind}; use it as it is" in line
     (tmp_path / "s.csv").write_text("round,client,stage,fate\n1,2,,dropped\n")
     assert "s.csv: a schedule already" in refusal(
         call("trace", "convert", tmp_path / "s.csv", "--from", "matrix", *out)

@@ -76,7 +76,7 @@ def test_a_search_at_its_time_limit_is_counted_and_gives_a_warning(made: Made, m
     monkeypatch.setattr(disaggregation, "milp", lambda *_, **__: NothingFound())
     ended = disaggregate(made(), 1, 24, 10, 5.0)
     assert ended.unsolved == 8
-    assert "warning: of 8 clients the search was ended early" in ended.text()
+    assert "warning: the search for 8 clients reached its time limit" in ended.text()
     assert np.array_equal(counts(ended.estimated, 10), counts(ended.true.participation, 10))
 
 

@@ -68,7 +68,7 @@ def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) 
         len(set(seen["round"])),
     )
     text = render(adversaries([run]))
-    assert "Left out: attacked rounds in which nobody refused" in " ".join(text.split())
+    assert "Left out: attacked rounds in which no client refused" in " ".join(text.split())
     assert "All dishonest" not in text  # neither a head nor a note on one that is not there
     assert "Updates recovered" not in text
 

@@ -158,7 +158,7 @@ def test_numpy_numbers_are_numbers() -> None:
         (lambda: candidates_suffice(10, 11, 1.3), "participants: 11 of a population of 10"),
         (lambda: candidates_suffice(10, 0, 1.3), "participants: 0; must be at least 1"),
         (lambda: candidates_suffice(10, 5, 0.9), "over_selection: 0.9; must be at least 1"),
-        (lambda: candidates_suffice(10, 5, float("nan")), "over_selection: nan is no number"),
+        (lambda: candidates_suffice(10, 5, float("nan")), "over_selection: nan is not a number"),
         (lambda: selection_probability(5, 1.3, 0), "min_population: 0; must be at least 1"),
         (lambda: dishonest_fraction_exceeds(10, 11, 5, 1.3, 2), "dishonest: 11 of a population of 10"),
         (lambda: dishonest_fraction_exceeds(10, -1, 5, 1.3, 2), "dishonest: -1; must be at least 0"),
