@@ -71,7 +71,7 @@ _LABELS = {
     "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
     "first_round_fails": "it fails in the first round that the server announces",
     "failing_share_expected": "share of announced rounds in which it fails, expected",
-    "round_fails_with_beacon": "with a beacon: in the next round, given all earlier",
+    "round_fails_with_beacon": "with a beacon: in the next round, given earlier rounds",
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
@@ -162,7 +162,7 @@ def bound_lotto(
     from analysis.bounds.tails import log10_survival
 
     if round_gap is not None and rounds is None:
-        raise ValueError("round_gap: needs --rounds, the number of rounds over which it holds")
+        raise ValueError("round_gap: needs --rounds, over which it holds")
     c, t = number_of(dishonest, population), threshold_of(threshold)
     least = population if min_population is None else min_population
     parameters = _parameters(population, c, participants, over_selection, least)
