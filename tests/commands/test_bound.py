@@ -48,7 +48,7 @@ def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> N
         "rounds of 3000 in which it fails, expected              7.17015",
         "it fails in the first round that the server announces   0.00715303",
         "share of announced rounds in which it fails, expected   0.00717015",
-        "with a beacon: in the next round, given all earlier     0.00715303",
+        "with a beacon: in the next round, given earlier rounds  0.00715303",
     ]
     unbounded = call("bound", "lotto", *given).out.splitlines()
     assert unbounded[0].endswith("R = 3000")

@@ -140,9 +140,7 @@ def test_json_and_folders_of_folders(tmp_path: Path, call: Call) -> None:
     folder.mkdir(parents=True)
     (folder / "a.csv").write_text("t,v\n0,1\n1,2\n")
     top = tmp_path / "5G"
-    assert "inside the source" in refusal(
-        call("trace", "convert", top, *RATES, "--out", top / "out")
-    )
+    assert "inside the source" in refusal(call("trace", "convert", top, *RATES, "--out", top / "out"))
     assert call("trace", "convert", top, *RATES, "--out", tmp_path / "o").code == 0
     assert [file.name for file in (tmp_path / "o").iterdir()] == ["Netflix-Driving-a.txt"]
     assert "name one of its 1 folders, e.g. Netflix" in refusal(call("trace", "inspect", top))

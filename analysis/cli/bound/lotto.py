@@ -71,7 +71,7 @@ _LABELS = {
     "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
     "first_round_fails": "it fails in the first round that the server announces",
     "failing_share_expected": "share of announced rounds in which it fails, expected",
-    "round_fails_with_beacon": "with a beacon: in the next round, given all earlier",
+    "round_fails_with_beacon": "with a beacon: in the next round, given earlier rounds",
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
