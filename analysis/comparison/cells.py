@@ -241,9 +241,9 @@ def formatted(values: pd.Series, form: str) -> list[str]:
 def privacy(frame: pd.DataFrame) -> list[str]:
     """Return T of each row, or its proven lower bound (``≥3``) if T is not known."""
     name = "multi_round_privacy_weak"
-    known = frame[name].notna() & frame[f"{name}_certified"].fillna(False)
+    is_certified = frame[name].notna() & frame[f"{name}_certified"].fillna(False)
     proved = formatted(frame[f"{name}_lower_bound"], "≥{}")
-    return [str(value) if sure else bound for value, sure, bound in zip(frame[name], known, proved, strict=True)]
+    return [str(value) if sure else bound for value, sure, bound in zip(frame[name], is_certified, proved, strict=True)]
 
 
 def unfinished(frame: pd.DataFrame) -> pd.Series:

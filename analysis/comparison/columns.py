@@ -59,16 +59,18 @@ def chosen(names: str) -> list[str]:
         >>> chosen("round_s, final_accuracy")
         ['round_s', 'final_accuracy']
     """
-    found = [name.strip() for name in names.split(",") if name.strip()]
-    if not found:
+    names_given = [name.strip() for name in names.split(",") if name.strip()]
+    if not names_given:
         raise ExperimentError(f"--columns {names}: contains no column name; choose among {', '.join(COLUMNS)}")
-    for name in found:
+    for name in names_given:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS, quoted=False)
             raise ExperimentError(f"--columns {name}: no such column; {hint}choose among {', '.join(COLUMNS)}")
-        if found.count(name) > 1:
-            raise ExperimentError(f"--columns {names}: {name} occurs {found.count(name)} times; give each column once")
-    return found
+        if names_given.count(name) > 1:
+            raise ExperimentError(
+                f"--columns {names}: {name} occurs {names_given.count(name)} times; give each column once"
+            )
+    return names_given
 
 
 def listing() -> str:
@@ -106,21 +108,21 @@ def shown(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str
     Raises:
         ExperimentError: a column of targets is selected and no target was measured, or the table lacks a column.
     """
-    found: list[Column] = []
+    columns: list[Column] = []
     for name in names:
         if name in TARGET_COLUMNS:
             if targets is None:
                 raise ExperimentError(f"--columns {name}: no target was measured in these runs; add one with --target")
-            found += _of_targets(frame, targets, name)
+            columns += _of_targets(frame, targets, name)
         elif name in cells.ALL_COSTS:
             if name not in frame:
                 raise ExperimentError(
                     f"--columns {name}: not available with --paired, which compares completed rounds only"
                 )
-            found += cells.costs(frame, [name])
+            columns += cells.costs(frame, [name])
         else:
-            found.append(_plain(frame, name))
-    return found
+            columns.append(_plain(frame, name))
+    return columns
 
 
 def _plain(frame: pd.DataFrame, name: str) -> Column:
@@ -145,19 +147,19 @@ def _completed(counts: Sequence[str]) -> list[str]:
 
 
 def _of_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> list[Column]:
-    found = []
+    columns = []
     for _, part in targets.groupby(["target", "is_default"], sort=False):
         at = {(row["setting"], row["label"]): place for place, row in enumerate(part.to_dict("records"))}
         order = [at[key] for key in zip(frame["setting"], frame["label"], strict=True)]
         part = part.iloc[order]
         label = Target(part["metric"].iloc[0], part["threshold"].iloc[0]).label
         if name == "reached":
-            found.append(Column.of(f"Reached {label}", target_table.reached_of(part), name))
+            columns.append(Column.of(f"Reached {label}", target_table.reached_of(part), name))
             continue
         unit = target_table.unit_of(part, name)
         heading = f"{target_table.HEADS[name]} to {label}" + (f" [{unit.symbol}]" if unit.symbol else "")
-        found.append(Column(heading, target_table.cells_of(part, name, unit, ratio_intervals=False), name))
-    return found
+        columns.append(Column(heading, target_table.cells_of(part, name, unit, ratio_intervals=False), name))
+    return columns
 
 
 def for_programs(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str]) -> pd.DataFrame:
@@ -173,18 +175,20 @@ def for_programs(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Seque
     Raises:
         ExperimentError: a column of targets is selected and no target was measured.
     """
-    found = frame[["setting", "label"]].copy()
+    selected = frame[["setting", "label"]].copy()
     for name in names:
         if name not in TARGET_COLUMNS:
-            wanted = cells.ROUNDS if name == "rounds" else [name]
+            prefixes = cells.ROUNDS if name == "rounds" else [name]
             for column in frame.columns:
-                if any(column == one or column.startswith((f"{one}_half", f"{one}_ratio")) for one in wanted):
-                    found[column] = frame[column]
+                if any(
+                    column == prefix or column.startswith((f"{prefix}_half", f"{prefix}_ratio")) for prefix in prefixes
+                ):
+                    selected[column] = frame[column]
         elif targets is None:
             raise ExperimentError(f"--columns {name}: no target was measured in these runs; add one with --target")
         else:
-            found = _with_targets(found, target_table.for_programs(targets), name)
-    return found
+            selected = _with_targets(selected, target_table.for_programs(targets), name)
+    return selected
 
 
 def _with_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> pd.DataFrame:

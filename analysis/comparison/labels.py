@@ -183,13 +183,13 @@ def _own_names(runs: Sequence[RunRecords], settings: Sequence[str], in_settings:
     grouped_by_selection = any(of_selection(key) for key in in_settings)
 
     def varies(key: str, place: int) -> bool:
-        """Return whether the point differs in a key from others in its setting, or in the whole table for `selection`."""
+        """Return whether the point differs in a key: from its setting, or for `selection` from the whole table."""
         everywhere = of_selection(key) and not grouped_by_selection
         alike = [other for other, setting in enumerate(settings) if everywhere or setting == settings[place]]
         return len({identities[key][other] for other in alike}) > 1
 
     among = [
-        leaf for key in keys if len(set(identities[key])) > 1 for one in values[key] for leaf in leaves_of(key, one)
+        leaf for key in keys if len(set(identities[key])) > 1 for value in values[key] for leaf in leaves_of(key, value)
     ]
     names = {key: value_names(key, values[key], labels[key], among) for key in keys}
     return [",".join(names[key][place] for key in keys if varies(key, place)) for place in range(len(runs))]
@@ -221,13 +221,13 @@ def _unique(
     places: dict[tuple[str, str], list[int]] = {}
     for place, key in enumerate(zip(settings, labels, strict=True)):
         places.setdefault(key, []).append(place)
-    told = list(labels)
+    unique_labels = list(labels)
     for (_, label), alike in places.items():
         if len(alike) > 1:
             apart = _told_apart(label, [runs[at] for at in alike], is_own=any(own[at] for at in alike))
             for place, name in zip(alike, apart, strict=True):
-                told[place] = name
-    return told
+                unique_labels[place] = name
+    return unique_labels
 
 
 def _told_apart(label: str, runs: Sequence[RunRecords], *, is_own: bool) -> list[str]:
@@ -264,11 +264,14 @@ def differing_keys(experiments: Sequence[Mapping[str, Any]]) -> list[str]:
         dict(flattened({key: value for key, value in experiment.items() if key not in _ASIDE}))
         for experiment in experiments
     ]
-    keys = list(dict.fromkeys(key for one in flat for key in one))
-    differing = [key for key in keys if len({canonical(one.get(key, _ABSENT)) for one in flat}) > 1]
+    keys = list(dict.fromkeys(key for flat_experiment in flat for key in flat_experiment))
+    differing = [
+        key for key in keys if len({canonical(flat_experiment.get(key, _ABSENT)) for flat_experiment in flat}) > 1
+    ]
     sections = {key.rpartition(".")[0] for key in differing if key.rpartition(".")[2] in ("protocol", "model")}
     return [
         key
         for key in differing
-        if all(key in one for one in flat) or not any(key.startswith(f"{section}.") for section in sections)
+        if all(key in flat_experiment for flat_experiment in flat)
+        or not any(key.startswith(f"{section}.") for section in sections)
     ]

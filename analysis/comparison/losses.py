@@ -1,6 +1,6 @@
 """Clients that were lost: offline, dropped out, too late, refusing, or crashed, stage by stage.
 
-Two groups are counted: the participants of a round, whose loss affects its result, and all clients that were asked (a
+Two groups are counted: the participants of a round (their loss affects its result) and all clients that were asked (a
 check-in asks the whole population). Every unanswered question counts, except for further questions to a client that was
 already offline in the same round. `first_losses` has each lost participant of a round once.
 """
@@ -45,14 +45,14 @@ def counts(run: RunRecords, *, with_participants: bool = False) -> pd.DataFrame:
         _counted(rows[rows["round"].isin(rounds)], "asked")
         for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])
     ]
-    asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
-    participants = _counted(run.exchanges_of_participants, "participants").reindex(asked.index, fill_value=0)
+    all_asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
+    participants = _counted(run.exchanges_of_participants, "participants").reindex(all_asked.index, fill_value=0)
     for table, group, rows in (
-        (asked, "asked", crashes[crashes["round"].isin(rounds)]),
+        (all_asked, "asked", crashes[crashes["round"].isin(rounds)]),
         (participants, "participants", crashes.merge(run.participation[["round", "client"]], on=["round", "client"])),
     ):
-        table[f"{group}_{CRASHED}"] = rows.groupby("stage").size().reindex(asked.index, fill_value=0)
-    return pd.concat([participants, asked], axis=1).astype(np.int64)
+        table[f"{group}_{CRASHED}"] = rows.groupby("stage").size().reindex(all_asked.index, fill_value=0)
+    return pd.concat([participants, all_asked], axis=1).astype(np.int64)
 
 
 def rounds_with_participants(run: RunRecords) -> pd.Series:
@@ -71,8 +71,8 @@ def _counted(rows: pd.DataFrame, group: str) -> pd.DataFrame:
     """Return `counts` of one group in a stretch of whole rounds."""
     stages = pd.Index([str(stage) for stage in rows["stage"].unique()], name="stage", dtype=object)
     gone = rows.loc[rows["outcome"].isin(("offline", "dropped")), ["round", "client", "outcome"]]
-    again = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
-    lost = rows[["stage", "outcome"]].drop(index=again).groupby(["stage", "outcome"], observed=True).size()
+    repeated = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
+    lost = rows[["stage", "outcome"]].drop(index=repeated).groupby(["stage", "outcome"], observed=True).size()
     frame = pd.DataFrame(index=stages)
     frame[group] = rows.groupby("stage", observed=True).size().reindex(stages, fill_value=0)
     frame[[f"{group}_{outcome}" for outcome in LOST]] = (

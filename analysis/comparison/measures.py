@@ -46,8 +46,8 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     frame["client_bytes"] = frame["round"].map(_client_traffic(run)).astype(np.float64)
     transport = sums["transport_down"] + sums["transport_up"]
     frame["transport_bytes"] = frame["round"].map(transport).fillna(0).astype(np.int64)
-    kept = ["server_compute_s", "participants", "survivors", "accuracy", "loss"]
-    frame[kept] = rounds[kept]
+    copied = ["server_compute_s", "participants", "survivors", "accuracy", "loss"]
+    frame[copied] = rounds[copied]
     return frame
 
 
@@ -132,10 +132,10 @@ def per_update_by_stage(run: RunRecords, by_round: pd.DataFrame) -> pd.DataFrame
 
 def mean_by_stage(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the mean of `per_update_by_stage` over runs with a completed round; empty if there is no such run."""
-    there = [frame for frame in frames if not frame.empty]
-    if not there:
+    nonempty = [frame for frame in frames if not frame.empty]
+    if not nonempty:
         return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
-    return pd.concat(there).groupby(level=0, sort=False).sum() / len(there)
+    return pd.concat(nonempty).groupby(level=0, sort=False).sum() / len(nonempty)
 
 
 def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:

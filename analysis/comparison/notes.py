@@ -11,7 +11,7 @@ from analysis.comparison.seed_pairs import FEW_SEEDS
 from testbed.records.reader import behind_told, crashes_told
 
 NOT_FINITE, ENDED_EARLY = "not-finite", "ended-early"
-"""Codes of findings that say what a note says, too."""
+"""Codes of findings with the same content as a note."""
 
 _PRIVACY = "multi_round_privacy_weak"
 
@@ -66,13 +66,13 @@ def row_notes(
             "Rows with fewer rounds than planned (of N) are unfinished: their numbers cover the rounds so far."
         )
     for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
-        who = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
-        lines.append(f"Stopped at the {why}, before the last of the planned rounds: {who}.")
+        labels = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
+        lines.append(f"Stopped at the {why}, before the last of the planned rounds: {labels}.")
     lines += _trouble_notes(frame, findings)
     if "privacy_caveats" in frame:
-        for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):
-            who = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == said, "label"]))
-            lines.append(f"Privacy of {who}: {said}.")
+        for caveat in dict.fromkeys(caveat_text for caveat_text in frame["privacy_caveats"] if caveat_text):
+            labels = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == caveat, "label"]))
+            lines.append(f"Privacy of {labels}: {caveat}.")
     return lines
 
 
@@ -119,13 +119,13 @@ def _trouble_notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]]) -
     """Return notes on failed rounds, refusals, diverged training, crashes, and a machine that could not keep up."""
     lines = []
     early, lost_updates = (_rows_of(frame, findings, code) for code in (ENDED_EARLY, NOT_FINITE))
-    untold = frame[~_labels(frame).isin([*early, *lost_updates])]
-    if ends := [f"{name}: {reasons}" for name, reasons in _named(untold, "reasons")]:
+    unexplained = frame[~_labels(frame).isin([*early, *lost_updates])]
+    if ends := [f"{name}: {reasons}" for name, reasons in _named(unexplained, "reasons")]:
         lines.append(f"Not completed: {'; '.join(ends)}.")
-    if refused := [f"{name}: {told}" for name, told in _named(frame, "unexpected_refusals")]:
+    if refused := [f"{name}: {text}" for name, text in _named(frame, "unexpected_refusals")]:
         lines.append(f"Refusals, although the experiment has no adversary. {'; '.join(refused)}.")
-    untold_updates = frame[~_labels(frame).isin(lost_updates)]
-    if lost := [f"{name}: {told}" for name, told in _named(untold_updates, "diverged")]:
+    unexplained_updates = frame[~_labels(frame).isin(lost_updates)]
+    if lost := [f"{name}: {text}" for name, text in _named(unexplained_updates, "diverged")]:
         lines.append(f"Training diverged. {'; '.join(lost)}.")
     if crashes := [f"{crashes_told(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
         lines.append(
@@ -145,7 +145,7 @@ def _labels(frame: pd.DataFrame) -> pd.Series:
 
 def _rows_of(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]], code: str) -> list[str]:
     """Return the labels of the rows that the findings with this code hold for."""
-    rows = [one["rows"] or _labels(frame).tolist() for one in findings if one["code"] == code]
+    rows = [finding["rows"] or _labels(frame).tolist() for finding in findings if finding["code"] == code]
     return [label for labels in rows for label in labels]
 
 
@@ -167,10 +167,10 @@ def _first(frame: pd.DataFrame) -> str:
 
 def _seed_pair_notes(frame: pd.DataFrame) -> list[str]:
     counts = sorted(set(frame.loc[~frame["is_baseline"], "seed_pairs"]))
-    told = f"n = {'-'.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds" if counts else "n seeds"
+    sample = f"n = {'-'.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds" if counts else "n seeds"
     lines = [
-        f"Differences: row minus baseline in runs with the same seed ({told}), mean ± half-width of its 95% interval; p: "
-        "paired t-test (two-sided, n - 1 degrees of freedom), not corrected for the number of rows."
+        f"Differences: row minus baseline in runs with the same seed ({sample}), mean ± half-width of its 95% "
+        "interval; p: paired t-test (two-sided, n - 1 degrees of freedom), not corrected for the number of rows."
     ]
     if counts and counts[0] < FEW_SEEDS:
         lines.append(
@@ -184,14 +184,14 @@ def _pair_notes(frame: pd.DataFrame, over: str) -> list[str]:
     base = " / ".join(baselines(frame))
     lines = [
         f"Means over the rounds that {base or 'the baseline'} also completed, matched by number, ± half-width of the "
-        f"95% interval over {over}; × is the ratio to its mean over the same rounds, ± half-width for the paired ratio.",
+        f"95% interval over {over}; × is the ratio to its mean over the same rounds, ± its own half-width.",
         "Identical: pairs of rounds in which the same clients took part, and the same were offline or dropped out.",
     ]
     if (frame["pairs_same_stages"] < frame["pairs_identical"]).any():
         lines[-1] = lines[-1][:-1] + "; some in other stages."
     if names := _labels(frame[frame["pairs_same_seed"] < frame["pairs"]]).tolist():
         lines.append(
-            f"The seeds of {base} and {', '.join(dict.fromkeys(names))} differ or are not set, so data and initial model "
-            "differ. Give both experiments the same `seed`."
+            f"The seeds of {base} and {', '.join(dict.fromkeys(names))} differ or are not set, so data and initial "
+            "model differ. Give both experiments the same `seed`."
         )
     return lines

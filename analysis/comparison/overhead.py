@@ -112,20 +112,21 @@ Summaries = dict[int, list[Mapping[str, Any]]]
 def summaries_of(
     rows: Sequence[ComparisonRow],
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
-    known: Mapping[Path, Mapping[str, Any]] | None = None,
+    existing_summaries: Mapping[Path, Mapping[str, Any]] | None = None,
 ) -> Summaries:
     """Summarise all runs of some rows, except those with an existing summary.
 
     Args:
         rows: from `analysis.comparison.rows.rows_of`.
         privacy_time_limit_s: seconds for each run's T.
-        known: existing summaries by directory.
+        existing_summaries: by directory.
     """
-    known = known or {}
+    existing_summaries = existing_summaries or {}
     # Records cache the exchanges that they read: summarise copies, so that memory holds one run at a time.
     return {
         id(row): [
-            known.get(run.path) or summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs
+            existing_summaries.get(run.path) or summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s)
+            for run in row.runs
         ]
         for row in rows
     }
@@ -141,11 +142,11 @@ def compared(
         baselines: of each row.
         summaries: of the rows' runs.
     """
-    found = {id(row): _measured(row, summaries[id(row)]) for row in rows}
+    measured = {id(row): _measured(row, summaries[id(row)]) for row in rows}
     records = []
     for row, base, name in zip(rows, baselines, baseline_names(rows, baselines), strict=True):
-        record = found[id(row)]
-        reference = found[id(base)] if base is not None else {}
+        record = measured[id(row)]
+        reference = measured[id(base)] if base is not None else {}
         record["baseline"] = name
         record["is_baseline"] = base is row
         for cost in _COSTS:
@@ -158,7 +159,7 @@ def compared(
 def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values of a row that do not depend on its baseline."""
 
-    def said(key: str) -> list[str]:
+    def texts(key: str) -> list[str]:
         return [summary[key] for summary in summaries if summary.get(key)]
 
     costs: dict[str, float | None] = {}
@@ -181,14 +182,14 @@ def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dic
         **costs,
         **{key: sum(summary[key] for summary in summaries) for key in _OUTCOMES},
         "rounds_planned": sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs),
-        "stopped": len(said("stopped")),
-        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in said("stopped"))),
+        "stopped": len(texts("stopped")),
+        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in texts("stopped"))),
         "crashes": sum(summary["crashes"] for summary in summaries),
         "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),
         "reasons": summed_up(ends),
-        "unexpected_refusals": "; ".join(said("unexpected_refusals")),
-        "diverged": "; ".join(dict.fromkeys(said("diverged"))),
+        "unexpected_refusals": "; ".join(texts("unexpected_refusals")),
+        "diverged": "; ".join(dict.fromkeys(texts("diverged"))),
         "participants_mean": mean_interval(_values(summaries, "participants_mean")).mean,
         **{
             key: value
@@ -197,7 +198,7 @@ def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dic
         },
         **{name: mean_interval(_values(summaries, name)).mean for name in ("fairness_gap", "aggregation_cardinality")},
         **_privacy(summaries),
-        _CAVEATS: "; ".join(dict.fromkeys(said(_CAVEATS))),
+        _CAVEATS: "; ".join(dict.fromkeys(texts(_CAVEATS))),
     }
 
 
@@ -207,11 +208,11 @@ def _values(summaries: Sequence[Mapping[str, Any]], key: str) -> list[float]:
 
 def _privacy(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return T over the seeds: the smallest group, the smallest bound, and whether they are equal."""
-    found = _values(summaries, _PRIVACY)
+    groups = _values(summaries, _PRIVACY)
     bounds = _values(summaries, f"{_PRIVACY}_lower_bound")
-    value, bound = min(found, default=None), min(bounds, default=None)
-    known = [summary[f"{_PRIVACY}_certified"] for summary in summaries if summary[_PRIVACY] is not None]
-    certified = (all(known) or value == bound) if known else None
+    value, bound = min(groups, default=None), min(bounds, default=None)
+    certified_flags = [summary[f"{_PRIVACY}_certified"] for summary in summaries if summary[_PRIVACY] is not None]
+    certified = (all(certified_flags) or value == bound) if certified_flags else None
     return {_PRIVACY: value, f"{_PRIVACY}_certified": certified, f"{_PRIVACY}_lower_bound": bound}
 
 
@@ -252,11 +253,11 @@ def compare_paired(
     frame = compare(runs, baseline, group_by=group_by, privacy_time_limit_s=privacy_time_limit_s)
     frame = frame[[name for name in frame.columns if "_per_update" not in name]]
     rows = rows_of(runs, group_by)
-    found = {
+    costs_over_pairs = {
         (row.setting, row.label): _paired(row, base)
         for row, base in zip(rows, baselines_of(rows, baseline), strict=True)
     }
-    records = [found[key] for key in zip(frame["setting"], frame["label"], strict=True)]
+    records = [costs_over_pairs[key] for key in zip(frame["setting"], frame["label"], strict=True)]
     numbers = pd.DataFrame(records, index=frame.index)
     numbers = numbers.astype({name: "int64" if str(name).startswith("pairs") else "float64" for name in numbers})
     first = list(frame.columns).index("is_baseline") + 1
@@ -281,9 +282,9 @@ def _paired(row: ComparisonRow, base: ComparisonRow | None) -> dict[str, Any]:
         mine, theirs = _fates(run), _fates(other)
         record["pairs_same_seed"] += len(frame) * (_seed_of(run) == _seed_of(other))
         for number in frame["round"]:
-            one, two = mine.get(number, set()), theirs.get(number, set())
-            record["pairs_same_stages"] += one == two
-            record["pairs_identical"] += _without_stages(one) == _without_stages(two)
+            mine_fates, their_fates = mine.get(number, set()), theirs.get(number, set())
+            record["pairs_same_stages"] += mine_fates == their_fates
+            record["pairs_identical"] += _without_stages(mine_fates) == _without_stages(their_fates)
     return record
 
 
@@ -314,8 +315,8 @@ def _seed_of(run: RunRecords) -> tuple[str, Any]:
 def _rounds_paired(run: RunRecords, other: RunRecords) -> pd.DataFrame:
     """Return rounds that both completed: round, and each cost with ``_x`` (run) and ``_y`` (other)."""
     frames = []
-    for one in (run, other):
-        frame = per_round(one)
+    for side in (run, other):
+        frame = per_round(side)
         frames.append(frame.loc[frame["outcome"] == "completed", ["round", *PAIRED]])
     return frames[0].merge(frames[1], on="round")
 

@@ -61,9 +61,9 @@ def render(
         return csv(frame)
     renderers: dict[str, Callable[[pd.DataFrame, Findings], str]]
     renderers = {"text": _text, "markdown": _markdown, "latex": _latex}
-    found = renderers[format](frame, findings)
+    table = renderers[format](frame, findings)
     below = "" if targets is None else target_table.render(targets, format)
-    return f"{found}\n{below}" if below else found
+    return f"{table}\n{below}" if below else table
 
 
 def _text(frame: pd.DataFrame, findings: Findings) -> str:
@@ -121,22 +121,22 @@ def _chosen(
     pairs = cells.pairs(frame) if names is None else []
     names = of_interest(frame, targets, narrow=narrow) if names is None else names
     if format in ("csv", "json"):
-        found = for_programs(frame, targets, names)
+        selected = for_programs(frame, targets, names)
         return (
-            csv(found)
+            csv(selected)
             if format == "csv"
-            else to_json({"baseline": _baseline(frame), "rows": found, "findings": findings})
+            else to_json({"baseline": _baseline(frame), "rows": selected, "findings": findings})
         )
     columns = [*pairs, *shown(frame, targets, names)]
     if format == "latex":
         return _latex_of(frame, columns, targets, findings, narrow=narrow)
-    said = _notes_of(frame, columns, targets, findings)
+    sentences = _notes_of(frame, columns, targets, findings)
     if format == "markdown":
-        return layout.markdown_table(frame, columns) + f"\n{markdown(' '.join(said))}\n"
+        return layout.markdown_table(frame, columns) + f"\n{markdown(' '.join(sentences))}\n"
     label_width = layout.label_width(frame, min(layout.width_of(columns), WIDTH // 2), _SHORTEST_LABEL)
     parts = layout.fitting(columns, WIDTH - label_width)
     tables = [layout.text_table(frame, part, label_width) for part in parts]
-    return "\n".join([*tables, *layout.wrapped(said)]) + "\n"
+    return "\n".join([*tables, *layout.wrapped(sentences)]) + "\n"
 
 
 def _notes_of(
@@ -148,11 +148,11 @@ def _notes_of(
     captioned: bool = False,
 ) -> list[str]:
     """Return the notes on these columns; without the first sentence if a caption has it."""
-    names = [one.name for one in columns]
-    said = notes(frame, findings, names)[captioned:]
+    names = [column.name for column in columns]
+    sentences = notes(frame, findings, names)[captioned:]
     if targets is not None and any(name in TARGET_COLUMNS for name in names):
-        said += target_table.notes(targets, [name for name in names if name in TARGET_COLUMNS])
-    return said
+        sentences += target_table.notes(targets, [name for name in names if name in TARGET_COLUMNS])
+    return sentences
 
 
 _CAPTION = "Costs and results of the rounds"
@@ -168,10 +168,10 @@ def _latex_of(
 ) -> str:
     """Return the columns as tables below each other, as many as the width requires."""
     tabulars = layout.tabulars(frame, columns, narrow=narrow)
-    said = _notes_of(frame, columns, targets, findings, captioned=True)
+    sentences = _notes_of(frame, columns, targets, findings, captioned=True)
     if differences := cells.differences(frame):
         tabulars += layout.tabulars(frame, differences, cells.DIFFERENCES, narrow=narrow)
-    return latex_float(_caption(frame), "tab:overhead", tabulars, said, narrow=narrow)
+    return latex_float(_caption(frame), "tab:overhead", tabulars, sentences, narrow=narrow)
 
 
 def _caption(frame: pd.DataFrame) -> str:

@@ -142,12 +142,12 @@ def baseline_names(rows: Sequence[ComparisonRow], baselines: Sequence[Comparison
 
 
 def _default_baselines(rows: Sequence[ComparisonRow]) -> list[ComparisonRow | None]:
-    found = _first_baselines(rows)
+    baselines = _first_baselines(rows)
     sweeps: dict[tuple[Path, tuple[str, ...]], list[ComparisonRow]] = {}
     for row in rows:
         run = row.runs[0]
         sweeps.setdefault((run.path.parent, tuple(sweep_of(run))), []).append(row)
-    of_row = {id(row): base for row, base in zip(rows, found, strict=True)}
+    of_row = {id(row): base for row, base in zip(rows, baselines, strict=True)}
     for (_, swept), members in sweeps.items():
         if swept and 1 < len(members) < len(rows):
             of_row |= {id(row): base for row, base in zip(members, _baselines_alone(members), strict=True) if base}
@@ -166,17 +166,17 @@ def _first_baselines(rows: Sequence[ComparisonRow]) -> list[ComparisonRow | None
     protocols: dict[str, set[str | None]] = {}
     for row in rows:
         protocols.setdefault(row.setting, set()).add(row.protocol)
-    comparable = any(len(found) > 1 for found in protocols.values())
-    shared = [key for key in first.variant if all(key in row.variant for row in rows)]
-    found: list[ComparisonRow | None] = []
+    comparable = any(len(baselines) > 1 for baselines in protocols.values())
+    shared_keys = [key for key in first.variant if all(key in row.variant for row in rows)]
+    baselines: list[ComparisonRow | None] = []
     for row in rows:
         setting = [other for other in rows if other.setting == row.setting]
         if comparable:
             setting = [other for other in setting if other.protocol == first.protocol]
-            alike = [other for other in setting if all(other.variant[key] == row.variant[key] for key in shared)]
+            alike = [other for other in setting if all(other.variant[key] == row.variant[key] for key in shared_keys)]
             setting = alike or setting
-        found.append(setting[0] if setting else None)
-    return found
+        baselines.append(setting[0] if setting else None)
+    return baselines
 
 
 def _named_baseline(row: ComparisonRow, matching: list[ComparisonRow], name: str) -> ComparisonRow | None:
@@ -208,8 +208,8 @@ def _check_keys(runs: Sequence[RunRecords], keys: Sequence[str], differing: Sequ
                 f"--group-by {key}: not a key to group by; runs that differ only in this key form one row"
             )
         if not any(has_key(run, key) for run in runs):
-            known = ", ".join(differing) or "the seed only"
-            raise ExperimentError(f"--group-by {key}: no run has this key; the runs differ in {known}")
+            differing_keys = ", ".join(differing) or "the seed only"
+            raise ExperimentError(f"--group-by {key}: no run has this key; the runs differ in {differing_keys}")
 
 
 def _repetitions(runs: Sequence[RunRecords]) -> dict[tuple[str, int], list[RunRecords]]:

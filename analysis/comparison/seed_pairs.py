@@ -72,9 +72,9 @@ def _differences(row: ComparisonRow, base: ComparisonRow | None, summaries: Summ
     pairs = [] if base is None or base is row else _pairs(row, base, summaries)
     record: dict[str, Any] = {"seed_pairs": len(pairs), "test": TEST if pairs else ""}
     for name, key in MEASURES.items():
-        known = [(mine[key], theirs[key]) for mine, theirs in pairs if None not in (mine[key], theirs[key])]
-        found = paired_difference([mine for mine, _ in known], [theirs for _, theirs in known])
-        values = (found.mean, found.half_width, found.p)
+        paired_values = [(mine[key], theirs[key]) for mine, theirs in pairs if None not in (mine[key], theirs[key])]
+        difference = paired_difference([mine for mine, _ in paired_values], [theirs for _, theirs in paired_values])
+        values = (difference.mean, difference.half_width, difference.p)
         record |= {f"{name}_difference{end}": value for end, value in zip(_ENDS, values, strict=True)}
     return record
 

@@ -114,8 +114,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
     }
-    found: dict[str, Any] = plain(summary)
-    return found
+    values: dict[str, Any] = plain(summary)
+    return values
 
 
 def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def diverged(run: RunRecords) -> str:
     rounds = f"round {first}" if first == last else f"{among}rounds {first} to {last}"
     rate = run.value("workload.learning_rate")
     key = "" if rate is None else f" (workload.learning_rate is {rate:g})"
-        return (
+    return (
         f"{len(clients)} of {len(taking_part)} clients had an update that is not finite in {rounds}; lower the "
         f"learning rate{key}"
     )
@@ -160,10 +160,10 @@ def diverged(run: RunRecords) -> str:
 def _perplexity(run: RunRecords, losses: pd.Series) -> dict[str, Any]:
     """Return exp(mean loss of a word); None if nothing was measured or the task is not to predict words."""
     predicts_words = is_language(str(run.value("workload.dataset")))
-    known = predicts_words and len(losses) > 0
+    is_known = predicts_words and len(losses) > 0
     return {
-        "final_perplexity": np.exp(losses.iloc[-1]) if known else None,
-        "best_perplexity": np.exp(losses.min()) if known else None,
+        "final_perplexity": np.exp(losses.iloc[-1]) if is_known else None,
+        "best_perplexity": np.exp(losses.min()) if is_known else None,
     }
 
 
@@ -187,10 +187,10 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
 
 def _targets(run: RunRecords) -> dict[str, Any]:
     """Return when the run reached the targets that its experiment names."""
-    found = {target.column: reach(run, target) for target in named_targets([run])}
-    when = {name: at if at.reached else None for name, at in found.items()}
+    by_target = {target.column: reach(run, target) for target in named_targets([run])}
+    when = {name: at if at.reached else None for name, at in by_target.items()}
     return {
-        **{f"reached.{name}": at.reached for name, at in found.items()},
+        **{f"reached.{name}": at.reached for name, at in by_target.items()},
         **{f"time_to_target_s.{name}": at and at.time_s for name, at in when.items()},
         **{f"rounds_to_target.{name}": at and at.rounds for name, at in when.items()},
         **{f"server_bytes_to_target.{name}": at and at.server_bytes for name, at in when.items()},

@@ -37,22 +37,22 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     """
     require_format(format, "text", "markdown", "csv", "latex", "json")
     if format in ("csv", "json"):
-        told = for_programs(frame)
-        return csv(told) if format == "csv" else to_json({"targets": told})
+        table = for_programs(frame)
+        return csv(table) if format == "csv" else to_json({"targets": table})
     frames = [part for _, part in frame.groupby(["target", "is_default"], sort=False)]
-    said = notes(frame)
+    sentences = notes(frame)
     if format == "latex":
-        caption = f"Time to accuracy: {said[0][0].lower()}{said[0][1:]}"
+        caption = f"Time to accuracy: {sentences[0][0].lower()}{sentences[0][1:]}"
         tables = [
             table
             for part in frames
             for table in layout.tabulars(part, _columns(part, all_intervals=True), title(part.iloc[0]), narrow=False)
         ]
-        return latex_float(caption, "tab:time-to-target", tables, said[1:], narrow=False)
+        return latex_float(caption, "tab:time-to-target", tables, sentences[1:], narrow=False)
     parts = [_of_target(part, format) for part in frames]
     if format == "text":
-        return "\n".join([*parts, *layout.wrapped(said)]) + "\n"
-    return "\n".join(parts) + f"\n{markdown(' '.join(said))}\n"
+        return "\n".join([*parts, *layout.wrapped(sentences)]) + "\n"
+    return "\n".join(parts) + f"\n{markdown(' '.join(sentences))}\n"
 
 
 def for_programs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -61,13 +61,13 @@ def for_programs(frame: pd.DataFrame) -> pd.DataFrame:
     Sorting by a column then never places such a row before others. If some runs of a row reached the target, the number
     stays: it is a restricted mean, as ``estimator`` says.
     """
-    told = frame.copy()
+    table = frame.copy()
     nobody = frame["estimator"] == NOT_REACHED
     for measure in HEADS:
-        told.insert(list(told.columns).index(measure) + 1, f"{measure}_at_least", frame[measure].where(nobody))
+        table.insert(list(table.columns).index(measure) + 1, f"{measure}_at_least", frame[measure].where(nobody))
         for column in (measure, f"{measure}_half_width"):
-            told[column] = frame[column].mask(nobody)
-    return told
+            table[column] = frame[column].mask(nobody)
+    return table
 
 
 def title(row: pd.Series) -> str:
@@ -133,13 +133,13 @@ def cells_of(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: 
     cells, has_others = [], has_ratios(frame)
     for row in frame.to_dict("records"):
         half, ratio, ratio_half = (row[f"{measure}{end}"] for end in ("_half_width", "_ratio", "_ratio_half_width"))
-        told = ""
+        ratio_text = ""
         if has_others and not pd.isna(ratio):
-            told = _RATIO_BOUNDS.get(row["ratio_is"], "") + (f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}")
-            told += f"±{ratio_half:.3f}" if ratio_intervals and not row["is_baseline"] and ratio_half > 0 else ""
-            told += "×"
+            ratio_text = _RATIO_BOUNDS.get(row["ratio_is"], "") + (f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}")
+            ratio_text += f"±{ratio_half:.3f}" if ratio_intervals and not row["is_baseline"] and ratio_half > 0 else ""
+            ratio_text += "×"
         mean = _BOUNDS.get(row["estimator"], "") + unit.number(row[measure])
-        cells.append((mean, "" if pd.isna(half) else unit.number(half), told))
+        cells.append((mean, "" if pd.isna(half) else unit.number(half), ratio_text))
     return cells
 
 

@@ -35,8 +35,8 @@ def values_of(run: RunRecords, metric: Metric, smooth: int = 1) -> pd.Series:
     names = metrics_of(run)
     if metric in names:
         at = names.index(metric)
-        found = [math.nan if row is None or len(row) <= at else row[at] for row in evaluated["metrics"]]
-        values = pd.Series(found, evaluated.index, np.float64)
+        values = [math.nan if row is None or len(row) <= at else row[at] for row in evaluated["metrics"]]
+        values = pd.Series(values, evaluated.index, np.float64)
     elif metric in METRICS:
         values = evaluated["accuracy" if metric == "accuracy" else "loss"].astype(np.float64)
     else:
@@ -100,17 +100,17 @@ def default_target(rows: Sequence[ComparisonRow], smooth: int = 1) -> Target:
     if not changed:
         raise ExperimentError("no round has completed, so no run can have reached a target; see `testbed status`")
     runs = changed
-    found = [_of_changed_models(run, metric, smooth) for run in runs]
-    if short := [run for run, values in zip(runs, found, strict=True) if values.empty]:
+    values_by_run = [_of_changed_models(run, metric, smooth) for run in runs]
+    if short := [run for run, values in zip(runs, values_by_run, strict=True) if values.empty]:
         raise ExperimentError(f"{short[0].path}: fewer evaluations than the {smooth} that are averaged (--smooth)")
     if metric == "perplexity":
-        largest = max(values.min() for values in found)
+        largest = max(values.min() for values in values_by_run)
         if not math.isfinite(largest):
             raise ExperimentError(
                 "a run has no finite perplexity, so there is no target that all runs reach; give a --target"
             )
         return Target(metric, max(1.0, math.ceil(10 * largest) / 10))
-    least = min(values.max() for values in found)
+    least = min(values.max() for values in values_by_run)
     if least <= 0:
         raise ExperimentError(
             "a run has no accuracy above 0, so there is no target that all runs reach; give a --target"
@@ -132,14 +132,14 @@ def named_targets(runs: Sequence[RunRecords]) -> list[Target]:
 
 def parsed(texts: Sequence[str | Target]) -> list[Target | None]:
     """Return targets given on a command line, without duplicates; None stands for `BEST`."""
-    found = [text if isinstance(text, Target) else None if text == BEST else Target.parse(text) for text in texts]
-    return list(dict.fromkeys(found))
+    targets = [text if isinstance(text, Target) else None if text == BEST else Target.parse(text) for text in texts]
+    return list(dict.fromkeys(targets))
 
 
 # -- runs that are not comparable --------------------------------------------------------------------------------------
 
 
-def require_evaluated(run: RunRecords, metric: Metric, told: str) -> None:
+def require_evaluated(run: RunRecords, metric: Metric, purpose: str) -> None:
     """Raise if a metric was never measured in a run; unfinished runs may still measure it.
 
     Args:
@@ -151,13 +151,13 @@ def require_evaluated(run: RunRecords, metric: Metric, told: str) -> None:
         ExperimentError: the run has ended without a value of the metric, or cannot measure it.
     """
     if metric == "perplexity" and not is_language(_dataset(run)):
-        raise ExperimentError(f"{told}: {run.path} learns {_dataset(run)}; only language models have a perplexity")
+        raise ExperimentError(f"{purpose}: {run.path} learns {_dataset(run)}; only language models have a perplexity")
     if metric not in (*METRICS, *metrics_of(run)):
-        raise ExperimentError(f"{told}: {run.path}: {not_measured(metric, _dataset(run), metrics_of(run))}")
+        raise ExperimentError(f"{purpose}: {run.path}: {not_measured(metric, _dataset(run), metrics_of(run))}")
     if values_of(run, metric).notna().any() or is_unfinished(run):
         return
     raise ExperimentError(
-        f"{told}: {run.path}: {metric} was never measured; set workload.training to real, with a "
+        f"{purpose}: {run.path}: {metric} was never measured; set workload.training to real, with a "
         "workload that evaluates, or leave the run out"
     )
 
@@ -176,10 +176,12 @@ def require_same_workload(rows: Sequence[ComparisonRow], baselines: Sequence[Com
     for row, base in zip(rows, baselines, strict=True):
         for other in (firsts.setdefault(row.setting, row), base):
             if other is not None and workload_of(row) != workload_of(other):
-                one, two = (f"{_told(each)} in {each.full_label}" for each in (other, row))
+                first, second = (
+                    f"{_data_text(compared_row)} in {compared_row.full_label}" for compared_row in (other, row)
+                )
                 raise ExperimentError(
-                    f"the runs are evaluated on different data ({one}, {two}), so their accuracies are not comparable; "
-                    "compare runs of one workload, or force the comparison with --across-workloads"
+                    f"the runs are evaluated on different data ({first}, {second}), so their accuracies are not "
+                    "comparable; compare runs of one workload, or force the comparison with --across-workloads"
                 )
 
 
@@ -189,7 +191,7 @@ def workload_of(row: ComparisonRow) -> tuple[Any, ...]:
     return tuple(str(section.get(key)) for key in _EVALUATED_ON)
 
 
-def _told(row: ComparisonRow) -> str:
+def _data_text(row: ComparisonRow) -> str:
     section = _workload(row.runs[0])
     extra = [f"{key}={section[key]}" for key in _EVALUATED_ON[1:] if section.get(key)]
     return ",".join([_dataset(row.runs[0]), *extra])

@@ -97,8 +97,8 @@ def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) ->
     server = (rounds["bytes_down"] + rounds["bytes_up"]).cumsum()
     pki = pd.Series(0, index=rounds["round"])
     for rows in run.exchanges_in_stretches(_PKI, keep=False):
-        found = rows.groupby("round")[_PKI].sum().sum(axis=1)
-        pki[found.index] = found
+        pki_bytes = rows.groupby("round")[_PKI].sum().sum(axis=1)
+        pki[pki_bytes.index] = pki_bytes
     frame = pd.DataFrame({"round": rounds["round"], "time_s": rounds["ended_s"], "server_bytes": server})
     frame["client_bytes"] = server + pki.cumsum().to_numpy()
     changed = model_changed(rounds)[values.index]
@@ -173,7 +173,7 @@ def compare_targets(
     """
     if smooth < 1:
         raise ExperimentError(f"--smooth {smooth}: should be a number of evaluations, at least 1")
-    wanted = [None] if targets is None else parsed(targets)
+    requested = [None] if targets is None else parsed(targets)
     rows = rows_of(runs, group_by)
     baselines = baselines_of(rows, baseline)
     names = baseline_names(rows, baselines)
@@ -181,20 +181,29 @@ def compare_targets(
         require_same_workload(rows, baselines)
     trajectories: dict[tuple[int, Metric], pd.DataFrame] = {}
     records = []
-    for named in wanted:
+    for named in requested:
         for target, among in [(named, rows)] if named else _defaults(rows, smooth, across_workloads):
-            found = {id(row): _Reached.of(row, target, smooth, trajectories) for row in among}
+            results = {id(row): _Reached.of(row, target, smooth, trajectories) for row in among}
             for row, base, name in zip(rows, baselines, names, strict=True):
-                if id(row) in found:
-                    against = None if base is None else found[id(base)]
+                if id(row) in results:
+                    against = None if base is None else results[id(base)]
                     records.append(
                         _named(row, base, name)
                         | {"target": target.column, "metric": target.metric, "threshold": target.threshold}
                         | {"is_default": named is None, "smooth": smooth}
-                        | found[id(row)].columns(against)
+                        | results[id(row)].columns(against)
                     )
     frame = pd.DataFrame(records)
-    order = [*_named(rows[0], None, None), "target", "metric", "threshold", "is_default", *_SEEN, "ratio_is", "smooth"]
+    order = [
+        *_named(rows[0], None, None),
+        "target",
+        "metric",
+        "threshold",
+        "is_default",
+        *_COUNTS,
+        "ratio_is",
+        "smooth",
+    ]
     return frame[[*order, *(name for name in frame.columns if name not in order)]].astype(_TYPES)
 
 
@@ -220,8 +229,8 @@ def targets_beside(
         targets = named_targets(runs)
         if not targets and not is_measured(rows_of(runs, group_by)):
             return None, ""
-        found = compare_targets(runs, targets or None, baseline, across_workloads=across_workloads, group_by=group_by)
-        return found, ""
+        table = compare_targets(runs, targets or None, baseline, across_workloads=across_workloads, group_by=group_by)
+        return table, ""
     except ExperimentError as error:
         return None, str(error)
 
@@ -246,7 +255,7 @@ def _named(row: ComparisonRow, base: ComparisonRow | None, name: str | None) -> 
     }
 
 
-_SEEN = (
+_COUNTS = (
     "seeds",
     "reached",
     "unfinished",
@@ -306,7 +315,7 @@ class _Reached:
         kind = "" if base is None else self._ratio_is(base)
         unfinished = [not at.reached and is_unfinished(run) for run, at in zip(self.row.runs, self.each, strict=True)]
         gaps = [int(np.diff(frame["round"], prepend=0).max(initial=0)) for frame in self.frames]
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "seeds": len(self.each),
             "reached": self.reached,
             "unfinished": sum(unfinished),
@@ -319,15 +328,15 @@ class _Reached:
         }
         for measure in MEASURES:
             mean = mean_interval(self.values(measure))
-            found |= (mean if self.reached else Interval(mean.mean, None)).named(measure)
-            found |= self._ratio(base, measure, kind).named(f"{measure}_ratio")
+            values |= (mean if self.reached else Interval(mean.mean, None)).named(measure)
+            values |= self._ratio(base, measure, kind).named(f"{measure}_ratio")
         happened = [at.reached for at in self.each]
-        return found | {MEDIAN: kaplan_meier(self.values("rounds_to_target"), happened).median}
+        return values | {MEDIAN: kaplan_meier(self.values("rounds_to_target"), happened).median}
 
     def _ratio_is(self, base: "_Reached") -> str:
         complete = self.estimator == MEAN, base.estimator == MEAN
-        known = {(True, True): "exact", (False, True): "at least", (True, False): "at most"}
-        return known.get(complete, "")
+        kinds = {(True, True): "exact", (False, True): "at least", (True, False): "at most"}
+        return kinds.get(complete, "")
 
     def _ratio(self, base: "_Reached | None", measure: str, kind: str) -> Interval:
         if base is None or not kind:
@@ -335,12 +344,12 @@ class _Reached:
         values, others = self.values(measure), base.values(measure)
         if kind == "exact" and (places := self._pairs(base)):
             return ratio_interval(values, [others[at] for at in places])
-        found = ratio_of_means(mean_interval(values), mean_interval(others), len(values), len(others))
-        return found if kind == "exact" else Interval(found.mean, None)
+        ratio = ratio_of_means(mean_interval(values), mean_interval(others), len(values), len(others))
+        return ratio if kind == "exact" else Interval(ratio.mean, None)
 
     def _pairs(self, base: "_Reached") -> list[int]:
         """Return for each run the index of the baseline's run with the same seed; empty if their seeds differ."""
-        mine, theirs = ([run.experiment.get("seed") for run in each.row.runs] for each in (self, base))
+        mine, theirs = ([run.experiment.get("seed") for run in reached_row.row.runs] for reached_row in (self, base))
         places: Mapping[Any, int] = {seed: place for place, seed in enumerate(theirs)}
         if None in mine or set(mine) != set(theirs) or len(places) < len(theirs) or len(mine) != len(theirs):
             return []

@@ -41,7 +41,7 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
     """
     groups: dict[tuple[str, str], tuple[list[Any], list[RunRecords]]] = {}
     for values, run in runs:
-        setting = ",".join(_told(key, value) for key, value in values.items() if key not in (*keys, "seed"))
+        setting = ",".join(_setting_text(key, value) for key, value in values.items() if key not in (*keys, "seed"))
         grid = [values[key] for key in keys]
         groups.setdefault((setting, json.dumps(grid)), (grid, []))[1].append(run)
     rows = [
@@ -51,15 +51,15 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
     frame = pd.DataFrame(rows)
     order = {setting: place for place, setting in enumerate(dict.fromkeys(frame["setting"]))}
     frame = frame.sort_values("setting", key=lambda column: column.map(order), kind="stable", ignore_index=True)
-    counted = frame[f"{by}_accuracy"].astype(float)
+    scores = frame[f"{by}_accuracy"].astype(float)
     frame["is_best"] = False
     for name, places in frame.groupby("setting", sort=False).groups.items():
-        if counted[places].isna().all():
+        if scores[places].isna().all():
             where = f" with {name}" if name else ""
             raise ExperimentError(
                 f"no round completed, or no accuracy was measured{where}, so no value is best; see `testbed status`"
             )
-        frame.loc[counted[places].idxmax(), "is_best"] = True
+        frame.loc[scores[places].idxmax(), "is_best"] = True
     return frame
 
 
@@ -74,12 +74,12 @@ def best_values(frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
         ExperimentError: the best values of the settings differ.
     """
     best = frame.loc[frame["is_best"], list(keys)]
-    found = dict.fromkeys(json.dumps(row) for row in best.astype(object).to_numpy().tolist())
-    if len(found) > 1:
+    best_rows = dict.fromkeys(json.dumps(row) for row in best.astype(object).to_numpy().tolist())
+    if len(best_rows) > 1:
         raise ExperimentError(
             "--write: the settings of the sweep have different best values, see the table; write an experiment for each"
         )
-    return dict(zip(keys, json.loads(next(iter(found))), strict=True))
+    return dict(zip(keys, json.loads(next(iter(best_rows))), strict=True))
 
 
 def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
@@ -91,14 +91,14 @@ def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
     return final.named("final_accuracy") | best.named("best_accuracy")
 
 
-def _told(key: str, value: Any) -> str:
+def _setting_text(key: str, value: Any) -> str:
     """Return a swept key as part of a setting's name: of a section its values, of a protocol only its name."""
     if isinstance(value, Mapping) and value:
-        return ",".join(_told(str(inner), part) for inner, part in value.items())
-    return _named(value) if key.rpartition(".")[2] == "protocol" else f"{key}={_named(value)}"
+        return ",".join(_setting_text(str(inner), part) for inner, part in value.items())
+    return _value_text(value) if key.rpartition(".")[2] == "protocol" else f"{key}={_value_text(value)}"
 
 
-def _named(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -123,7 +123,7 @@ def render(frame: pd.DataFrame, keys: Sequence[str], format: str = "text") -> st
     for setting, part in frame.groupby("setting", sort=False):
         rows = [
             [
-                *(_named(row[key]) for key in keys),
+                *(_value_text(row[key]) for key in keys),
                 str(row["seeds"]),
                 *(_cell(Interval(row[f"{m}_accuracy"], row[f"{m}_accuracy_half_width"])) for m in _MEASURES),
                 "best" if row["is_best"] else "",
