@@ -63,7 +63,7 @@ def row_notes(
         lines += _seed_pair_notes(frame)
     if (unfinished(frame) & (frame["stopped"] < frame["seeds"])).any():
         lines.append(
-            "Rows with fewer rounds than planned (of N) are unfinished: their numbers cover the rounds so far."
+            "Unfinished: rows with fewer rounds than planned (of N); their numbers cover the rounds so far."
         )
     for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
         labels = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))

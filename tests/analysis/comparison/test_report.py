@@ -294,7 +294,7 @@ def test_unfinished_runs_are_marked(make_run: MakeRun, tmp_path: Path) -> None:
         rendered = render(frame, kind)
         assert "2/0/1 of 10" in rendered
         assert "3/0/0 of" not in rendered
-        assert re.search(naming("unfinished", "rounds"), rendered)
+        assert re.search(naming("Unfinished", "rounds"), rendered)
 
 
 def test_an_unknown_format_is_an_error(make_run: MakeRun) -> None:
