@@ -176,8 +176,8 @@ def stamp(path: Path) -> Stamp | None:
     for name in (CHECKPOINT, PREVIOUS):
         with contextlib.suppress(*ERRORS), Arrays(path / name) as stored:
             return _stamp(stored)
-    found = read_checkpoint(path).checkpoint  # raises an error that explains the damage
-    return None if found is None else Stamp(found.round_number, found.now_s, found.wall_s)
+    checkpoint = read_checkpoint(path).checkpoint  # raises an error that explains the damage
+    return None if checkpoint is None else Stamp(checkpoint.round_number, checkpoint.now_s, checkpoint.wall_s)
 
 
 def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
@@ -321,8 +321,8 @@ def _aggregate_name(round_number: int) -> str:
 
 def round_of_aggregate(name: str) -> int | None:
     """Return the round of an aggregate's file by its name; None for another file."""
-    found = _AGGREGATE.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _AGGREGATE.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def aggregate_files(path: Path) -> list[str]:

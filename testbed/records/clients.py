@@ -43,8 +43,8 @@ def clients_table(names: tuple[str, ...], class_of: npt.NDArray[np.int16], colum
         columns: `(n,)` each, the other columns except ``client``.
     """
     named = pa.DictionaryArray.from_arrays(pa.array(class_of), pa.array(names, pa.string()))
-    given = {"client": np.arange(len(class_of)), "class": named, **columns}
-    return pa.table([given[name] for name in SCHEMA.names], schema=SCHEMA)
+    arrays = {"client": np.arange(len(class_of)), "class": named, **columns}
+    return pa.table([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def read_clients(path: Path) -> pa.Table:

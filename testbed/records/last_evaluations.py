@@ -74,6 +74,6 @@ def _without_evaluations(rounds: pa.Table, moved: Collection[int]) -> pa.Table:
     for name in _COLUMNS:
         at = rounds.schema.get_field_index(name)
         values = zip(gone, rounds.column(at).to_pylist(), strict=True)
-        kept = [None if is_gone else value for is_gone, value in values]
-        rounds = rounds.set_column(at, rounds.schema.field(at), pa.array(kept, rounds.schema.field(at).type))
+        values_left = [None if is_gone else value for is_gone, value in values]
+        rounds = rounds.set_column(at, rounds.schema.field(at), pa.array(values_left, rounds.schema.field(at).type))
     return rounds

@@ -68,9 +68,9 @@ def local_staging_dir(out: str | Path) -> Path:
     store.probe()
     copy = _copy(store)
     with _alone(copy):
-        found = store.files()
-        store.delete_abandoned(found)
-        listed = {name: info for name, info in found.items() if not _PASSING.fullmatch(name)}
+        listing = store.files()
+        store.delete_abandoned(listing)
+        listed = {name: info for name, info in listing.items() if not _PASSING.fullmatch(name)}
         runs = {name for name in _runs(listed) if "/" not in name}
         if listed and not runs:
             raise RunError(f"{store.shown}: is not empty and contains no run; give another --out")
@@ -152,13 +152,13 @@ def _local_runs(copy: Path) -> set[str]:
 
 def _sync(copy: Path, store: Store, runs: set[str], listed: dict[str, Stored], *, push: bool) -> None:
     with ThreadPoolExecutor(_RUNS_AT_A_TIME) as pool:
-        waiting = []
+        futures = []
         for run in sorted(runs):
             start = f"{run}/" if run else ""
             files = {name.removeprefix(start): info for name, info in listed.items() if name.startswith(start)}
-            both = _RunSync(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
-            waiting.append(pool.submit(both.sync, files, push=push))
-        for run_done in waiting:
+            run_sync = _RunSync(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
+            futures.append(pool.submit(run_sync.sync, files, push=push))
+        for run_done in futures:
             run_done.result()
 
 
@@ -194,49 +194,49 @@ class _RunSync:
                 try:
                     self._sync_files(listed, push=push)
                     if ATTEMPTS in listed:  # attempts of both places count, regardless of the checkpoints
-                        there = self.store.read(ATTEMPTS, limits.ATTEMPTS_BYTES)
-                        unite_attempts(self.path, decoded_attempts(there, f"{self.store.shown}/{ATTEMPTS}"))
+                        remote_attempts = self.store.read(ATTEMPTS, limits.ATTEMPTS_BYTES)
+                        unite_attempts(self.path, decoded_attempts(remote_attempts, f"{self.store.shown}/{ATTEMPTS}"))
                     return
                 except (_RemoteChanged, FileNotFoundError):
                     continue
         raise RunError(f"{self.store.shown}: cannot be read: files are missing, or the run there changes too fast")
 
     def _sync_files(self, files: dict[str, Stored], *, push: bool) -> None:
-        memory, here = self.mirror.memory(), (self.path / EXPERIMENT).is_file()
-        if here and EXPERIMENT not in files and memory is None:  # created here and never pushed
+        memory, has_local = self.mirror.memory(), (self.path / EXPERIMENT).is_file()
+        if has_local and EXPERIMENT not in files and memory is None:  # created here and never pushed
             if push:
                 self.mirror.push_experiment()
                 self.mirror.push_rounds()
             return
-        if here and (EXPERIMENT not in files or self._other_experiment()):
+        if has_local and (EXPERIMENT not in files or self._other_experiment()):
             self._archive()
-            here = False
+            has_local = False
         if EXPERIMENT not in files:
             return
-        memory = memory if here and memory is not None else Memory()
-        seen = self.store.info(CHECKPOINT)
-        local, there = None, memory.same
+        memory = memory if has_local and memory is not None else Memory()
+        remote_info = self.store.info(CHECKPOINT)
+        local, remote = None, memory.same
         try:
-            local = restored(self.path) if here else None
+            local = restored(self.path) if has_local else None
         except RunError:
-            if seen is None:  # the URI has no checkpoint either
+            if remote_info is None:  # the URI has no checkpoint either
                 raise
         fresh = self.path / f".{CHECKPOINT}.fresh"
-        if seen is None:
-            there = None
-        elif seen != memory.seen or there is None:
+        if remote_info is None:
+            remote = None
+        elif remote_info != memory.seen or remote is None:
             self.store.copy_to(CHECKPOINT, fresh)
-            there = stamp_of(fresh)
+            remote = stamp_of(fresh)
         try:
-            if there is not None and _round(there) >= _round(local) and there != local:
-                self._pull(memory, there, seen, fresh)
-            elif _round(there) < _round(local):
-                same = memory.same if _round(memory.same) <= _round(there) else None
-                self.mirror.remember(Memory(same, there, None))
+            if remote is not None and _round(remote) >= _round(local) and remote != local:
+                self._pull(memory, remote, remote_info, fresh)
+            elif _round(remote) < _round(local):
+                same = memory.same if _round(memory.same) <= _round(remote) else None
+                self.mirror.remember(Memory(same, remote, None))
                 if push:
                     self._push()
             else:
-                self._same(files, Memory(there, None, seen), push=push)
+                self._same(files, Memory(remote, None, remote_info), push=push)
         finally:
             fresh.unlink(missing_ok=True)
 
@@ -277,26 +277,28 @@ class _RunSync:
                 raise _RemoteChanged
         self._copy_clients(files)
         covered = self._pull_merged(files, there)
-        kept = _round(memory.same)
-        wanted = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
-        if len(wanted) < len(tables_in(wanted)) * (there.round_number - covered):
+        same_round = _round(memory.same)
+        parts_to_keep = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
+        if len(parts_to_keep) < len(tables_in(parts_to_keep)) * (there.round_number - covered):
             raise _RemoteChanged  # finished meanwhile: the parts were merged into the tables
         thread_map(
-            self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])]
+            self._copy,
+            [name for name in parts_to_keep if (round_of(name) or 0) > same_round or not self._has(name, files[name])],
         )
-        seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
+        remote_aggregates = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
         thread_map(
-            self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])]
+            self._copy,
+            [n for n in remote_aggregates if (round_of_aggregate(n) or 0) > same_round or not self._has(n, files[n])],
         )
         (self.path / PREVIOUS).unlink(missing_ok=True)  # may belong to rounds that another machine replaced
         os.replace(fresh, self.path / CHECKPOINT)
         self.mirror.remember(Memory(there, None, seen))
-        for name in {*aggregate_files(self.path)} - seen_there:
+        for name in {*aggregate_files(self.path)} - remote_aggregates:
             (self.path / name).unlink(missing_ok=True)
         for name in (*self.mirror.parts(), *TABLES, SUMMARY):
-            if name not in wanted and (name not in files or round_of(name) is not None):
+            if name not in parts_to_keep and (name not in files or round_of(name) is not None):
                 (self.path / name).unlink(missing_ok=True)
-        if not wanted:
+        if not parts_to_keep:
             shutil.rmtree(self.path / "parts", ignore_errors=True)
 
     def _pull_merged(self, files: dict[str, Stored], there: Stamp) -> int:
@@ -341,6 +343,10 @@ def _round(stamp: Stamp | None) -> int:
 
 
 def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
+    """Return the runs at or below the directories (or URIs), without duplicates.
+
+    Raises:
+        RunError: a directory contains no run.
+    """
     by_path = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
     return list(by_path.values())

@@ -29,14 +29,14 @@ def names_of_points(points: Sequence[Mapping[str, Any]], labels: Sequence[Mappin
     """
     keys = list(dict.fromkeys(key for point in points for key in point))
     pairs = list(zip(points, labels, strict=True))
-    varying = [key for key in keys if _differ([canonical([one.get(key), given.get(key)]) for one, given in pairs])]
+    varying = [key for key in keys if _differ([canonical([point.get(key), label.get(key)]) for point, label in pairs])]
     among = [leaf for key in varying for point in points if key in point for leaf in leaves_of(key, point[key])]
     names: list[dict[str, str]] = [{} for _ in points]
     for key in varying:
         having = [place for place, point in enumerate(points) if key in point]
         values = [points[place][key] for place in having]
-        given = [labels[place].get(key, "") for place in having]
-        for place, name in zip(having, value_names(key, values, given, among), strict=True):
+        label = [labels[place].get(key, "") for place in having]
+        for place, name in zip(having, value_names(key, values, label, among), strict=True):
             names[place][key] = name
     return names
 
@@ -59,12 +59,12 @@ def value_names(
     labels = labels or [""] * len(values)
     distinct = {canonical(value): value for value, label in zip(values, labels, strict=True) if not label}
     leaves = {text: leaves_of(key, value) for text, value in distinct.items()}
-    shorts = _short_keys(dict.fromkeys([*among, key, *(leaf for one in leaves.values() for leaf in one)]))
-    named = dict(zip(leaves, _named(list(leaves.values()), shorts), strict=True))
-    named = {text: name or f"{shorts[key]}={text}" for text, name in named.items()}
-    if len({*named.values()} | {*labels} - {""}) < len(named) + len({*labels} - {""}):
-        named = {text: f"{shorts[key]}={text}" for text in named}
-    return [label or named[canonical(value)] for value, label in zip(values, labels, strict=True)]
+    shorts = _short_keys(dict.fromkeys([*among, key, *(leaf for flat in leaves.values() for leaf in flat)]))
+    name_of = dict(zip(leaves, _named(list(leaves.values()), shorts), strict=True))
+    name_of = {text: name or f"{shorts[key]}={text}" for text, name in name_of.items()}
+    if len({*name_of.values()} | {*labels} - {""}) < len(name_of) + len({*labels} - {""}):
+        name_of = {text: f"{shorts[key]}={text}" for text in name_of}
+    return [label or name_of[canonical(value)] for value, label in zip(values, labels, strict=True)]
 
 
 def leaves_of(key: str, value: Any) -> Leaves:
@@ -111,7 +111,9 @@ def _named(values: Sequence[Leaves], shorts: Mapping[str, str]) -> list[str]:
     names = [""] * len(values)
     for places in groups.values():
         alike = [values[place] for place in places]
-        further = [key for key in differing if key not in heads and _differ([canonical(one.get(key)) for one in alike])]
+        further = [
+            key for key in differing if key not in heads and _differ([canonical(value.get(key)) for value in alike])
+        ]
         for place, name in zip(places, _told_apart(alike, heads, further, shorts), strict=True):
             names[place] = name or _joined(values[place], differing, shorts)
     return names

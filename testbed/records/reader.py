@@ -114,8 +114,10 @@ class RunRecords:
         if "exchanges" in self.__dict__ or (keep and self._few_exchanges):
             yield self.exchanges
             return
-        wanted = None if columns is None else list(dict.fromkeys(("round", *columns)))
-        for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", wanted):
+        columns_to_read = None if columns is None else list(dict.fromkeys(("round", *columns)))
+        for chunk in read_chunks(
+            recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", columns_to_read
+        ):
             yield chunk.to_pandas()
 
     @cached_property
@@ -123,10 +125,10 @@ class RunRecords:
         """The rows of `exchanges` of clients that participated in the round, renumbered."""
         if self._few_exchanges:
             return self.exchanges[self._took_part(self.exchanges)].reset_index(drop=True)
-        kept = []
+        chunks = []
         for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
-            kept.append(chunk.filter(pa.array(self._took_part(chunk))))
-        rows: pd.DataFrame = joined(kept).to_pandas()
+            chunks.append(chunk.filter(pa.array(self._took_part(chunk))))
+        rows: pd.DataFrame = joined(chunks).to_pandas()
         return rows
 
     def _took_part(self, rows: Any) -> npt.NDArray[np.bool_]:
@@ -174,8 +176,8 @@ class RunRecords:
     @property
     def why_stopped(self) -> str:
         """The reason for ending before the last round for good (a budget, a target); empty otherwise."""
-        said = self.events.loc[self.events["kind"] == STOPPED, "detail"]
-        return str(said.iloc[-1]) if len(said) else ""
+        details = self.events.loc[self.events["kind"] == STOPPED, "detail"]
+        return str(details.iloc[-1]) if len(details) else ""
 
     @property
     def has_misbehaviour(self) -> bool:
@@ -215,10 +217,10 @@ def find_runs(path: Path) -> list[RunRecords]:
     path = Path(path)
     if not path.is_dir():
         raise RunError(f"{path}: no such directory")
-    found = sorted(file.parent for file in path.rglob("experiment.yaml"))
-    if not found:
+    directories = sorted(file.parent for file in path.rglob("experiment.yaml"))
+    if not directories:
         raise RunError(f"{path}: no runs here; start one with `testbed run EXPERIMENT.yaml --out {path}`")
-    runs = [RunRecords(directory) for directory in found]
+    runs = [RunRecords(directory) for directory in directories]
     return sorted(runs, key=lambda run: (run.path.parent, run.point))
 
 
@@ -226,8 +228,8 @@ def recorded_schedule(run: RunRecords) -> Schedule:
     """Return the participants of each round, and the clients that were offline or dropped out, with the stage.
 
     For each client the first stage of a round counts in which it was offline or dropped out. A client that was offline
-    at its first question and did not participate has no stage: it was offline for the round, whatever stages another
-    protocol has. Late answers and refusals depend on the protocol and are not part of the schedule.
+    at its first question and did not participate has no stage: it was offline for the whole round, and another protocol
+    may have other stages. Late answers and refusals depend on the protocol and are not part of the schedule.
 
     Args:
         run: the records; of a run in progress, the finished rounds count.
@@ -284,11 +286,11 @@ def summed_up(rounds: Iterable[tuple[str, str]]) -> str:
     parts = []
     for outcome in (name for name in _ORDER if name in ended):
         reasons = ended[outcome]
-        each = [
+        counts = [
             f"{count} x {name}{_detail([r for r in reasons if _name(r) == name])}"
             for name, count in counted((outcome, why) for why in reasons).items()
         ]
-        parts.append(f"{len(reasons)} {outcome}: {', '.join(each)}")
+        parts.append(f"{len(reasons)} {outcome}: {', '.join(counts)}")
     return "; ".join(parts)
 
 
@@ -301,9 +303,9 @@ def refusals_told(details: Iterable[str]) -> str:
     checks = Counter(_name(detail) for detail in details)
     if not checks:
         return ""
-    each = [f"{count} x {name}" for name, count in sorted(checks.items(), key=lambda item: (-item[1], item[0]))]
+    counts = [f"{count} x {name}" for name, count in sorted(checks.items(), key=lambda item: (-item[1], item[0]))]
     count = checks.total()
-    return f"{count} {'refusal' if count == 1 else 'refusals'} by clients: {', '.join(each)}"
+    return f"{count} {'refusal' if count == 1 else 'refusals'} by clients: {', '.join(counts)}"
 
 
 def crashes_told(count: int) -> str:
@@ -322,8 +324,8 @@ def behind_told(rounds: int, factor: float | None = None) -> str:
         >>> behind_told(3, 1.8)
         'the machine could not keep up in 3 rounds, which took 1.80 times as long as links and devices require'
     """
-    said = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"
-    return said if factor is None else f"{said}, which took {factor:.2f} times as long as links and devices require"
+    text = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"
+    return text if factor is None else f"{text}, which took {factor:.2f} times as long as links and devices require"
 
 
 def _name(why: str) -> str:

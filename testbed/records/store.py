@@ -111,12 +111,12 @@ class Store:
                 `names.check_name`).
         """
         selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
-        found = self._retried("list", "", lambda: self._fs.get_file_info(selector))
-        if len(found) > limits.LISTED_FILES:
-            raise RunError(f"{self.shown}: lists {len(found)} files; at most {limits.LISTED_FILES} are read")
+        infos = self._retried("list", "", lambda: self._fs.get_file_info(selector))
+        if len(infos) > limits.LISTED_FILES:
+            raise RunError(f"{self.shown}: lists {len(infos)} files; at most {limits.LISTED_FILES} are read")
         start = f"{self._root.rstrip('/')}/"
         files = {}
-        for info in found:
+        for info in infos:
             if info.type == fs.FileType.File:
                 name = info.path.removeprefix(start)
                 check_name(name if info.path.startswith(start) else f"/{info.path}", self.shown)
@@ -125,8 +125,8 @@ class Store:
 
     def info(self, name: str) -> Stored | None:
         """Return size and time of change of a file; None if the file does not exist."""
-        (found,) = self._retried("read", name, lambda: self._fs.get_file_info([self._path(name)]))
-        return Stored(found.size, found.mtime_ns) if found.type == fs.FileType.File else None
+        (file_info,) = self._retried("read", name, lambda: self._fs.get_file_info([self._path(name)]))
+        return Stored(file_info.size, file_info.mtime_ns) if file_info.type == fs.FileType.File else None
 
     def put(self, name: str, content: Path | bytes) -> None:
         """Write a file, replacing a former one.
@@ -292,8 +292,8 @@ def _may_pass(error: Exception) -> bool:
 
 def _line(error: Exception) -> str:
     text = " ".join(str(error).split())
-    told = re.search(r"AWS Error .*", text)
-    return reason(ValueError(re.sub(r" ?\(Request ID: [^)]*\)", "", told.group() if told else text)))
+    aws_error = re.search(r"AWS Error .*", text)
+    return reason(ValueError(re.sub(r" ?\(Request ID: [^)]*\)", "", aws_error.group() if aws_error else text)))
 
 
 def _advice(error: Exception) -> str:

@@ -189,7 +189,7 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
                     pending, rows, batch = [], 0, batch[begins:]
                 pending.append(batch)
                 rows += len(batch)
-                if (size := sum(one.nbytes for one in pending)) > limits.table_bytes():  # a single round
+                if (size := sum(table.nbytes for table in pending)) > limits.table_bytes():  # a single round
                     raise too_large(rows, size)
         except (OSError, pa.ArrowException, limits.TooLarge) as error:
             raise damaged(file, name, error) from None
@@ -227,12 +227,12 @@ def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: di
 def _batches(file: Path, name: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     import pyarrow.dataset as ds  # imports pandas, which code that only writes records does not need
 
-    wanted = list(SCHEMAS[name].names if columns is None else columns)
+    column_names = list(SCHEMAS[name].names if columns is None else columns)
     parquet_files.verified(file)
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=options)
     data = ds.dataset(str(file), schema=SCHEMAS[name], format=parquet)
-    for batch in data.to_batches(columns=wanted, batch_size=ROWS // 4, batch_readahead=1, fragment_readahead=1):
+    for batch in data.to_batches(columns=column_names, batch_size=ROWS // 4, batch_readahead=1, fragment_readahead=1):
         if len(batch):
             yield with_later_columns(pa.Table.from_batches([batch]))
 
@@ -376,5 +376,5 @@ def stopped(path: Path, last_round: int) -> str:
             rows = parquet_files.read_table(path / "events.parquet", columns=columns, as_objects=True)
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, "events", error) from None
-    said = [row["detail"] for row in rows.to_pylist() if row["round"] == last_round and row["kind"] == STOPPED]
-    return str(said[0]) if said else ""
+    details = [row["detail"] for row in rows.to_pylist() if row["round"] == last_round and row["kind"] == STOPPED]
+    return str(details[0]) if details else ""

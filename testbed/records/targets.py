@@ -43,20 +43,20 @@ class Target:
 
     def __post_init__(self) -> None:
         """Raise `ExperimentError` for a threshold that the metric cannot reach or always reaches."""
-        value, told = self.threshold, f"target {self.metric} {self.threshold:g}"
+        value, prefix = self.threshold, f"target {self.metric} {self.threshold:g}"
         if self.metric not in _RISES and ":" not in self.metric:
             raise ExperimentError(f"target: {_unknown(self.metric)}")
         object.__setattr__(self, "rises", _RISES.get(self.metric, self.rises))
         if not math.isfinite(value) and self.metric not in METRICS:
-            raise ExperimentError(f"{told}: should be a finite number")
+            raise ExperimentError(f"{prefix}: should be a finite number")
         if self.metric == "accuracy" and 1 < value <= 100:
-            raise ExperimentError(f"{told}: an accuracy is a share, at most 1; did you mean {value:g}%?")
+            raise ExperimentError(f"{prefix}: an accuracy is a share, at most 1; did you mean {value:g}%?")
         if self.metric == "accuracy" and not 0 < value <= 1:
-            raise ExperimentError(f"{told}: an accuracy should be above 0 and at most 1 (or 100%)")
+            raise ExperimentError(f"{prefix}: an accuracy should be above 0 and at most 1 (or 100%)")
         if self.metric == "loss" and not 0 < value < math.inf:
-            raise ExperimentError(f"{told}: a target loss should be above 0")
+            raise ExperimentError(f"{prefix}: a target loss should be above 0")
         if self.metric == "perplexity" and not 1 <= value < math.inf:
-            raise ExperimentError(f"{told}: a perplexity should be at least 1")
+            raise ExperimentError(f"{prefix}: a perplexity should be at least 1")
 
     @classmethod
     def parse(cls, text: Any) -> "Target":
@@ -77,27 +77,27 @@ class Target:
             text = _as_text(next(iter(text.items())))
         if isinstance(text, bool) or not isinstance(text, str | int | float):
             raise ExperimentError(f"target {text!r}: not a target; {_HOW}")
-        found = _FORM.fullmatch(str(text).strip())
-        if found is None:
+        parts = _FORM.fullmatch(str(text).strip())
+        if parts is None:
             raise ExperimentError(f"target {text!r}: not a target; {_HOW}")
-        metric, sign = found["metric"] or "accuracy", found["sign"] or ">="
+        metric, sign = parts["metric"] or "accuracy", parts["sign"] or ">="
         if metric not in _RISES and ":" not in metric:
             raise ExperimentError(f"target {text!r}: {_unknown(metric)}")
         rises = _RISES.get(metric, sign in (">", ">=", "≥"))
         try:
-            number = float(found["number"])
+            number = float(parts["number"])
         except ValueError:
-            raise ExperimentError(f"target {text!r}: {found['number']!r} is not a number; {_HOW}") from None
+            raise ExperimentError(f"target {text!r}: {parts['number']!r} is not a number; {_HOW}") from None
         if sign in ("=", "==") or (sign in (">", ">=", "≥")) != rises:
             way = f"{'rises' if rises else 'falls'} to it: write {metric}{'>=' if rises else '<='}"
             if metric not in _RISES:
-                way = f"may rise or fall: write {metric}>={found['number']} or {metric}<="
-            raise ExperimentError(f"target {text!r}: {metric} {way}{found['number']}{found['percent']}")
-        if found["percent"] and metric != "accuracy":
+                way = f"may rise or fall: write {metric}>={parts['number']} or {metric}<="
+            raise ExperimentError(f"target {text!r}: {metric} {way}{parts['number']}{parts['percent']}")
+        if parts["percent"] and metric != "accuracy":
             raise ExperimentError(f"target {text!r}: only an accuracy can be in per cent; {_HOW}")
-        if found["percent"] and not 0 < number <= 100:
+        if parts["percent"] and not 0 < number <= 100:
             raise ExperimentError(f"target {text!r}: an accuracy should be above 0 and at most 1 (or 100%)")
-        return cls(metric, round(number / 100, 12) if found["percent"] else number, rises)
+        return cls(metric, round(number / 100, 12) if parts["percent"] else number, rises)
 
     @property
     def label(self) -> str:
@@ -159,9 +159,9 @@ def not_measured(metric: Metric, dataset: str, metrics: Sequence[str]) -> str:
         dataset: of the workload.
         metrics: from ``workload.metrics``.
     """
-    there = [one for one in METRICS if one != "perplexity" or is_language(dataset)]
+    available = [name for name in METRICS if name != "perplexity" or is_language(dataset)]
     return (
-        f"{metric} is not measured; measured are {', '.join((*there, *metrics))}; "
+        f"{metric} is not measured; measured are {', '.join((*available, *metrics))}; "
         f"workload.metrics: [{metric}] adds it to a run"
     )
 

@@ -50,8 +50,8 @@ class Memory:
 
 def round_of(name: str) -> int | None:
     """Return the round of a part by its name in the run directory; None if the file is not a part."""
-    found = _PART.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _PART.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def tables_in(files: Iterable[str]) -> list[str]:
@@ -203,17 +203,17 @@ class Mirror:
         Raises:
             RunError: the checkpoint at the URI is not ours.
         """
-        seen = self.store.info(CHECKPOINT)
-        if seen == memory.seen:
+        remote_info = self.store.info(CHECKPOINT)
+        if remote_info == memory.seen:
             return memory
         try:
-            there = stamp_of(self.store.read(CHECKPOINT))
+            remote = stamp_of(self.store.read(CHECKPOINT))
         except FileNotFoundError:
-            there = None
-        if there is not None and there in (memory.same, memory.pending, own):
-            return replace(memory, seen=seen) if there == memory.same else memory
-        what = "was deleted" if there is None else f"is of round {there.round_number} and not of this run"
+            remote = None
+        if remote is not None and remote in (memory.same, memory.pending, own):
+            return replace(memory, seen=remote_info) if remote == memory.same else memory
+        state = "was deleted" if remote is None else f"is of round {remote.round_number} and not of this run"
         raise RunError(
-            f"{self.store.shown}: the checkpoint there {what}: another machine writes to this URI; "
+            f"{self.store.shown}: the checkpoint there {state}: another machine writes to this URI; "
             "end one of the two runs, then rerun with --resume"
         )

@@ -201,10 +201,10 @@ def add_attempt(path: Path, attempt: ReleaseAttempt) -> None:
     Raises:
         RunError: the file is damaged or cannot be written.
     """
-    kept = {
+    relevant = {
         name: other for name, other in read_attempts(path).items() if other.round_number >= attempt.round_number - 1
     }
-    write_attempts(path, kept | {secrets.token_hex(8): attempt})
+    write_attempts(path, relevant | {secrets.token_hex(8): attempt})
 
 
 def unite_attempts(path: Path, others: Mapping[str, ReleaseAttempt]) -> None:
@@ -258,8 +258,8 @@ class RunDirectory:
             RunError: `path` already contains a run, or is not an empty directory.
         """
         if path.exists() and not is_empty(path):
-            what = "already contains a run" if (path / EXPERIMENT).exists() else "exists and is not an empty directory"
-            raise RunError(f"{path}: {what}; give another --out, or --resume to continue it")
+            state = "already contains a run" if (path / EXPERIMENT).exists() else "exists and is not an empty directory"
+            raise RunError(f"{path}: {state}; give another --out, or --resume to continue it")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -298,9 +298,9 @@ class RunDirectory:
         Raises:
             RunError: rounds have been recorded and there is no usable checkpoint.
         """
-        found = arrays.read_checkpoint(self.path)
-        self.lost = found.lost
-        return found.checkpoint
+        loaded = arrays.read_checkpoint(self.path)
+        self.lost = loaded.lost
+        return loaded.checkpoint
 
     def write_clients(self, clients: pa.Table) -> None:
         """Write the `clients` table, unless it exists."""
@@ -369,19 +369,21 @@ class RunDirectory:
         Raises:
             RunError: clients were charged for the round (in rows without a checkpoint), but no attempt is recorded.
         """
-        known = read_attempts(self.path).values()
-        found = [np.array(one.participants, np.int64) for one in known if one.round_number == round_number]
-        if not found and self._charged(round_number):
+        attempts = read_attempts(self.path).values()
+        participant_lists = [
+            np.array(attempt.participants, np.int64) for attempt in attempts if attempt.round_number == round_number
+        ]
+        if not participant_lists and self._charged(round_number):
             raise RunError(
                 f"{self.path / ATTEMPTS}: lists no attempt at round {round_number}, but the rows in parts/ say that "
                 "clients were charged for it; restore the file, or start again with another --out"
             )
-        return found
+        return participant_lists
 
     def later_attempts(self, round_number: int) -> list[npt.NDArray[np.int64]]:
         """Return the participants of attempts at later rounds, begun before the last checkpoints were lost."""
-        known = read_attempts(self.path).values()
-        return [np.array(one.participants, np.int64) for one in known if one.round_number > round_number]
+        attempts = read_attempts(self.path).values()
+        return [np.array(attempt.participants, np.int64) for attempt in attempts if attempt.round_number > round_number]
 
     def _charged(self, round_number: int) -> bool:
         file = part_of(self.path, round_number) / "privacy.parquet"
@@ -439,7 +441,15 @@ def is_empty(path: Path) -> bool:
 
 
 def changed_after(path: Path, round_number: int) -> list[str]:
-    """Return the modules that had changed when the run was resumed after this round; mostly none."""
+    """Return the modules that had changed when the run was resumed after this round; mostly none.
+
+    Args:
+        path: the run directory.
+        round_number: the last round before the run was resumed.
+
+    Raises:
+        RunError: the experiment cannot be read.
+    """
     file = path / "experiment.yaml"
     try:
         stored = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # safe either way
