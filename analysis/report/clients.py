@@ -1,4 +1,4 @@
-"""The page's table of clients: how many samples they hold, and on which devices and links they are."""
+"""The page's table of clients: samples, devices and links."""
 
 from collections.abc import Collection, Sequence
 
@@ -18,11 +18,11 @@ _HEADS = {
     "latency_ms": "Latency [ms]",
 }
 _MOST_NAMED = 3
-"""Runs of a group that are named one by one."""
+"""Largest number of runs of a group that are listed by name."""
 
 
 def clients(runs: Sequence[RunRecords]) -> Sheet | None:
-    """A row for each class of clients of each run; runs with the same clients share it. None: nothing is recorded."""
+    """Return a row for each class of clients of each run; runs with the same clients share it. None: not recorded."""
     kinds: list[tuple[list[RunRecords], pd.DataFrame]] = []
     for run in runs:
         frame = run.clients
@@ -52,7 +52,7 @@ def clients(runs: Sequence[RunRecords]) -> Sheet | None:
 
 
 def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:
-    """A name for the runs of each group: their labels if these are few, else the settings that only they have."""
+    """Return a name for the runs of each group: their labels if there are few, otherwise settings unique to them."""
     if len(groups) == 1:
         return ["all" if len(groups[0]) > 1 else groups[0][0].label]
     written = [written_in(run.experiment) for group in groups for run in group]
@@ -70,7 +70,7 @@ def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:
 
 
 def _settings_of_all(group: Sequence[dict[str, str]], others: Sequence[dict[str, str]]) -> str:
-    """The fewest settings, one or two, that all runs of a group have and that no other run has; empty: there are none.
+    """Return the fewest settings, one or two, that all runs of a group and no other run have; empty if there are none.
 
     Args:
         group: values by key, of each run.
@@ -86,14 +86,14 @@ def _settings_of_all(group: Sequence[dict[str, str]], others: Sequence[dict[str,
 
 
 def _values(run: RunRecords, keys: Collection[str] | None) -> dict[str, str]:
-    """The values of the experiment by dotted key; None: of all keys."""
+    """Return the values of the experiment by dotted key; None: of all keys."""
     plain = {key: part for key, part in run.experiment.items() if key not in ("provenance", "name", "sweep")}
     flat = dict(flattened(plain, keep_empty=True))
     return {key: value_text(value) for key, value in flat.items() if keys is None or key in keys}
 
 
 def _spread(values: pd.Series) -> Cell:
-    """Its median, and where it differs among clients its range."""
+    """Return the median and, if the values differ among clients, their range."""
     least, median, most = float(values.min()), float(values.median()), float(values.max())
     text = f"{median:.4g}" if least == most else f"{median:.4g} ({least:.4g} to {most:.4g})"
     return text, median

@@ -1,4 +1,4 @@
-"""The page's overhead table: the columns that are usually read or that vary, the others on demand."""
+"""The page's overhead table: usual and varying columns at first, the others on demand."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -24,11 +24,11 @@ Columns = dict[str, tuple[str, list[Cell]]]
 
 
 def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) -> Sheet:
-    """The table of `analysis.comparison.overhead.compare`: it sorts by these very numbers.
+    """Return the table of `analysis.comparison.overhead.compare`, sorted by its exact numbers.
 
     Args:
         frame: the table.
-        findings: those that the page shows (`analysis.findings.plain`), which the notes need not repeat.
+        findings: the displayed findings (`analysis.findings.plain`), which the notes do not repeat.
     """
     columns: Columns = {}
     if frame["setting"].ne("").any():
@@ -69,7 +69,7 @@ def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) ->
 
 
 def _main(columns: Columns, usual: Sequence[str]) -> Collection[str]:
-    """The columns that are shown at first: those of a narrow table (`usual`), and those that vary."""
+    """Return the columns shown at first: those of a narrow table (`usual`), and those that vary."""
     found: set[str] = set()
     usual = (*_ALWAYS, *usual)
     for name, (_, cells) in columns.items():
@@ -85,7 +85,7 @@ def _main(columns: Columns, usual: Sequence[str]) -> Collection[str]:
 
 
 def _cost(frame: pd.DataFrame, name: str, head: str) -> Columns:
-    """A cost in one unit, with its interval, and its ratio to the baseline."""
+    """Return a cost in one unit, with its interval, and its ratio to the baseline."""
     unit = (bytes_unit if "bytes" in name else seconds_unit)(frame[name].dropna().tolist())
     cells: list[Cell] = []
     for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
@@ -96,14 +96,14 @@ def _cost(frame: pd.DataFrame, name: str, head: str) -> Columns:
 
 
 def _completed(frame: pd.DataFrame) -> list[Cell]:
-    """Completed rounds, of how many in all: of those that were planned while a run is not finished."""
+    """Return completed rounds of all rounds; of the planned rounds if a run is not finished."""
     ended = frame[ROUNDS].sum(axis=1)
     every = ended.where(~unfinished(frame), frame["rounds_planned"])
     return [(f"{done} of {count}", int(done)) for done, count in zip(frame["rounds_completed"], every, strict=True)]
 
 
 def _measured(frame: pd.DataFrame, name: str, scale: float, suffix: str) -> list[Cell]:
-    """A mean over the seeds with its interval."""
+    """Return a mean over the seeds with its interval."""
     found = []
     for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
         if pd.isna(mean):
@@ -115,7 +115,7 @@ def _measured(frame: pd.DataFrame, name: str, scale: float, suffix: str) -> list
 
 
 def _privacy(frame: pd.DataFrame) -> list[Cell]:
-    """T, or what is proved of it."""
+    """Return T, or its proven lower bound."""
     cells = []
     certified, bounds = frame[f"{_PRIVACY}_certified"], frame[f"{_PRIVACY}_lower_bound"]
     for value, sure, bound in zip(frame[_PRIVACY], certified, bounds, strict=True):

@@ -1,12 +1,12 @@
-"""What the page's round explorer shows of a run: every stage of every client, in columns, as small as they go.
+"""Data of the page's round explorer for a run: every stage of every client, in compact columns.
 
-The explorer's data of a run are one block that is read only when somebody opens the run: the length of a header
-(4 bytes, little endian), the header (JSON), then for each of `COLUMNS` its rows, byte plane by byte plane (all lowest
-bytes first), which gzip packs well: 350,000 exchanges (700 clients, 10 stages, 50 rounds) take about 2 MB.
+The explorer's data of a run are one block that is decoded only when the run is opened: the length of a header (4 bytes,
+little endian), the header (JSON), then for each of `COLUMNS` its rows, byte plane by byte plane (all lowest bytes
+first), which gzip compresses well: 350,000 exchanges (700 clients, 10 stages, 50 rounds) take about 2 MB.
 
-A stage that is asked once is an *ask*: rows of it that follow one another. What an ask has cost and how many clients
-answered, or were lost and how, is always kept. Where a run has more exchanges than `ROWS` leaves room for, only the
-rows of participants are kept, and if these are too many, those of every k-th round.
+One occurrence of a stage is an *ask*: consecutive rows of the stage. The cost of an ask and the numbers of clients that
+answered or were lost are always included. If a run has more exchanges than `ROWS` allows, only the rows of participants
+are included, and if these are too many, those of every k-th round.
 """
 
 import gzip
@@ -24,15 +24,18 @@ from testbed.records import RunRecords
 from testbed.records.vocabulary import OUTCOMES
 
 ROWS = 1_500_000
-"""Exchanges in all runs of a page: about 10 MB."""
+"""Largest number of exchanges in all runs of a page: about 10 MB."""
 COLUMNS = {"client": 4, "took": 4, "compute": 4, "down": 4, "up": 4, "outcome": 1, "part": 1}
-"""Columns of the rows and their bytes. client: difference to the row before, modulo 2**32; took (from the ask to the
-answer) and compute in units of `time_unit` seconds; down and up in units of `bytes_unit`; outcome: place in `OUTCOMES`;
-part: 1 participant, 2 in the sum, 4 dishonest."""
+"""Columns of the rows and their bytes.
+
+client: difference from the previous row, modulo 2**32; took (from question to answer) and compute in units of
+`time_unit` seconds; down and up in units of `bytes_unit`; outcome: index in `OUTCOMES`; part: 1 participant, 2 in the
+sum, 4 dishonest.
+"""
 NEVER = 2**32 - 1
-"""In ``took``: no answer."""
+"""Value of ``took`` for a missing answer."""
 EVENTS = 2000
-"""Events of a run that are kept, at most."""
+"""Largest number of events of a run in the explorer."""
 _LONGEST_DETAIL = 300
 _READ = ["round", "stage", "client", "sent_s", "received_s", "compute_s", "outcome"]
 _BYTES = ["bytes_down", "bytes_up", "transport_down", "transport_up", "pki_bytes_down", "pki_bytes_up"]
@@ -41,11 +44,11 @@ _TIMES_PER_S = 1e5  # 10 microseconds; coarser where a client takes longer than 
 
 @dataclass(frozen=True)
 class Asks:
-    """The asks of some rounds, and the rows that are kept of them.
+    """The asks of some rounds, with the rows included of them.
 
     Attributes:
-        frame: a row per ask: round, stage, sent_s, kept (rows), the sums of the bytes, last_s (of the last answer),
-            and how many clients had each of `OUTCOMES`.
+        frame: a row per ask: round, stage, sent_s, kept (rows), the sums of the bytes, last_s (of the last answer), and
+            the number of clients with each of `OUTCOMES`.
         rows: client, took_s (NaN: no answer), compute_s, bytes_down, bytes_up, outcome, part; in the order of asks.
     """
 
@@ -54,11 +57,11 @@ class Asks:
 
 
 def packed(run: RunRecords, rows: int = ROWS) -> bytes:
-    """The explorer's data of a run, gzipped; the same records give the same bytes.
+    """Return the explorer's data of a run, gzipped; equal records give equal bytes.
 
     Args:
-        run: the records; also of a run that goes on.
-        rows: how many exchanges may be kept.
+        run: the records; the run may be in progress.
+        rows: largest number of exchanges to include.
     """
     every, others = _thinned(run, rows)
     found = list(_asks(run, every, others))
@@ -98,7 +101,7 @@ def packed(run: RunRecords, rows: int = ROWS) -> bytes:
 
 
 def _thinned(run: RunRecords, rows: int) -> tuple[int, bool]:
-    """Of every how many-th round rows are kept, and whether those of clients that did not take part are, too."""
+    """Return k, if rows of every k-th round are included, and whether rows of clients that did not participate are."""
     asked = sum(len(part) for part in run.exchanges_in_stretches(["round"]))
     if asked <= rows:
         return 1, True
@@ -139,7 +142,7 @@ def _of_stretch(rows: pd.DataFrame, parts: "_Parts", listed: npt.NDArray[np.int6
 
 
 def _outcomes(column: pd.Series) -> npt.NDArray[np.int64]:
-    """Places in `OUTCOMES`; of a word that is not there, that of silence."""
+    """Return indices in `OUTCOMES`; unknown words count as silence."""
     words = column.astype("category").cat
     places = [OUTCOMES.index(word) if word in OUTCOMES else 1 for word in words.categories]
     return np.asarray(places, np.int64)[words.codes.to_numpy()]
@@ -147,7 +150,7 @@ def _outcomes(column: pd.Series) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What part clients had in rounds: sorted keys, and for each 1 participant, 2 in the sum, 4 dishonest, added."""
+    """Roles of clients in rounds: sorted keys, and for each the sum of 1 participant, 2 in the sum, 4 dishonest."""
 
     keys: npt.NDArray[np.int64]
     values: npt.NDArray[np.int64]
@@ -177,7 +180,7 @@ def _rounds(run: RunRecords) -> pd.DataFrame:
 
 
 def _events(run: RunRecords) -> tuple[pd.DataFrame, int]:
-    """Those that are kept, refusals and attacks before restarts and the like, and how many are not."""
+    """Return the events to include, refusals and attacks before restarts, and the number of events left out."""
     rows = run.events
     order = rows["kind"].isin(["restart", "resumed"]).to_numpy().argsort(kind="stable")
     kept = rows.iloc[np.sort(order[:EVENTS])]
@@ -189,7 +192,7 @@ def _shortened(text: str) -> str:
 
 
 def _clients(run: RunRecords, differences: npt.NDArray[np.uint32]) -> pd.DataFrame:
-    """What the clients are like whose rows are kept."""
+    """Return the properties of clients with included rows."""
     shown = np.unique(np.cumsum(differences, dtype=np.uint32))
     rows = run.clients
     names = ["client", "class", "down_mbit_s", "up_mbit_s", "latency_ms", "device_factor", "samples"]
@@ -197,9 +200,9 @@ def _clients(run: RunRecords, differences: npt.NDArray[np.uint32]) -> pd.DataFra
 
 
 def _by_column(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Lists by column, ready for JSON; nothing hidden in texts.
+    """Return lists by column for JSON, with hidden characters in texts made visible.
 
-    Floats are rounded to a hundredth of a millisecond, None where they are missing.
+    Floats are rounded to a hundredth of a millisecond; missing numbers are None.
     """
     found: dict[str, list[Any]] = {}
     for name in frame:
@@ -220,6 +223,6 @@ def _largest(*arrays: npt.NDArray[Any]) -> float:
 
 
 def _planes(values: npt.NDArray[Any], size: int) -> bytes:
-    """The bytes of unsigned integers of `size` bytes, all lowest first."""
+    """Return the bytes of unsigned integers of `size` bytes, all lowest bytes first."""
     whole = np.asarray(values).astype("<u4" if size == 4 else "u1")
     return np.ascontiguousarray(whole.view(np.uint8).reshape(-1, size).T).tobytes()

@@ -1,4 +1,4 @@
-"""How the experiments of the runs differ, by the keys that somebody has written, and what the runs have in common."""
+"""Differences between the experiments of the runs, and settings that all runs share."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -9,14 +9,14 @@ from testbed.flattening import flattened
 from testbed.records import RunRecords
 
 MAIN_COLUMNS = 8
-"""Keys that differ and are shown at first; the others are shown on demand."""
+"""Number of differing keys shown at first; the others are shown on demand."""
 
 _ASIDE = ("provenance", "output", "cluster", "sweep", "name")
 _LONGEST_NAMED = 6  # keys in the note on keys that follow
 
 
 def value_text(value: Any) -> str:
-    """A value of an experiment as it would be written in YAML, on one line."""
+    """Return a value of an experiment as written in YAML, on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {value_text(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -27,11 +27,11 @@ def value_text(value: Any) -> str:
 
 
 def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
-    """How the runs' experiments differ, a row per run; and what they have in common, a row per key.
+    """Return the differences of the runs' experiments, a row per run, and their common settings, a row per key.
 
-    A key in which the runs differ stands in the first table if somebody has written it in one of the runs at least, or
-    if the runs are of different versions of the testbed, whose defaults may differ. The other keys that differ follow
-    from these: they are the defaults of another protocol, say.
+    A differing key is listed in the first table if an experiment file sets it, or if the runs are of different versions
+    of the testbed, which may have different defaults. The other differing keys follow from these: they are defaults of
+    another protocol, for example.
     """
     flat = [_settings_of(run) for run in runs]
     keys = list(dict.fromkeys(key for one in flat for key in one))
@@ -50,7 +50,7 @@ def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
 
 
 def _settings_of(run: RunRecords) -> dict[str, Any]:
-    """The experiment by dotted keys, with the noise multiplier that was found for an epsilon."""
+    """Return the experiment by dotted keys, with the noise multiplier that was computed for an epsilon."""
     plain = {key: part for key, part in run.experiment.items() if key not in _ASIDE}
     found = dict(flattened(plain, keep_empty=True))
     multiplier = run.value("provenance.noise_multiplier")
@@ -69,7 +69,7 @@ def _is_listed(
 
 
 def _is_among(key: str, keys: Collection[str]) -> bool:
-    """Whether a dotted key is one of some keys, or within one of them."""
+    """Return whether a dotted key is one of some keys, or within one of them."""
     return any(key == other or key.startswith(f"{other}.") for other in keys)
 
 
@@ -79,18 +79,18 @@ def _version(run: RunRecords) -> str:
 
 
 def _notes(following: Sequence[str]) -> list[str]:
-    """Which keys differ because others do."""
+    """Return a note on the keys that differ only as a consequence of others."""
     if not following:
         return []
     named = ", ".join(following[:_LONGEST_NAMED])
     more = f" and {len(following) - _LONGEST_NAMED} more" if len(following) > _LONGEST_NAMED else ""
-    return [f"Nobody has set these keys; their defaults differ with the keys above: {named}{more}."]
+    return [f"These keys are not set; their defaults depend on the keys above: {named}{more}."]
 
 
 def _common(
     values: Mapping[str, Sequence[str | None]], differing: Sequence[str], written: Sequence[list[str] | None]
 ) -> Sheet:
-    """The keys that all runs have alike; those that somebody has set come first."""
+    """Return the keys with equal values in all runs; keys set in an experiment come first."""
     known = [keys for keys in written if keys is not None]
     rows = []
     for key in values:

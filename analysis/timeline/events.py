@@ -18,19 +18,19 @@ from analysis.timeline.placed import PARTS, Placed
 from testbed.arrays import Ids
 
 SERVER, CLIENTS = 1, 2
-_FIRST_CLIENT = 3  # threads: numbers of processes are not used again, some viewers keep both in one table
+_FIRST_CLIENT = 3  # threads: distinct from the numbers of processes, because some viewers keep both in one table
 _OUTCOMES_SHOWN = ("silent", "offline", "dropped", "late", "refused")
 _BYTES = ("bytes_down", "bytes_up", "transport_down", "transport_up", "pki_bytes_down", "pki_bytes_up")
 _EXPLAINED = {"refused": "refusal", "silent": "crash"}
-"""Outcomes of exchanges whose reason an event of this kind has."""
+"""Outcomes of exchanges, with the kind of event that gives the reason."""
 
 
 def tracks(clients: Sequence[int], classes: "pd.Series[str] | None") -> list[str]:
-    """The names of the server's track and of each client's, in their order.
+    """Return the names of the server's track and of each client's, in their order.
 
     Args:
         clients: their numbers.
-        classes: by client; None: there are none.
+        classes: by client; None: there are no classes.
     """
     named = [_metadata(SERVER, SERVER, "process_name", name="server")]
     named.append(_metadata(SERVER, SERVER, "process_sort_index", sort_index=0))
@@ -46,7 +46,7 @@ def tracks(clients: Sequence[int], classes: "pd.Series[str] | None") -> list[str
 
 
 def of_server(placed: Placed) -> list[str]:
-    """A slice for each round, and in it one for each stage."""
+    """Return a slice for each round, with a slice for each stage in it."""
     made = []
     for row in placed.rounds.to_dict("records"):
         kept = ("round", "outcome", "reason", "population", "candidates", "participants", "survivors", "bytes_down")
@@ -62,7 +62,7 @@ def of_server(placed: Placed) -> list[str]:
 
 
 def of_clients(placed: Placed) -> list[pa.Array]:
-    """A slice for each exchange with a client that was there, and in it those of its parts."""
+    """Return a slice for each exchange with a client that was online, with slices of its parts in it."""
     there = (placed.exchanges["outcome"] != "offline").to_numpy()
     rows = placed.exchanges[there]
     outcome, stage = _quoted(rows["outcome"]), _quoted(rows["stage"])
@@ -99,11 +99,11 @@ def of_clients(placed: Placed) -> list[pa.Array]:
 
 
 def losses(placed: Placed, events: pd.DataFrame) -> list[pa.Array]:
-    """An instant for each exchange that was not answered, with the reason where an event has it; see `other_events`.
+    """Return an instant for each unanswered exchange, with the reason if an event gives it; see `other_events`.
 
     Args:
         placed: the rounds.
-        events: of these rounds, with `client` (-1: another party's) and `explains` (an outcome, or empty).
+        events: of these rounds, with `client` (-1: another party) and `explains` (an outcome, or empty).
     """
     rows = placed.exchanges[placed.exchanges["outcome"].isin(_OUTCOMES_SHOWN)]
     why = events[events["explains"] != ""].groupby(["round", "stage", "client", "explains"])["detail"].agg("; ".join)
@@ -119,7 +119,12 @@ def losses(placed: Placed, events: pd.DataFrame) -> list[pa.Array]:
 
 
 def with_parties(placed: Placed, events: pd.DataFrame) -> pd.DataFrame:
-    """`events` with `client` and `explains`: to whom it happened, and which outcome of its exchange it explains."""
+    """Return `events` with the columns `client` and `explains`: the outcome of the client's exchange that it explains.
+
+    Args:
+        placed: the rounds.
+        events: of these rounds.
+    """
     named = events["party"].str.extract(r"^client:(\d{1,9})$")[0]
     client = named.fillna(-1).astype(np.int64)
     kinds = {kind: outcome for outcome, kind in _EXPLAINED.items()}
@@ -133,9 +138,13 @@ def with_parties(placed: Placed, events: pd.DataFrame) -> pd.DataFrame:
 
 
 def other_events(placed: Placed, events: pd.DataFrame) -> list[str]:
-    """An instant for each event that explains no exchange: on the client's track, else on the server's.
+    """Return an instant for each event that explains no exchange: on the client's track, otherwise on the server's.
 
-    Events have no time of their own: one stands at the end of its stage, else of its round.
+    Events have no recorded time: they appear at the end of their stage, otherwise of their round.
+
+    Args:
+        placed: the rounds.
+        events: from `with_parties`.
     """
     of_round = placed.rounds.set_index("round")["end"]
     of_stage = placed.stages.groupby(["round", "stage"])["end"].last()
@@ -152,7 +161,7 @@ def other_events(placed: Placed, events: pd.DataFrame) -> list[str]:
 
 
 def counters(placed: Placed) -> list[pa.Array]:
-    """Bytes on their way, headers included: how many there are from each moment on at which that changes."""
+    """Return the bytes in transit, including headers, at each moment at which they change."""
     times, changes = [], []
     for at, (part, way) in enumerate((("question", "down"), ("answer", "up"))):
         size = (placed.exchanges[f"bytes_{way}"] + placed.exchanges[f"transport_{way}"]).to_numpy(np.int64)
@@ -189,7 +198,7 @@ def _slices(name: Any, category: str, begin: Any, end: Any, client: Any, args: I
 
 
 def _objects(parts: Sequence[Any]) -> pa.Array:
-    """`(m,)` text: what stands in the columns, with the text that is the same in all rows between them."""
+    """Return `(m,)` texts: the columns' values, with constant text between them."""
     return pc.binary_join_element_wise(*(pa.scalar(one) if isinstance(one, str) else one for one in parts), "")
 
 
@@ -207,7 +216,7 @@ def _microseconds(nanoseconds: Ids) -> pa.Array:
 
 
 def _quoted(words: "pd.Series[Any]") -> pa.Array:
-    """Words of few kinds as JSON text."""
+    """Return words of few kinds as JSON text."""
     codes, kinds = pd.factorize(words.astype(str))
     return pa.array([json.dumps(str(kind)) for kind in kinds], pa.string()).take(pa.array(codes))
 
