@@ -80,17 +80,17 @@ def availability(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithD
         return _NOBODY
     curves = [_curves(row) for row in rows]
     unit = seconds_unit([max((curve["started_s"].max() for curve in curves if len(curve)), default=0)])
-    telling = {"reachable": any(curve["reachable"].min() < 1 for curve in curves)}
-    telling["lost_so_far"] = any(curve["lost_so_far"].max() > 0 for curve in curves)
-    drawn = [share for share in _SHARES if telling[share]]  # skip panels without information
-    if not drawn:
+    varies = {"reachable": any(curve["reachable"].min() < 1 for curve in curves)}
+    varies["lost_so_far"] = any(curve["lost_so_far"].max() > 0 for curve in curves)
+    shown_shares = [share for share in _SHARES if varies[share]]  # skip panels without information
+    if not shown_shares:
         return _no_loss(rows)
     lines = []
     for curve in curves:
         x = curve["started_s"] / unit.size
-        shares = [(100 * curve[share], 100 * curve[f"{share}_half_width"]) for share in drawn]
+        shares = [(100 * curve[share], 100 * curve[f"{share}_half_width"]) for share in shown_shares]
         lines.append([(x, pd.DataFrame({"mean": mean, "half_width": half_width})) for mean, half_width in shares])
-    panels = [Panel(f"Time [{unit.symbol}]", _SHARES[share], 100) for share in drawn]
+    panels = [Panel(f"Time [{unit.symbol}]", _SHARES[share], 100) for share in shown_shares]
     figure, settings = over_settings(rows, panels, lines, columns, linewidth=1.0)
     for axes in figure.axes:
         keep_within(axes, 100)
@@ -144,8 +144,8 @@ def dropouts_by_stage(rows: Sequence[ComparisonRow], columns: int = 1) -> Figure
     of_stage = {name: look for name, look in stage_looks(order).items() if any(s.get(name, 0) for s in stages)}
     of_outcome = {name: look for name, look in _OUTCOME_LOOKS.items() if any(o.get(name, 0) for o in outcomes)}
     places, height = positions(rows)
-    known = any(total.half_width is not None for total in totals)
-    note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if known else ""
+    has_intervals = any(total.half_width is not None for total in totals)
+    note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if has_intervals else ""
     by_outcome = len(of_outcome) > 1  # a single outcome needs no panel of its own
     legends = [fitted(list(of_stage), width(columns), "" if by_outcome else note)]
     legends += [fitted(list(of_outcome), width(columns), note)] if by_outcome else []
@@ -197,7 +197,7 @@ def _all_lost_per_round(row: ComparisonRow) -> Interval:
     ]
     if len(lost) == 1:
         return mean_interval(lost[0])
-    return ratio_interval([each.sum() for each in lost], [len(each) for each in lost])
+    return ratio_interval([run_losses.sum() for run_losses in lost], [len(run_losses) for run_losses in lost])
 
 
 def _lost_per_round(row: ComparisonRow, by: str, parts: Sequence[str]) -> pd.Series:

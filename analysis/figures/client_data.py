@@ -63,8 +63,8 @@ def labels(found: ClientProfile, columns: int = 1) -> Figure:
         _bars(axes, counts)
         figure.legend(loc="outside right upper", title="Label", title_fontsize=7, reverse=True)
     else:
-        held = counts.sum(axis=1, keepdims=True)
-        shares = counts / np.maximum(held, 1)
+        client_samples = counts.sum(axis=1, keepdims=True)
+        shares = counts / np.maximum(client_samples, 1)
         order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
         image = axes.imshow(100 * shares[order], aspect="auto", cmap="viridis", vmin=0, interpolation="nearest")
         axes.set_xlabel("Label")
@@ -102,23 +102,23 @@ def distributions(clients: pd.DataFrame, columns: int = 1) -> Figure:
         clients: one row per client.
         columns: of a paper's page, 1 or 2.
     """
-    drawn = [(column, name) for column, name in _PANELS if column in clients]
-    rows = -(-len(drawn) // 2)
+    panels_drawn = [(column, name) for column, name in _PANELS if column in clients]
+    rows = -(-len(panels_drawn) // 2)
     names = sorted(clients["class"].unique())
     legend = fitted_lines(list(map(str, names)), width(columns))
     figure = Figure(figsize=(width(columns), 1.55 * rows + legend.inches), layout="constrained")
     panels = np.atleast_1d(figure.subplots(rows, 2, sharey=True)).ravel()
-    for axes, (column, name) in zip(panels, drawn, strict=False):
+    for axes, (column, name) in zip(panels, panels_drawn, strict=False):
         span = _span(clients[column].dropna().to_numpy(np.float64))
-        for place, one in enumerate(names):
-            values = np.sort(clients.loc[clients["class"] == one, column].dropna().to_numpy(np.float64))
+        for place, class_name in enumerate(names):
+            values = np.sort(clients.loc[clients["class"] == class_name, column].dropna().to_numpy(np.float64))
             look = {"color": SERIES_COLOURS[place % len(SERIES_COLOURS)], "linestyle": _LINES[place % len(_LINES)]}
-            _distribution(axes, values, span, figure_text(str(one)), look)
+            _distribution(axes, values, span, figure_text(str(class_name)), look)
         axes.set_xlabel(name)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=column == "samples", min_n_ticks=1))
         axes.set_ylim(0, 103)
         axes.grid()
-    for axes in panels[len(drawn) :]:
+    for axes in panels[len(panels_drawn) :]:
         axes.set_visible(False)
     for axes in panels[::2]:
         axes.set_ylabel("Clients [%]")

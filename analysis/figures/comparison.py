@@ -119,20 +119,20 @@ def plot(
     Raises:
         ExperimentError: there are no runs, or a figure in `only` is unknown or cannot be drawn.
     """
-    names = [_known(name) for name in only]
+    names = [_checked_name(name) for name in only]
     rows = rows_of(runs)
-    wanted = targets_of(rows, targets, smooth)
-    chosen, subject = names or _usual(wanted), FigureRequest(rows, columns, wanted, smooth)
+    requested_targets = targets_of(rows, targets, smooth)
+    chosen, subject = names or _usual(requested_targets), FigureRequest(rows, columns, requested_targets, smooth)
     paths = []
     with house_style():
         for name in chosen:
-            found = FIGURES[name](subject)
-            if isinstance(found, FigureWithData):
-                paths += save(found.figure, out / found.name, found.data, formats)
+            drawing = FIGURES[name](subject)
+            if isinstance(drawing, FigureWithData):
+                paths += save(drawing.figure, out / drawing.name, drawing.data, formats)
             elif only:
-                raise ExperimentError(f"--only {name}: {found}")
+                raise ExperimentError(f"--only {name}: {drawing}")
             elif name not in _SPECIAL:
-                note(f"no {name} figure: {found}")
+                note(f"no {name} figure: {drawing}")
     return paths
 
 
@@ -158,10 +158,10 @@ def plot_swept(
     Raises:
         ExperimentError: as `swept`.
     """
-    wanted = parsed([target])[0] if target is not None else None
+    requested_target = parsed([target])[0] if target is not None else None
     with house_style():
-        found = swept(runs, x, y, hue, log=log, columns=columns or 1, target=wanted)
-        return save(found.figure, out / found.name, found.data, formats)
+        drawing = swept(runs, x, y, hue, log=log, columns=columns or 1, target=requested_target)
+        return save(drawing.figure, out / drawing.name, drawing.data, formats)
 
 
 def targets_of(rows: Sequence[ComparisonRow], named: Sequence[str | Target], smooth: int = 1) -> list[Target]:
@@ -177,8 +177,8 @@ def targets_of(rows: Sequence[ComparisonRow], named: Sequence[str | Target], smo
     """
     if not named:
         return named_targets([run for row in rows for run in row.runs])
-    found = [target or default_target(rows, smooth) for target in parsed(named)]
-    return list(dict.fromkeys(found))
+    targets = [target or default_target(rows, smooth) for target in parsed(named)]
+    return list(dict.fromkeys(targets))
 
 
 def formats_of(names: Sequence[str]) -> list[str]:
@@ -192,7 +192,7 @@ def formats_of(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _known(name: str) -> str:
+def _checked_name(name: str) -> str:
     if name in FIGURES:
         return name
     hint = did_you_mean(name, FIGURES, quoted=False)

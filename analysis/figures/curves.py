@@ -49,11 +49,11 @@ def with_intervals(frame: pd.DataFrame, by: str, columns: Sequence[str]) -> pd.D
         columns: to average.
     """
     grouped = frame.groupby(by)
-    found = grouped[list(columns)].mean()
+    means = grouped[list(columns)].mean()
     for column in columns:
         half_widths = [mean_interval(values).half_width for _, values in grouped[column]]
-        found[f"{column}_half_width"] = pd.Series(half_widths, found.index, dtype=float)
-    return found.reset_index()
+        means[f"{column}_half_width"] = pd.Series(half_widths, means.index, dtype=float)
+    return means.reset_index()
 
 
 def settings_of(rows: Sequence[ComparisonRow]) -> list[str]:
@@ -163,8 +163,8 @@ def row_colours(rows: Sequence[ComparisonRow]) -> dict[str, str]:
         labels = dict.fromkeys(row.label for row in rows)
         if len(labels) > 1:
             return dict(zip(labels, cycle(SERIES_COLOURS), strict=False))
-    known = protocol_colours([row.protocol or row.label for row in rows])
-    return {row.label: known[row.protocol or row.label] for row in rows}
+    colours = protocol_colours([row.protocol or row.label for row in rows])
+    return {row.label: colours[row.protocol or row.label] for row in rows}
 
 
 def line_styles(rows: Sequence[ComparisonRow]) -> dict[str, tuple[str, str]]:

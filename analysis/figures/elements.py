@@ -71,8 +71,10 @@ def over_runs(values: Sequence[pd.Series]) -> Interval:
     Args:
         values: for each run one number per round; runs without any do not count.
     """
-    there = [each for each in values if each.notna().any()]
-    return mean_interval(there[0] if len(values) == 1 and there else [float(each.mean()) for each in there])
+    measured_runs = [each for each in values if each.notna().any()]
+    return mean_interval(
+        measured_runs[0] if len(values) == 1 and measured_runs else [float(each.mean()) for each in measured_runs]
+    )
 
 
 def interval_note(counts: Sequence[int], alone: str = "") -> str:
@@ -152,8 +154,10 @@ def bars(
         last = end + failed
         if half_width is not None:
             half_width /= unit.size
-            drawn = axes.errorbar(end, position, xerr=[[min(half_width, end)], [half_width]], fmt="none", **ERROR_LOOK)
-            for part in (*drawn[1], *drawn[2]):
+            error_bar = axes.errorbar(
+                end, position, xerr=[[min(half_width, end)], [half_width]], fmt="none", **ERROR_LOOK
+            )
+            for part in (*error_bar[1], *error_bar[2]):
                 part.set_path_effects([withStroke(linewidth=1.8, foreground="white")])  # visible on dark parts, too
             last = max(last, end + half_width)
         axes.annotate(text, (last, position), (3, 0), textcoords="offset points", va="center_baseline", fontsize=7)

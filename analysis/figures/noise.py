@@ -35,11 +35,11 @@ def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
         if len(measured) and "bits" in section and comparable:
             rows.append((noise.get("noise_multiplier"), section["bits"], float(measured.iloc[-1])))
     frame = pd.DataFrame(rows, columns=["noise_multiplier", "bits", "accuracy"]).astype({"noise_multiplier": float})
-    found = []
+    records = []
     for (multiplier, bits), part in frame.groupby(["noise_multiplier", "bits"], dropna=False):
         interval = mean_interval(part["accuracy"])
-        found.append((multiplier, bits, len(part), interval.mean, interval.half_width))
-    return pd.DataFrame(found, columns=["noise_multiplier", "bits", "runs", "accuracy", "half_width"])
+        records.append((multiplier, bits, len(part), interval.mean, interval.half_width))
+    return pd.DataFrame(records, columns=["noise_multiplier", "bits", "runs", "accuracy", "half_width"])
 
 
 def has_enough_points(frame: pd.DataFrame) -> bool:
@@ -117,4 +117,4 @@ def _points(axes: Axes, points: pd.DataFrame, key: str) -> list[Any]:
         series.append(Series(look, at, part["accuracy"], part["half_width"], closed))
     draw_points(axes, series, Unit("%", 0.01, 1), joined=True, top=1.0)
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-    return [each.look.handle for each in series]
+    return [one_series.look.handle for one_series in series]

@@ -81,18 +81,20 @@ def draw_points(
         above_0: whether y is never below 0.
     """
     step = 0 if joined else min(0.12, 0.7 / max(1, len(series)))
-    for place, each in enumerate(series):
-        here = each.y.notna().to_numpy()
-        x = each.x[here].to_numpy(float) + step * (place - (len(series) - 1) / 2)
-        y, half = each.y[here].to_numpy(float), each.half_width[here].fillna(0).to_numpy(float)
+    for place, one_series in enumerate(series):
+        here = one_series.y.notna().to_numpy()
+        x = one_series.x[here].to_numpy(float) + step * (place - (len(series) - 1) / 2)
+        y, half = one_series.y[here].to_numpy(float), one_series.half_width[here].fillna(0).to_numpy(float)
         low = np.maximum(y - half, np.minimum(y, 0)) if above_0 else y - half
         high = np.minimum(y + half, max(top, y.max(initial=0))) if top is not None else y + half
         bars = np.vstack([y - low, high - y]) / unit.size
-        missing = np.zeros(len(y), bool) if each.is_missing is None else each.is_missing[here].to_numpy(bool)
+        missing = (
+            np.zeros(len(y), bool) if one_series.is_missing is None else one_series.is_missing[here].to_numpy(bool)
+        )
         bars[:, missing] = 0.0
         look: dict[str, Any] = {
-            "color": each.look.colour,
-            "marker": each.look.marker,
+            "color": one_series.look.colour,
+            "marker": one_series.look.marker,
             "markersize": 4,
         }
         line: dict[str, Any] = {
@@ -102,16 +104,16 @@ def draw_points(
             "elinewidth": 0.8,
         }
         measured = np.where(missing, np.nan, y / unit.size)  # a line to an arrow would look like a measurement
-        drawn = axes.errorbar(x, measured, yerr=bars, markeredgecolor="white", markeredgewidth=0.4, **look, **line)
-        bound = each.is_open[here].to_numpy(bool) & ~missing
+        error_bars = axes.errorbar(x, measured, yerr=bars, markeredgecolor="white", markeredgewidth=0.4, **look, **line)
+        bound = one_series.is_open[here].to_numpy(bool) & ~missing
         look |= {"markerfacecolor": "white", "markeredgewidth": 0.9, "linestyle": "none", "zorder": 3}
         arrows = [
-            *axes.plot(x[bound], y[bound] / unit.size, color=each.look.colour, marker=_ARROW, **_ARROW_LOOK),
+            *axes.plot(x[bound], y[bound] / unit.size, color=one_series.look.colour, marker=_ARROW, **_ARROW_LOOK),
             *axes.plot(
-                x[missing], y[missing] / unit.size, color=each.look.colour, marker=_ARROW_ON_A_FOOT, **_ARROW_LOOK
+                x[missing], y[missing] / unit.size, color=one_series.look.colour, marker=_ARROW_ON_A_FOOT, **_ARROW_LOOK
             ),
         ]
-        for marks in (drawn[0], *arrows, *axes.plot(x[bound], y[bound] / unit.size, **look)):
+        for marks in (error_bars[0], *arrows, *axes.plot(x[bound], y[bound] / unit.size, **look)):
             marks.set_clip_on(False)  # markers on the axis are not clipped
             marks.set_in_layout(False)
 
@@ -194,18 +196,18 @@ def number_axis(axes: Axes, values: Sequence[float], *, is_log: bool) -> None:
         values: of x.
         is_log: whether the x axis is logarithmic.
     """
-    each = sorted(set(values))
+    ticks = sorted(set(values))
     if is_log:
         axes.set_xscale("log")
-        if len(each) <= _FEW:
-            axes.xaxis.set_major_locator(FixedLocator(each))
+        if len(ticks) <= _FEW:
+            axes.xaxis.set_major_locator(FixedLocator(ticks))
         else:
             axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=_FEW))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         return
-    gaps = np.diff(each)
-    if len(each) <= _FEW and gaps.min() > 0.08 * (each[-1] - each[0]):
-        axes.set_xticks(each, [f"{value:g}" for value in each])
+    gaps = np.diff(ticks)
+    if len(ticks) <= _FEW and gaps.min() > 0.08 * (ticks[-1] - ticks[0]):
+        axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))

@@ -88,16 +88,16 @@ def kinds_of(run: RunRecords) -> "pd.Series[Any]":
         return pd.Series(pd.Categorical([]), dtype="category")
     classes, factors = clients["class"].astype(str), clients["device_factor"]
     if (classes != "").any():
-        given = list(run.experiment.get("classes") or {})
-        found, order = classes, [*given, *sorted(set(classes) - set(given))]
+        class_names = list(run.experiment.get("classes") or {})
+        groups, order = classes, [*class_names, *sorted(set(classes) - set(class_names))]
         order = [name for name in order if name in set(classes)]
     elif factors.nunique() <= _FEW:
         order = [f"device {factor:g}" for factor in sorted(factors.unique())]
-        found = factors.map(lambda factor: f"device {factor:g}")
+        groups = factors.map(lambda factor: f"device {factor:g}")
     else:
         third = (3 * (factors.rank(method="first") - 1) // len(factors)).astype(int)
-        order, found = list(_THIRDS), third.map(dict(enumerate(_THIRDS)))
-    return pd.Series(pd.Categorical(found, order), clients["client"].to_numpy())
+        order, groups = list(_THIRDS), third.map(dict(enumerate(_THIRDS)))
+    return pd.Series(pd.Categorical(groups, order), clients["client"].to_numpy())
 
 
 def _by_kind(row: ComparisonRow, kinds: Sequence["pd.Series[Any]"], names: Sequence[str]) -> pd.DataFrame:

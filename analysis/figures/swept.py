@@ -142,8 +142,8 @@ def _check_x(rows: Sequence[ComparisonRow], x: str) -> None:
     if x == "seed" or x.partition(".")[0] in _ASIDE:
         raise ExperimentError(f"--x {x}: not a key for an axis: runs that differ only in it are repetitions; {there}")
     if not any(has_key(run, x) for run in runs):
-        known = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run))])
-        hint = did_you_mean(x, known, quoted=False)
+        key_names = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run))])
+        hint = did_you_mean(x, key_names, quoted=False)
         raise ExperimentError(f"--x {x}: no run has this key; {hint}{there}")
     if len({_value(run, x) for run in runs}) == 1:
         value = _names(runs[:1], x)[0]
@@ -191,11 +191,11 @@ def _lines(rows: Sequence[ComparisonRow], x: str, hue: Sequence[str]) -> list[st
                 f"--hue: runs of the same point differ in {', '.join(more[:5])}: --hue {','.join([*hue, more[0]])}, or "
                 "plot fewer directories"
             )
-    each = [_names(firsts, key, alone=len(hue) == 1) for key in hue]
-    labels = [", ".join(parts) for parts in zip(*each, strict=True)] if hue else [""] * len(rows)
+    columns_of_names = [_names(firsts, key, alone=len(hue) == 1) for key in hue]
+    labels = [", ".join(parts) for parts in zip(*columns_of_names, strict=True)] if hue else [""] * len(rows)
     if len(set(labels)) > len(SERIES_COLOURS):
         raise ExperimentError(
-            f"--hue {','.join(hue)}: has {len(set(labels))} values; at most {len(SERIES_COLOURS)} have distinct colours; name "
+            f"--hue {','.join(hue)}: has {len(set(labels))} values; at most {len(SERIES_COLOURS)} have colours; name "
             "another key, or plot fewer directories"
         )
     return labels
@@ -205,13 +205,15 @@ def _names(runs: Sequence[RunRecords], key: str, *, alone: bool = True) -> list[
     """Return the name of a key's value in each run; with the key's last part unless it stands alone."""
     if key.rpartition(".")[2] == "protocol":
         return [names_of(run).get(key) or str(value_of(run, key) or "–") for run in runs]
-    told = settings_of(runs, [key])
+    setting_names = settings_of(runs, [key])
     if not alone:
-        return told
+        return setting_names
     named = [names_of(run).get(key) for run in runs]
     short = (f"{key}=", f"{key.rpartition('.')[2]}=")
-    found = [next((text.removeprefix(start) for start in short if text.startswith(start)), text) for text in told]
-    texts = ["–" if value_of(run, key) is None else text for run, text in zip(runs, found, strict=True)]
+    shortened = [
+        next((text.removeprefix(start) for start in short if text.startswith(start)), text) for text in setting_names
+    ]
+    texts = ["–" if value_of(run, key) is None else text for run, text in zip(runs, shortened, strict=True)]
     return [name or text for name, text in zip(named, texts, strict=True)]
 
 
@@ -226,32 +228,32 @@ def _measured(
     ``reached`` is False if no seed has reached the target; True for measures without a target.
     """
     summaries = [[summarise(run) for run in row.runs] for row in rows]
-    known = dict.fromkeys([*_KEYS, *_numeric(summaries), *MEASURES])
-    found: dict[str, dict[str, list[Any]]] = {}
+    measure_names = dict.fromkeys([*_KEYS, *_numeric(summaries), *MEASURES])
+    measures: dict[str, dict[str, list[Any]]] = {}
     for name in y:
-        if name not in known:
-            hint = did_you_mean(name, known, quoted=False)
-            raise ExperimentError(f"--y {name}: no such measure; {hint}choose among {', '.join(known)}")
+        if name not in measure_names:
+            hint = did_you_mean(name, measure_names, quoted=False)
+            raise ExperimentError(f"--y {name}: no such measure; {hint}choose among {', '.join(measure_names)}")
         if name in MEASURES:
             table = compare_targets(runs, None if target is None else [target])
             at = {(row["setting"], row["label"]): row for row in table.to_dict("records")}
             mine = [at[row.setting, row.label] for row in rows]
-            each = [(row[name], row[f"{name}_half_width"], row["estimator"] != MEAN) for row in mine]
+            estimates = [(row[name], row[f"{name}_half_width"], row["estimator"] != MEAN) for row in mine]
             reached = [row["estimator"] != NOT_REACHED for row in mine]
         else:
             intervals = [_interval(of_runs, _KEYS.get(name, name)) for of_runs in summaries]
-            each = [(interval.mean, interval.half_width, False) for interval in intervals]
+            estimates = [(interval.mean, interval.half_width, False) for interval in intervals]
             reached = [True] * len(rows)
-        values = [math.nan if value is None else float(value) for value, _, _ in each]
-        half = [math.nan if half is None else float(half) for _, half, _ in each]
+        values = [math.nan if value is None else float(value) for value, _, _ in estimates]
+        half = [math.nan if half is None else float(half) for _, half, _ in estimates]
         if all(map(math.isnan, values)):
             raise ExperimentError(f"--y {name}: not measured in any of these runs")
         kinds = ["seeds" if len(row.runs) > 1 else "rounds" for row in rows]
         over = ["" if math.isnan(width) else kind for width, kind in zip(half, kinds, strict=True)]
-        bounds = [is_bound for _, _, is_bound in each]
-        found[name] = {"value": values, "half_width": half, "interval_over": over, "is_bound": bounds}
-        found[name]["reached"] = reached
-    return found
+        bounds = [is_bound for _, _, is_bound in estimates]
+        measures[name] = {"value": values, "half_width": half, "interval_over": over, "is_bound": bounds}
+        measures[name]["reached"] = reached
+    return measures
 
 
 def _interval(summaries: Sequence[Mapping[str, Any]], key: str) -> Interval:
@@ -375,9 +377,11 @@ def _unit(name: str, values: pd.Series) -> Unit:
 
 
 def _title(name: str, unit: Unit, target: Target | None) -> str:
-    said = name.removesuffix("_s").replace("_", " ").replace(".", ": ")
-    said = _TITLES.get(name, said[:1].upper() + said[1:])
+    title = name.removesuffix("_s").replace("_", " ").replace(".", ": ")
+    title = _TITLES.get(name, title[:1].upper() + title[1:])
     if name in MEASURES:
         label = "the best that all runs reach" if target is None else target.label
-        said = said.replace("target", label.replace(" ≥ ", " ≥\N{NO-BREAK SPACE}").replace(" %", "\N{NO-BREAK SPACE}%"))
-    return f"{said} [{unit.symbol}]" if unit.symbol else said
+        title = title.replace(
+            "target", label.replace(" ≥ ", " ≥\N{NO-BREAK SPACE}").replace(" %", "\N{NO-BREAK SPACE}%")
+        )
+    return f"{title} [{unit.symbol}]" if unit.symbol else title

@@ -45,21 +45,21 @@ def add_target_lines(
         figure.draw_without_rendering()  # rendering makes the layout place the panels
     labels = [[(_label(axes, target, percent), target) for target in targets] for axes in panels]
     for form in ("target {}", "{}"):  # use the shorter form in all panels if the longer form does not fit in one
-        found = [_place_all(axes, of_panel, form) for axes, of_panel in zip(panels, labels, strict=True)]
-        if all(found):
+        placed = [_place_all(axes, of_panel, form) for axes, of_panel in zip(panels, labels, strict=True)]
+        if all(placed):
             break
 
 
 def _place_all(axes: Axes, labels: Sequence[tuple[Annotation, Target]], form: str) -> bool:
     """Place the labels of a panel; return whether all have a place in it."""
-    taken: list[Bbox] = []
-    found = True
+    occupied: list[Bbox] = []
+    all_placed = True
     for label, target in labels:
         text = form.format(target.label.removeprefix(f"{target.metric} "))
         label.set_text(figure_text(text.replace(" ", "\N{NO-BREAK SPACE}")))
-        found &= _place(label, axes, target, taken)
-        taken.append(label.get_window_extent())
-    return found
+        all_placed &= _place(label, axes, target, occupied)
+        occupied.append(label.get_window_extent())
+    return all_placed
 
 
 def _label(axes: Axes, target: Target, percent: float) -> Annotation:
