@@ -97,10 +97,10 @@ def label_skew(counts: npt.NDArray[np.int64]) -> Floats:
     Args:
         counts: (population, labels) samples.
     """
-    held = counts.sum(axis=1, keepdims=True)
+    client_samples = counts.sum(axis=1, keepdims=True)
     everybody = counts.sum(axis=0) / max(1, counts.sum())
     with np.errstate(invalid="ignore"):
-        shares = counts / held
+        shares = counts / client_samples
     skew: Floats = np.abs(shares - everybody).sum(axis=1) / 2
     return skew
 

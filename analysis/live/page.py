@@ -15,14 +15,14 @@ PRIVACY_TIME_LIMIT_S = 0.3
 
 def stamp_of(path: Path) -> str:
     """Return a text that differs after the run has recorded something: times and sizes of `FILES`."""
-    found = []
+    stamps = []
     for name in FILES:
         try:
-            seen = (path / name).stat()
-            found.append(f"{seen.st_mtime_ns}:{seen.st_size}")
+            file_info = (path / name).stat()
+            stamps.append(f"{file_info.st_mtime_ns}:{file_info.st_size}")
         except OSError:
-            found.append("")
-    return "/".join(found)
+            stamps.append("")
+    return "/".join(stamps)
 
 
 @dataclass
@@ -46,10 +46,12 @@ class LivePage:
             ExperimentError, RunError: as `analysis.report.write`.
         """
         rows = ROWS // max(len(paths), 1)
-        kept: dict[Path, RunPart] = {}
+        current_parts: dict[Path, RunPart] = {}
         for path in paths:
             stamp, before = stamp_of(path), self._parts.get(path)
             same = before is not None and before.stamp == stamp
-            kept[path] = before if before is not None and same else part_of(RunRecords(path), rows, stamp)
-        self._parts = kept
-        return document(list(kept.values()), self.targets, self.baseline, privacy_time_limit_s=PRIVACY_TIME_LIMIT_S)
+            current_parts[path] = before if before is not None and same else part_of(RunRecords(path), rows, stamp)
+        self._parts = current_parts
+        return document(
+            list(current_parts.values()), self.targets, self.baseline, privacy_time_limit_s=PRIVACY_TIME_LIMIT_S
+        )

@@ -162,8 +162,12 @@ class _Runs:
             if time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
                 self._look()
                 self._looked_s = time.monotonic()
-            found = {"status": plain(self._found), "facts": self._number or None, "error": self._missing or self._error}
-        return _json(found)
+            answer = {
+                "status": plain(self._found),
+                "facts": self._number or None,
+                "error": self._missing or self._error,
+            }
+        return _json(answer)
 
     def facts(self) -> bytes | None:
         """Return JSON of the page's content; None before it has been made."""
@@ -202,10 +206,10 @@ class _Runs:
         """Return the status of a run, cached for finished runs that have not changed."""
         from analysis.live.page import stamp_of
 
-        stamp, known = stamp_of(path), self._statuses.get(path)
-        if known is None or known[0] != stamp or known[1].state != "finished":
-            self._statuses[path] = known = (stamp, status(path))
-        return known[1]
+        stamp, cached = stamp_of(path), self._statuses.get(path)
+        if cached is None or cached[0] != stamp or cached[1].state != "finished":
+            self._statuses[path] = cached = (stamp, status(path))
+        return cached[1]
 
     def _make(self, paths: Sequence[Path]) -> None:
         began_s = time.monotonic()

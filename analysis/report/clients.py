@@ -63,9 +63,11 @@ def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:
         if len(group) <= _MOST_NAMED:
             names.append(", ".join(run.label for run in group))
             continue
-        others = [one for at, other in enumerate(values) for one in other if at != place]
-        told = _settings_of_all(values[place], others)
-        names.append(f"{len(group)} runs: {told}" if told else f"{len(group)} runs, e.g. {group[0].label}")
+        others = [values_of_run for at, other in enumerate(values) for values_of_run in other if at != place]
+        settings_text = _settings_of_all(values[place], others)
+        names.append(
+            f"{len(group)} runs: {settings_text}" if settings_text else f"{len(group)} runs, e.g. {group[0].label}"
+        )
     return names
 
 
@@ -76,10 +78,10 @@ def _settings_of_all(group: Sequence[dict[str, str]], others: Sequence[dict[str,
         group: values by key, of each run.
         others: of the runs of the other groups.
     """
-    shared = [(key, value) for key, value in group[0].items() if all(one.get(key) == value for one in group)]
-    telling = [(key, value) for key, value in shared if any(one.get(key) != value for one in others)]
-    pairs = [(one, other) for place, one in enumerate(telling) for other in telling[place + 1 :]]
-    for chosen in [*((one,) for one in telling), *pairs]:
+    shared = [(key, value) for key, value in group[0].items() if all(setting.get(key) == value for setting in group)]
+    telling = [(key, value) for key, value in shared if any(setting.get(key) != value for setting in others)]
+    pairs = [(setting, other) for place, setting in enumerate(telling) for other in telling[place + 1 :]]
+    for chosen in [*((setting,) for setting in telling), *pairs]:
         if not any(all(other.get(key) == value for key, value in chosen) for other in others):
             return ", ".join(f"{key}={value}" for key, value in chosen)
     return ""

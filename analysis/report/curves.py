@@ -43,18 +43,18 @@ def of_row(row: ComparisonRow, frames: Sequence[pd.DataFrame]) -> dict[str, Any]
         frames: `over_rounds` of its runs.
     """
     if len(frames) == 1:
-        found = frames[0]
+        curve = frames[0]
     else:
         together = pd.concat(frames).groupby("round", sort=True)
-        found = together.mean()
-        for name in [str(name) for name in found if name not in _X]:
-            found[f"{name}_half"] = [mean_interval(part.dropna()).half_width for _, part in together[name]]
-        found = found.reset_index()
-    measured = found["accuracy"].notna() | found["loss"].notna()
-    places = np.unique(np.linspace(0, len(found) - 1, min(len(found), POINTS)).astype(int))
+        curve = together.mean()
+        for name in [str(name) for name in curve if name not in _X]:
+            curve[f"{name}_half"] = [mean_interval(part.dropna()).half_width for _, part in together[name]]
+        curve = curve.reset_index()
+    measured = curve["accuracy"].notna() | curve["loss"].notna()
+    places = np.unique(np.linspace(0, len(curve) - 1, min(len(curve), POINTS)).astype(int))
     if 0 < measured.sum() <= POINTS:  # evaluations are not left out
         places = np.union1d(places, np.flatnonzero(measured))
-    shown = found.iloc[places]
+    shown = curve.iloc[places]
     return {str(name): _rounded(shown[name]) for name in shown if shown[name].notna().any()}
 
 

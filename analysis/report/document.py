@@ -131,7 +131,7 @@ def document(
     differences, common = settings(runs)
     names = list(dict.fromkeys(str(run.experiment.get("name") or run.path.name) for run in runs))
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    found: dict[str, Sheet | None] = {
+    all_sheets: dict[str, Sheet | None] = {
         "runs": sheets.runs(runs),
         "clients": clients.clients(runs),
         "differences": differences if len(differences.heads) > 1 else None,
@@ -141,7 +141,7 @@ def document(
         "losses": sheets.dropouts(runs),
         "events": sheets.events(runs),
     }
-    drawn, stages = _curves(rows, parts), _stages(rows, parts)
+    curves_drawn, stages = _curves(rows, parts), _stages(rows, parts)
     facts = {
         "title": title,
         "version": VERSION,
@@ -151,10 +151,10 @@ def document(
         "no_targets": why_not,
         "no_stages": "no completed round" if not stages["stages"] and any(len(run.rounds) for run in runs) else "",
         "targets": [] if reached is None else _lines(reached),
-        "sheets": {name: asdict(sheet) for name, sheet in found.items() if sheet is not None},
-        "headline": _headline(drawn, stages),
+        "sheets": {name: asdict(sheet) for name, sheet in all_sheets.items() if sheet is not None},
+        "headline": _headline(curves_drawn, stages),
         "findings": shown,
-        "curves": drawn,
+        "curves": curves_drawn,
         "stages": stages,
         "stage_colours": stage_colours(stage_order([part.stage_names for part in parts])),
         "outcomes": OUTCOMES,
@@ -163,16 +163,16 @@ def document(
         "runs": _runs(parts),
         "provenance": origins.provenance(runs, folder),
     }
-    return Document(visible(title), _seen(facts), [part.rounds for part in parts])
+    return Document(visible(title), _visible_texts(facts), [part.rounds for part in parts])
 
 
-def _seen(value: Any) -> Any:
+def _visible_texts(value: Any) -> Any:
     """Return the value with hidden and reordering characters in its texts made visible (`testbed.display`)."""
     if isinstance(value, str):
         return visible_lines(value)
     if isinstance(value, dict):
-        return {_seen(key): _seen(part) for key, part in value.items()}
-    return [_seen(part) for part in value] if isinstance(value, list | tuple) else value
+        return {_visible_texts(key): _visible_texts(part) for key, part in value.items()}
+    return [_visible_texts(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _metrics(run: RunRecords) -> pd.DataFrame | None:
@@ -186,13 +186,13 @@ def _metrics(run: RunRecords) -> pd.DataFrame | None:
     return frame
 
 
-def _headline(drawn: Sequence[dict[str, Any]], stages: dict[str, Any]) -> dict[str, str] | None:
+def _headline(lines: Sequence[dict[str, Any]], stages: dict[str, Any]) -> dict[str, str] | None:
     """Return the first figure of the page: learning over time if measured, otherwise round time by stage.
 
     None if there is nothing to draw yet.
     """
     for measure in ("accuracy", "loss"):
-        counts = [sum(value is not None for value in one["points"].get(measure, ())) for one in drawn]
+        counts = [sum(value is not None for value in curve["points"].get(measure, ())) for curve in lines]
         if max(counts, default=0) > 1:
             return {"kind": "curves", "y": measure, "x": "time_s"}
     return {"kind": "bars", "y": "duration_s"} if stages["stages"] else None
@@ -206,11 +206,11 @@ def _curves(rows: Sequence[ComparisonRow], parts: Sequence[RunPart]) -> list[dic
     """Return a curve per row: its label, colour, seeds and points."""
     labels = _told_apart([row.full_label for row in rows], [row.runs[0] for row in rows])
     looks = _looks([row.protocol or row.label for row in rows])
-    found = []
+    row_curves = []
     for label, row, (colour, dash) in zip(labels, rows, looks, strict=True):
         points = curves.of_row(row, [part.curve for part in _of(row, parts)])
-        found.append({"label": label, "seeds": len(row.runs), "colour": colour, "dash": dash, "points": points})
-    return found
+        row_curves.append({"label": label, "seeds": len(row.runs), "colour": colour, "dash": dash, "points": points})
+    return row_curves
 
 
 def _looks(names: Sequence[str]) -> list[tuple[str, int]]:
@@ -234,28 +234,28 @@ def _stages(rows: Sequence[ComparisonRow], parts: Sequence[RunPart]) -> dict[str
     colours: dict[str, str] = dict(stage_colours(names))
     if names and any(FAILED in frame.index for frame in frames):
         names, colours = [*names, FAILED], colours | {FAILED: "#B5544D"}
-    costs = {cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in STAGE_COSTS}
+    costs = {cost: [[_rounded(frame[cost].get(name)) for name in names] for frame in frames] for cost in STAGE_COSTS}
     labels = [row.full_label for row in rows]
     return {"rows": labels, "completed": completed, "stages": names, "colours": colours, **costs}
 
 
 def _lines(reached: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the target lines of the curves: metric, threshold and label of each target."""
-    found = [Target.parse(target) for target in reached["target"].drop_duplicates()]
-    return [{"metric": one.metric, "threshold": one.threshold, "label": one.label} for one in found]
+    targets = [Target.parse(target) for target in reached["target"].drop_duplicates()]
+    return [{"metric": target.metric, "threshold": target.threshold, "label": target.label} for target in targets]
 
 
-def _known(value: Any) -> float:
+def _rounded(value: Any) -> float:
     return 0.0 if value is None or pd.isna(value) else float(f"{value:.6g}")
 
 
 def _by_run(parts: Sequence[RunPart], name: str) -> list[dict[str, Any]]:
-    found = [(part.run, getattr(part, name)) for part in parts]
+    run_frames = [(part.run, getattr(part, name)) for part in parts]
     names = _names(parts)
-    looks = _looks([run.label for run, _ in found])
+    looks = _looks([run.label for run, _ in run_frames])
     return [
         {"label": names[str(run.path)], "colour": colour, "dash": dash, "points": curves.as_lists(frame)}
-        for (run, frame), (colour, dash) in zip(found, looks, strict=True)
+        for (run, frame), (colour, dash) in zip(run_frames, looks, strict=True)
         if frame is not None
     ]
 

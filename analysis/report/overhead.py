@@ -70,7 +70,7 @@ def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) ->
 
 def _main(columns: Columns, usual: Sequence[str]) -> Collection[str]:
     """Return the columns shown at first: those of a narrow table (`usual`), and those that vary."""
-    found: set[str] = set()
+    names: set[str] = set()
     usual = (*_ALWAYS, *usual)
     for name, (_, cells) in columns.items():
         varies = len({value for _, value in cells}) > 1
@@ -80,8 +80,8 @@ def _main(columns: Columns, usual: Sequence[str]) -> Collection[str]:
         else:
             shown = name in usual or (name in _WHERE_THEY_VARY and (varies or len(cells) == 1))
         if shown:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def _cost(frame: pd.DataFrame, name: str, head: str) -> Columns:
@@ -91,7 +91,7 @@ def _cost(frame: pd.DataFrame, name: str, head: str) -> Columns:
     for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
         text = MISSING if pd.isna(mean) else unit.number(mean) + ("" if pd.isna(half) else f" ± {unit.number(half)}")
         cells.append((text, None if pd.isna(mean) else float(mean)))
-    ratios = [number(one, "{:.3f}") for one in frame[f"{name}_ratio"]]
+    ratios = [number(ratio, "{:.3f}") for ratio in frame[f"{name}_ratio"]]
     return {name: (f"{head} [{unit.symbol}]", cells), f"{name}_ratio": (f"{head} ×", ratios)}
 
 
@@ -104,14 +104,14 @@ def _completed(frame: pd.DataFrame) -> list[Cell]:
 
 def _measured(frame: pd.DataFrame, name: str, scale: float, suffix: str) -> list[Cell]:
     """Return a mean over the seeds with its interval."""
-    found = []
+    cells = []
     for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
         if pd.isna(mean):
-            found.append(words(None))
+            cells.append(words(None))
         else:
             interval = "" if pd.isna(half) else f" ± {scale * half:.1f}"
-            found.append((f"{scale * mean:.1f}{interval}{suffix}", scale * float(mean)))
-    return found
+            cells.append((f"{scale * mean:.1f}{interval}{suffix}", scale * float(mean)))
+    return cells
 
 
 def _privacy(frame: pd.DataFrame) -> list[Cell]:
@@ -119,6 +119,6 @@ def _privacy(frame: pd.DataFrame) -> list[Cell]:
     cells = []
     certified, bounds = frame[f"{_PRIVACY}_certified"], frame[f"{_PRIVACY}_lower_bound"]
     for value, sure, bound in zip(frame[_PRIVACY], certified, bounds, strict=True):
-        known = not pd.isna(value) and not pd.isna(sure) and bool(sure)
-        cells.append(number(value) if known else ("≥ " + number(bound)[0], number(bound)[1]))
+        is_certified = not pd.isna(value) and not pd.isna(sure) and bool(sure)
+        cells.append(number(value) if is_certified else ("≥ " + number(bound)[0], number(bound)[1]))
     return [cell if cell[1] is not None else words(None) for cell in cells]

@@ -64,21 +64,21 @@ def packed(run: RunRecords, rows: int = ROWS) -> bytes:
         rows: largest number of exchanges to include.
     """
     every, others = _thinned(run, rows)
-    found = list(_asks(run, every, others))
-    asks = pd.concat([one.frame for one in found], ignore_index=True) if found else pd.DataFrame()
-    kept = pd.concat([one.rows for one in found], ignore_index=True) if found else pd.DataFrame()
-    took, compute = _column(kept, "took_s"), _column(kept, "compute_s")
-    down, up = _column(kept, "bytes_down"), _column(kept, "bytes_up")
+    asks_list = list(_asks(run, every, others))
+    asks = pd.concat([part.frame for part in asks_list], ignore_index=True) if asks_list else pd.DataFrame()
+    rows_kept = pd.concat([part.rows for part in asks_list], ignore_index=True) if asks_list else pd.DataFrame()
+    took, compute = _column(rows_kept, "took_s"), _column(rows_kept, "compute_s")
+    down, up = _column(rows_kept, "bytes_down"), _column(rows_kept, "bytes_up")
     time_unit = max(1 / _TIMES_PER_S, _largest(took, compute) / (NEVER - 1))
     bytes_unit = max(1.0, _largest(down, up) / (NEVER - 1))
     columns = {
-        "client": np.diff(_column(kept, "client").astype(np.uint32), prepend=np.uint32(0)),
+        "client": np.diff(_column(rows_kept, "client").astype(np.uint32), prepend=np.uint32(0)),
         "took": np.where(np.isnan(took), NEVER, np.rint(np.nan_to_num(took) / time_unit)),
         "compute": np.rint(np.nan_to_num(compute) / time_unit),
         "down": np.rint(down / bytes_unit),
         "up": np.rint(up / bytes_unit),
-        "outcome": _column(kept, "outcome"),
-        "part": _column(kept, "part"),
+        "outcome": _column(rows_kept, "outcome"),
+        "part": _column(rows_kept, "part"),
     }
     events, more = _events(run)
     header = {
@@ -89,7 +89,7 @@ def packed(run: RunRecords, rows: int = ROWS) -> bytes:
         "clients": _by_column(_clients(run, columns["client"])),
         "outcomes": OUTCOMES,
         "columns": COLUMNS,
-        "rows": len(kept),
+        "rows": len(rows_kept),
         "time_unit": time_unit,
         "bytes_unit": bytes_unit,
         "every": every,
@@ -102,8 +102,8 @@ def packed(run: RunRecords, rows: int = ROWS) -> bytes:
 
 def _thinned(run: RunRecords, rows: int) -> tuple[int, bool]:
     """Return k, if rows of every k-th round are included, and whether rows of clients that did not participate are."""
-    asked = sum(len(part) for part in run.exchanges_in_stretches(["round"]))
-    if asked <= rows:
+    exchanges = sum(len(part) for part in run.exchanges_in_stretches(["round"]))
+    if exchanges <= rows:
         return 1, True
     return max(1, -(-len(run.exchanges_of_participants) // max(rows, 1))), False
 
@@ -119,26 +119,26 @@ def _asks(run: RunRecords, every: int, others: bool) -> Iterator[Asks]:
 
 
 def _of_stretch(rows: pd.DataFrame, parts: "_Parts", listed: npt.NDArray[np.int64], others: bool) -> Asks:
-    number, sent = rows["round"].to_numpy(np.int64), rows["sent_s"].to_numpy(np.float64)
+    number, sent_s = rows["round"].to_numpy(np.int64), rows["sent_s"].to_numpy(np.float64)
     stage = rows["stage"].astype("category").cat
-    changes = (np.diff(number) != 0) | (np.diff(sent) != 0) | (np.diff(stage.codes) != 0)
+    changes = (np.diff(number) != 0) | (np.diff(sent_s) != 0) | (np.diff(stage.codes) != 0)
     begins = np.concatenate([[0], np.flatnonzero(changes) + 1])
     outcome = _outcomes(rows["outcome"])
     received = rows["received_s"].to_numpy(np.float64)
     part = parts.of(number, rows["client"].to_numpy(np.int64))
-    kept = np.isin(number, listed) & (others | (part > 0))
+    is_kept = np.isin(number, listed) & (others | (part > 0))
     frame = pd.DataFrame({"round": number[begins], "stage": rows["stage"].astype(str).to_numpy(object)[begins]})
-    frame["sent_s"] = sent[begins]
+    frame["sent_s"] = sent_s[begins]
     frame["last_s"] = np.fmax.reduceat(received, begins)
     for name in _BYTES:
         frame[name] = np.add.reduceat(rows[name].to_numpy(np.int64), begins)
     for place, name in enumerate(OUTCOMES):
         frame[name] = np.add.reduceat((outcome == place).astype(np.int64), begins)
-    frame["kept"] = np.add.reduceat(kept.astype(np.int64), begins)
-    columns = {"client": rows["client"].to_numpy(np.int64), "took_s": received - sent}
+    frame["kept"] = np.add.reduceat(is_kept.astype(np.int64), begins)
+    columns = {"client": rows["client"].to_numpy(np.int64), "took_s": received - sent_s}
     columns |= {name: rows[name].to_numpy() for name in ("compute_s", "bytes_down", "bytes_up")}
     columns |= {"outcome": outcome, "part": part}
-    return Asks(frame, pd.DataFrame({name: values[kept] for name, values in columns.items()}))
+    return Asks(frame, pd.DataFrame({name: values[is_kept] for name, values in columns.items()}))
 
 
 def _outcomes(column: pd.Series) -> npt.NDArray[np.int64]:
@@ -183,8 +183,8 @@ def _events(run: RunRecords) -> tuple[pd.DataFrame, int]:
     """Return the events to include, refusals and attacks before restarts, and the number of events left out."""
     rows = run.events
     order = rows["kind"].isin(["restart", "resumed"]).to_numpy().argsort(kind="stable")
-    kept = rows.iloc[np.sort(order[:EVENTS])]
-    return kept.assign(detail=kept["detail"].fillna("").map(_shortened)), len(rows) - len(kept)
+    shown = rows.iloc[np.sort(order[:EVENTS])]
+    return shown.assign(detail=shown["detail"].fillna("").map(_shortened)), len(rows) - len(shown)
 
 
 def _shortened(text: str) -> str:
@@ -204,14 +204,14 @@ def _by_column(frame: pd.DataFrame) -> dict[str, list[Any]]:
 
     Floats are rounded to a hundredth of a millisecond; missing numbers are None.
     """
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     for name in frame:
         values = frame[name].to_numpy()
-        found[str(name)] = [visible_lines(value) if isinstance(value, str) else value for value in values.tolist()]
+        lists[str(name)] = [visible_lines(value) if isinstance(value, str) else value for value in values.tolist()]
         if values.dtype.kind == "f":
-            known = zip(np.round(values, 5).tolist(), np.isfinite(values).tolist(), strict=True)
-            found[str(name)] = [value if is_known else None for value, is_known in known]
-    return found
+            pairs = zip(np.round(values, 5).tolist(), np.isfinite(values).tolist(), strict=True)
+            lists[str(name)] = [value if is_known else None for value, is_known in pairs]
+    return lists
 
 
 def _column(rows: pd.DataFrame, name: str) -> npt.NDArray[Any]:

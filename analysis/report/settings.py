@@ -34,15 +34,21 @@ def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
     another protocol, for example.
     """
     flat = [_settings_of(run) for run in runs]
-    keys = list(dict.fromkeys(key for one in flat for key in one))
-    values = {key: [value_text(one[key]) if key in one else None for one in flat] for key in keys}
+    keys = list(dict.fromkeys(key for flat_experiment in flat for key in flat_experiment))
+    values = {
+        key: [value_text(flat_experiment[key]) if key in flat_experiment else None for flat_experiment in flat]
+        for key in keys
+    }
     written = [written_in(run.experiment) for run in runs]
     differing = [key for key in keys if len(set(values[key])) > 1]
     versions = {_version(run) for run in runs}
     listed = [key for key in differing if _is_listed(key, flat, written, len(versions) > 1)]
     swept = {key for run in runs for key in run.value("provenance.sweep", {})}
     listed.sort(key=lambda key: not _is_among(key, swept))
-    rows = [[words(run.label), *(_cell(one, key) for key in listed)] for run, one in zip(runs, flat, strict=True)]
+    rows = [
+        [words(run.label), *(_cell(flat_experiment, key) for key in listed)]
+        for run, flat_experiment in zip(runs, flat, strict=True)
+    ]
     more = tuple(range(1 + MAIN_COLUMNS, 1 + len(listed)))
     notes = [] if len(runs) == 1 else _notes([key for key in differing if key not in listed])
     differences = Sheet("How the runs differ", ["Run", *listed], rows, (), notes, more)
@@ -52,19 +58,19 @@ def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
 def _settings_of(run: RunRecords) -> dict[str, Any]:
     """Return the experiment by dotted keys, with the noise multiplier that was computed for an epsilon."""
     plain = {key: part for key, part in run.experiment.items() if key not in _ASIDE}
-    found = dict(flattened(plain, keep_empty=True))
+    values = dict(flattened(plain, keep_empty=True))
     multiplier = run.value("provenance.noise_multiplier")
-    return found if multiplier is None else found | {"noise multiplier": multiplier}
+    return values if multiplier is None else values | {"noise multiplier": multiplier}
 
 
 def _is_listed(
     key: str, flat: Sequence[Mapping[str, Any]], written: Sequence[list[str] | None], other_versions: bool
 ) -> bool:
-    if other_versions and all(key in one for one in flat):
+    if other_versions and all(key in flat_experiment for flat_experiment in flat):
         return True
     return any(
-        key in one and (keys is None or key == "seed" or _is_among(key, keys))
-        for one, keys in zip(flat, written, strict=True)
+        key in flat_experiment and (keys is None or key == "seed" or _is_among(key, keys))
+        for flat_experiment, keys in zip(flat, written, strict=True)
     )
 
 
@@ -91,14 +97,14 @@ def _common(
     values: Mapping[str, Sequence[str | None]], differing: Sequence[str], written: Sequence[list[str] | None]
 ) -> Sheet:
     """Return the keys with equal values in all runs; keys set in an experiment come first."""
-    known = [keys for keys in written if keys is not None]
+    written_keys = [keys for keys in written if keys is not None]
     rows = []
     for key in values:
         if key not in differing:
-            is_set = any(_is_among(key, keys) for keys in known)
+            is_set = any(_is_among(key, keys) for keys in written_keys)
             rows.append([words(key), words(values[key][0]), words("experiment" if is_set else "default")])
     rows.sort(key=lambda row: row[2][0] != "experiment")
-    if not known:
+    if not written_keys:
         rows = [row[:2] for row in rows]
     return Sheet("What all runs have in common", ["Key", "Value", "Set by"][: len(rows[0]) if rows else 3], rows)
 

@@ -75,10 +75,10 @@ def state(run: RunRecords) -> str:
     return f"stopped: {run.why_stopped}" if few else "finished"
 
 
-def runs(found: Sequence[RunRecords]) -> Sheet:
+def runs(records: Sequence[RunRecords]) -> Sheet:
     """Return the table of runs, in their order."""
     rows = []
-    for run in found:
+    for run in records:
         rounds, outcomes = run.rounds, run.rounds["outcome"].value_counts()
         accuracy = rounds["accuracy"].dropna()
         planned = int(run.experiment.get("rounds", len(rounds)))
@@ -114,12 +114,12 @@ def on_demand(
         usual: heads of columns that are always shown.
         rare: heads of columns that are shown on demand although they vary.
     """
-    found = []
+    columns = []
     for place, head in enumerate(heads):
         varies = len(rows) == 1 or len({row[place] for row in rows}) > 1
         if head in rare or not (varies or head in usual):
-            found.append(place)
-    return tuple(found)
+            columns.append(place)
+    return tuple(columns)
 
 
 def targets(frame: pd.DataFrame) -> Sheet:
@@ -136,15 +136,15 @@ def targets(frame: pd.DataFrame) -> Sheet:
     columns["Reached"] = list(zip(target_table.reached_of(frame), frame["reached"].tolist(), strict=True))
     for measure, head in target_table.HEADS.items():
         unit = target_table.unit_of(frame, measure)
-        told = target_table.cells_of(frame, measure, unit, ratio_intervals=True)
+        cells = target_table.cells_of(frame, measure, unit, ratio_intervals=True)
         means, ratios = numbers[measure].tolist(), frame[f"{measure}_ratio"].tolist()
-        texts_of = [mean + (f" ± {half}" if half else "") for mean, half, _ in told]
+        texts_of = [mean + (f" ± {half}" if half else "") for mean, half, _ in cells]
         columns[f"{head} [{unit.symbol}]" if unit.symbol else head] = [
             (text, None if pd.isna(mean) else mean) for text, mean in zip(texts_of, means, strict=True)
         ]
         columns[f"{head} ×"] = [
             (ratio.removesuffix("×").replace("±", " ± ") or MISSING, None if pd.isna(value) else value)
-            for (_, _, ratio), value in zip(told, ratios, strict=True)
+            for (_, _, ratio), value in zip(cells, ratios, strict=True)
         ]
     if (frame["estimator"] == RESTRICTED).any():
         columns["Median"] = [number(value, "{:.0f}") for value in frame[MEDIAN]]
@@ -178,9 +178,9 @@ def _of_columns(notes: Sequence[str], heads: Sequence[str]) -> tuple[list[str], 
     return rest, legend
 
 
-def dropouts(found: Sequence[RunRecords]) -> Sheet | None:
+def dropouts(records: Sequence[RunRecords]) -> Sheet | None:
     """Return losses by stage, of the participants and of all clients asked; None if there were no losses."""
-    frame = losses.dropouts(found)
+    frame = losses.dropouts(records)
     lost = [name for name in (*losses.LOST, losses.CRASHED) if (frame[f"asked_{name}"] > 0).any()]
     if not lost:
         return None
@@ -204,10 +204,10 @@ def dropouts(found: Sequence[RunRecords]) -> Sheet | None:
     return Sheet("Who was lost, and where", heads, rows, tuple(range(texts, len(heads))), notes)
 
 
-def events(found: Sequence[RunRecords]) -> Sheet | None:
+def events(records: Sequence[RunRecords]) -> Sheet | None:
     """Return refusals, attacks, crashes and restarts: a row per run, kind, stage and name; None if there are none."""
     rows = []
-    for run in found:
+    for run in records:
         frame = run.events
         groups = frame.assign(name=frame["detail"].map(_check)).groupby(["kind", "stage", "name"], sort=False)
         for (kind, stage, what), part in groups:

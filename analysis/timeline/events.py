@@ -49,9 +49,18 @@ def of_server(placed: Placed) -> list[str]:
     """Return a slice for each round, with a slice for each stage in it."""
     made = []
     for row in placed.rounds.to_dict("records"):
-        kept = ("round", "outcome", "reason", "population", "candidates", "participants", "survivors", "bytes_down")
+        round_columns = (
+            "round",
+            "outcome",
+            "reason",
+            "population",
+            "candidates",
+            "participants",
+            "survivors",
+            "bytes_down",
+        )
         more = ("bytes_up", "beacon_bytes_down", "beacon_bytes_up", "server_compute_s", "behind_s", "accuracy", "loss")
-        args = {name: row[name] for name in (*kept, *more) if not pd.isna(row[name]) and row[name] != ""}
+        args = {name: row[name] for name in (*round_columns, *more) if not pd.isna(row[name]) and row[name] != ""}
         made.append(_slice(f"round {row['round']}", "round", row, args))
     for row in placed.stages.to_dict("records"):
         args = {name: row[name] for name in ("round", "asked", "answered", "bytes_down", "bytes_up")}
@@ -80,21 +89,21 @@ def of_clients(placed: Placed) -> list[pa.Array]:
     for part in PARTS:
         bounds = placed.parts[part][there]
         if part == "compute":
-            drawn = (rows["compute_s"] > 0).to_numpy()
+            is_drawn = (rows["compute_s"] > 0).to_numpy()
             cut = bounds[:, 1] - bounds[:, 0] < np.rint(rows["compute_s"].to_numpy() * 1e9)
-            own: list[Any] = ['{"compute_s":', _text(rows["compute_s"][drawn])]
-            own += [_where(cut[drawn], ',"derived":"begin, end"}', ',"derived":"begin"}')]
+            own: list[Any] = ['{"compute_s":', _text(rows["compute_s"][is_drawn])]
+            own += [_where(cut[is_drawn], ',"derived":"begin, end"}', ',"derived":"begin"}')]
             category = '"compute"'
         else:
             size = sizes[part]
-            drawn = (size.sum(axis=1) > 0).to_numpy()
+            is_drawn = (size.sum(axis=1) > 0).to_numpy()
             own = []
             for name in size.columns:
-                own += ["," if own else "{", f'"{name}":', _text(size[name][drawn])]
+                own += ["," if own else "{", f'"{name}":', _text(size[name][is_drawn])]
             own.append(',"derived":"begin, end"}')
             category = '"transfer"'
-        begin, end = bounds[drawn].T
-        made.append(_slices(json.dumps(part), category, begin, end, rows["client"][drawn], own))
+        begin, end = bounds[is_drawn].T
+        made.append(_slices(json.dumps(part), category, begin, end, rows["client"][is_drawn], own))
     return made
 
 
@@ -108,11 +117,13 @@ def losses(placed: Placed, events: pd.DataFrame) -> list[pa.Array]:
     rows = placed.exchanges[placed.exchanges["outcome"].isin(_OUTCOMES_SHOWN)]
     why = events[events["explains"] != ""].groupby(["round", "stage", "client", "explains"])["detail"].agg("; ".join)
     keys = [rows["round"], rows["stage"].astype(str), rows["client"], rows["outcome"].astype(str)]
-    found = why.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(object) if len(why) else np.full(len(rows), None)
+    reasons = why.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(object) if len(why) else np.full(len(rows), None)
     offline = rows["outcome"] == "offline"
     at = np.where(offline, rows["begin"], rows["end"])
-    said = pa.array(["" if pd.isna(one) else f',"reason":{json.dumps(one)}' for one in found], pa.string())
-    args = ['{"round":', _text(rows["round"]), ',"stage":', _quoted(rows["stage"]), said]
+    reason_texts = pa.array(
+        ["" if pd.isna(reason) else f',"reason":{json.dumps(reason)}' for reason in reasons], pa.string()
+    )
+    args = ['{"round":', _text(rows["round"]), ',"stage":', _quoted(rows["stage"]), reason_texts]
     args += [_where(offline | rows["complete"], "}", ',"derived":"time"}')]
     event = ['{"ph":"i","s":"t","name":', _quoted(rows["outcome"]), ',"cat":"loss","ts":', _microseconds(at)]
     return [_objects([*event, *_of_client(rows["client"]), *args, "}"])]
@@ -130,11 +141,11 @@ def with_parties(placed: Placed, events: pd.DataFrame) -> pd.DataFrame:
     kinds = {kind: outcome for outcome, kind in _EXPLAINED.items()}
     explains = events["kind"].map(kinds).fillna("").astype(object)
     exchanges = placed.exchanges[placed.exchanges["outcome"].isin(_EXPLAINED)]
-    known = pd.MultiIndex.from_arrays(
+    unanswered = pd.MultiIndex.from_arrays(
         [exchanges["round"], exchanges["stage"].astype(str), exchanges["client"], exchanges["outcome"].astype(str)]
     )
-    told = pd.MultiIndex.from_arrays([events["round"], events["stage"], client, explains]).isin(known)
-    return events.assign(client=client, explains=explains.where(told, ""))
+    is_explained = pd.MultiIndex.from_arrays([events["round"], events["stage"], client, explains]).isin(unanswered)
+    return events.assign(client=client, explains=explains.where(is_explained, ""))
 
 
 def other_events(placed: Placed, events: pd.DataFrame) -> list[str]:
@@ -153,8 +164,8 @@ def other_events(placed: Placed, events: pd.DataFrame) -> list[str]:
         at = int(of_stage.get((row["round"], row["stage"]), of_round[row["round"]]))
         client = row["client"]
         where = (SERVER, SERVER) if client < 0 else (CLIENTS, _FIRST_CLIENT + client)
-        kept = ("round", "stage", "party", "detail")
-        args = {name: row[name] for name in kept if row[name] != ""} | {"derived": "time"}
+        columns = ("round", "stage", "party", "detail")
+        args = {name: row[name] for name in columns if row[name] != ""} | {"derived": "time"}
         event = {"ph": "i", "s": "t", "name": row["kind"], "cat": "event", "ts": at / 1000}
         made.append(json.dumps(event | {"pid": where[0], "tid": where[1], "args": args}))
     return made
@@ -199,7 +210,7 @@ def _slices(name: Any, category: str, begin: Any, end: Any, client: Any, args: I
 
 def _objects(parts: Sequence[Any]) -> pa.Array:
     """Return `(m,)` texts: the columns' values, with constant text between them."""
-    return pc.binary_join_element_wise(*(pa.scalar(one) if isinstance(one, str) else one for one in parts), "")
+    return pc.binary_join_element_wise(*(pa.scalar(part) if isinstance(part, str) else part for part in parts), "")
 
 
 def _text(values: Any) -> pa.Array:

@@ -118,13 +118,13 @@ def numbered(text: str) -> list[tuple[int, int]]:
         >>> numbered("3,7-9")
         [(3, 3), (7, 9)]
     """
-    found = []
+    ranges = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None or int(match[1]) > int(match[2] or match[1]):
             raise ExperimentError(f"--rounds {text!r}: give rounds as 3, 3-5 or 3,7-9")
-        found.append((int(match[1]), int(match[2] or match[1])))
-    return found
+        ranges.append((int(match[1]), int(match[2] or match[1])))
+    return ranges
 
 
 def _chosen(wanted: str | Sequence[int] | None, outcomes: Sequence[str], where: str) -> list[int]:

@@ -85,7 +85,7 @@ def test_training_that_diverges_is_told_as_such_and_ends_with_a_code(
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["diverged"], summary["unexpected_refusals"], summary["rounds_completed"]) == (text, None, 0)
     assert f"no round completed: {text}" in " ".join(ran.err.split())
-    assert "nobody was to be dishonest" not in ran.err.lower()
+    assert "no adversary" not in ran.err.lower()
     (finding,) = json.loads(call("compare", out, "--format", "json").out)["findings"]
     assert finding["code"] == "not-finite"
     assert "5 of 5 clients" in finding["text"]
