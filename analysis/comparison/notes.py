@@ -62,9 +62,7 @@ def row_notes(
     if has_seed_pairs(frame):
         lines += _seed_pair_notes(frame)
     if (unfinished(frame) & (frame["stopped"] < frame["seeds"])).any():
-        lines.append(
-            "Unfinished: rows with fewer rounds than planned (of N); their numbers cover the rounds so far."
-        )
+        lines.append("Unfinished: rows with fewer rounds than planned (of N); their numbers cover the rounds so far.")
     for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
         labels = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
         lines.append(f"Stopped at the {why}, before the last of the planned rounds: {labels}.")
