@@ -1,1 +1,1 @@
-"""What the clients of an experiment hold and what they are like, before anything is run."""
+"""Properties of the clients of an experiment, before any run."""

@@ -1,4 +1,4 @@
-"""Who holds how many samples of which labels, on which device and link, as an experiment says."""
+"""Profile of an experiment's clients: samples, labels, devices and links."""
 
 import textwrap
 from dataclasses import dataclass
@@ -33,16 +33,16 @@ _MEASURES = {
 
 @dataclass(frozen=True)
 class ClientProfile:
-    """What an experiment's clients are like.
+    """The clients of an experiment.
 
     Attributes:
         name: of the experiment.
         description: of the data, one line.
-        clients: a row a client: client, class (empty without classes), samples, labels (how many it holds), label_skew,
-            device_factor (times the reference machine's time), down_mbit_s, up_mbit_s, latency_ms. Without labels the
-            two columns are missing.
+        clients: one row per client: client, class (empty without classes), samples, labels (number of different
+            labels), label_skew, device_factor (multiple of the reference machine's time), down_mbit_s, up_mbit_s,
+            latency_ms. Without labels the two columns are missing.
         label_counts: (population, labels) int64; None: samples have no label.
-        notes: lines on what is odd in the data.
+        notes: lines about unusual properties of the data.
     """
 
     name: str
@@ -53,17 +53,17 @@ class ClientProfile:
 
     @property
     def labels(self) -> pd.DataFrame:
-        """A row for each label that a client holds: client, label, samples."""
+        """Labels of each client, one row each: client, label, samples."""
         counts = np.zeros((len(self.clients), 0), np.int64) if self.label_counts is None else self.label_counts
         client, label = counts.nonzero()
         return pd.DataFrame({"client": client, "label": label, "samples": counts[client, label]})
 
 
 def profile(experiment: Experiment, seed: int) -> ClientProfile:
-    """The clients of an experiment without a sweep; data are read, or made, as a run would.
+    """Return the clients of an experiment without a sweep; data are loaded or generated as in a run.
 
     Args:
-        experiment: what a run would take.
+        experiment: as for a run.
         seed: of its simulation.
 
     Raises:
@@ -92,21 +92,26 @@ def profile(experiment: Experiment, seed: int) -> ClientProfile:
 
 
 def label_skew(counts: npt.NDArray[np.int64]) -> Floats:
-    """(population,) float64, see `SKEW`; NaN for clients without samples.
+    """Return (population,) float64, see `SKEW`; NaN for clients without samples.
 
     Args:
         counts: (population, labels) samples.
     """
-    held = counts.sum(axis=1, keepdims=True)
+    client_samples = counts.sum(axis=1, keepdims=True)
     everybody = counts.sum(axis=0) / max(1, counts.sum())
     with np.errstate(invalid="ignore"):
-        shares = counts / held
+        shares = counts / client_samples
     skew: Floats = np.abs(shares - everybody).sum(axis=1) / 2
     return skew
 
 
 def report(found: ClientProfile, format: str) -> str:
-    """What there is to say of the clients: ``text`` or ``markdown`` for people; ``csv`` or ``json`` has all of them."""
+    """Return the profile as a report.
+
+    Args:
+        found: the profile.
+        format: ``text`` or ``markdown`` with statistics for people; ``csv`` or ``json`` with all clients.
+    """
     if format == "csv":
         return data(found.clients, "csv")
     if format == "json":

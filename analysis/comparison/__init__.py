@@ -1,1 +1,1 @@
-"""Runs side by side: measures, rows, the overhead table."""
+"""Comparison of runs: measures, rows, baselines, and the overhead and target tables."""

@@ -1,4 +1,4 @@
-"""What stands in the overhead table, as text: costs in scaled units, percentages, counts of rounds."""
+"""Cells of the overhead table as text: costs in scaled units, percentages, counts of rounds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ COSTS_PER_UPDATE = {"round_s_per_update": "Time/update", "server_bytes_per_updat
 TRANSPORT = {"transport_bytes": "Overhead"}
 ALL_COSTS = COSTS | COSTS_PER_UPDATE | TRANSPORT
 METRICS = {"F": "Fairness gap F", "C": "Cardinality C", "T": "Privacy T"}
-"""The heads of Multi-RoundSecAgg's three metrics, where room is short and where it is not."""
+"""Column heads of Multi-RoundSecAgg's three metrics: letters for narrow tables, names for wide ones."""
 CLIENT_ACCURACY = {
     "final_client_accuracy_mean": "Client accuracy, mean",
     "final_client_accuracy_worst_decile": "Client accuracy, worst 10%",
     "final_client_accuracy_std": "Client accuracy, std. dev. [points]",
 }
-"""Heads of the accuracy over clients, which a table has only where it is asked for."""
+"""Column heads of the accuracy over clients, which appear only in tables that request them."""
 QUALITY = {
     "final_accuracy": "Accuracy",
     "final_perplexity": "Perplexity",
@@ -46,18 +46,18 @@ _SHOWN = {
 }
 
 Rows = list[tuple[str, str, str]]
-"""Mean, half-width, and the ratio with × (or a p-value) of each row; empty where there is none."""
+"""Mean, half-width, and the ratio with × (or a p-value) of each row; empty strings where there is no value."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as people read it, in one unit for all rows.
+    """A column as displayed, in one unit for all rows.
 
     Attributes:
         heading: a noun with its unit, e.g. ``"Round time [s]"``.
         rows: see `Rows`.
-        name: of `analysis.comparison.columns.COLUMNS`, or empty.
-        is_text: whether it is aligned to the left.
+        name: a key of `analysis.comparison.columns.COLUMNS`, or empty.
+        is_text: whether the column is aligned to the left.
     """
 
     heading: str
@@ -67,25 +67,30 @@ class Column:
 
     @classmethod
     def of(cls, heading: str, cells: Iterable[str], name: str = "", *, is_text: bool = False) -> "Column":
-        """A column of cells without half-widths and ratios."""
+        """Return a column of cells without half-widths and ratios."""
         return cls(heading, [(cell, "", "") for cell in cells], name, is_text)
 
     def in_columns(self) -> list[str]:
-        """Means, half-widths and ratios one below the other."""
+        """Return one text per row, with means, half-widths and ratios aligned below each other."""
         rows = [(mean, f"±{half}" if half else "", ratio) for mean, half, ratio in self.rows]
         widths = [max(map(len, part)) for part in zip(*rows, strict=True)]
         cells = [" ".join(part.rjust(width) for part, width in zip(row, widths, strict=True) if width) for row in rows]
         return [cell.ljust(len(self.heading)) for cell in cells] if self.is_text else cells
 
     def in_cells(self) -> list[str]:
-        """E.g. ``1.17 ± 0.02 (1.190×)``."""
+        """Return one text per row, e.g. ``1.17 ± 0.02 (1.190×)``."""
         return [
             mean + (f" ± {half}" if half else "") + (f" ({ratio})" if ratio else "") for mean, half, ratio in self.rows
         ]
 
 
 def costs(frame: pd.DataFrame, names: Iterable[str]) -> list[Column]:
-    """The columns `names` of the frame: keys of `COSTS`, `COSTS_PER_UPDATE` or `TRANSPORT`."""
+    """Return columns of costs.
+
+    Args:
+        frame: the overhead table.
+        names: keys of `COSTS`, `COSTS_PER_UPDATE` or `TRANSPORT`.
+    """
     columns = []
     for name in names:
         unit = _unit(frame, name)
@@ -102,9 +107,9 @@ def _unit(frame: pd.DataFrame, name: str) -> Unit:
 
 
 def _ratios(frame: pd.DataFrame, name: str) -> list[str]:
-    """Ratios to the baseline, with the half-widths of their own intervals where the rounds are paired.
+    """Return ratios to the baseline, with the half-widths of their intervals if rounds are paired.
 
-    All are empty where every row is its own baseline.
+    All texts are empty if every row is its own baseline.
     """
     if not has_ratios(frame):
         return [""] * len(frame)
@@ -118,14 +123,14 @@ def _ratios(frame: pd.DataFrame, name: str) -> list[str]:
 
 
 def has_ratios(frame: pd.DataFrame) -> bool:
-    """Whether a row has another row as its baseline; else every ratio is 1."""
+    """Return whether a row has another row as its baseline; otherwise every ratio is 1."""
     return not frame["is_baseline"].all()
 
 
 def differences(frame: pd.DataFrame) -> list[Column]:
-    """The differences of a frame of `analysis.comparison.seed_pairs.compare_seeds`; none of others.
+    """Return the difference columns of a frame of `analysis.comparison.seed_pairs.compare_seeds`; otherwise none.
 
-    Behind each are its p-value and, where a measure is missing in some, of how many seeds it is.
+    Each difference is followed by its half-width and p-value.
     """
     if not has_seed_pairs(frame):
         return []
@@ -158,17 +163,20 @@ def _signed(number: str) -> str:
 
 
 def is_paired(frame: pd.DataFrame) -> bool:
-    """Whether the frame is one of `analysis.comparison.overhead.compare_paired`."""
+    """Return whether the frame is from `analysis.comparison.overhead.compare_paired`."""
     return "pairs" in frame
 
 
 def has_seed_pairs(frame: pd.DataFrame) -> bool:
-    """Whether the frame is one of `analysis.comparison.seed_pairs.compare_seeds`."""
+    """Return whether the frame is from `analysis.comparison.seed_pairs.compare_seeds`."""
     return "seed_pairs" in frame
 
 
 def pairs(frame: pd.DataFrame) -> list[Column]:
-    """How many rounds (in how many of them the same happened to the same) or seeds were paired; empty without pairs."""
+    """Return columns with the number of paired rounds or seeds; no columns if nothing is paired.
+
+    Of paired rounds, a second column counts the pairs with the same participants and the same dropouts.
+    """
     if has_seed_pairs(frame):
         counts = zip(frame["seed_pairs"], frame["is_baseline"], strict=True)
         return [Column.of("Seed pairs", (MISSING if base else str(count) for count, base in counts))]
@@ -179,22 +187,22 @@ def pairs(frame: pd.DataFrame) -> list[Column]:
 
 
 def result_costs(frame: pd.DataFrame) -> list[str]:
-    """Costs that stand with the results: those per update where a round has failed, and transport overhead if any."""
+    """Return the costs listed beside the results: per update if a round failed, and any transport overhead."""
     per_update = COSTS_PER_UPDATE if has_failures(frame) else ()
     return [*per_update, *(TRANSPORT if (frame["transport_bytes"] > 0).any() else ())]
 
 
 def has_failures(frame: pd.DataFrame) -> bool:
-    """Whether a round was skipped or aborted, so that the costs per update say something of their own."""
+    """Return whether a round was skipped or aborted, so that costs per update differ from costs per round."""
     return not is_paired(frame) and bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
 
 
 def quality(frame: pd.DataFrame, *, short: bool = True) -> list[Column]:
-    """Accuracy, perplexity of language models, attack success of poisoned samples, and F, C and T.
+    """Return columns of the accuracy, perplexity of language models, success of attacks on samples, and F, C and T.
 
     Args:
-        frame: the table.
-        short: F, C and T are called by their letters.
+        frame: the overhead table.
+        short: whether the heads of F, C and T are letters.
     """
     names = [name for name in _SHOWN if name not in CLIENT_ACCURACY]
     names = [name for name in names if name == "final_accuracy" or frame[name].notna().any()]
@@ -209,43 +217,53 @@ def quality(frame: pd.DataFrame, *, short: bool = True) -> list[Column]:
 
 
 def quality_rows(frame: pd.DataFrame, name: str) -> Rows:
-    """Mean and half-width of a key of `QUALITY` in each row, and nothing for the ratio."""
+    """Return mean and half-width of a measure in each row, with an empty ratio.
+
+    Args:
+        frame: the overhead table.
+        name: a key of `QUALITY`.
+    """
     scale, form = _SHOWN[name]
     halves = [f"{scale * half:.1f}" if pd.notna(half) else "" for half in frame[f"{name}_half_width"]]
     return list(zip(formatted(scale * frame[name], form), halves, [""] * len(frame), strict=True))
 
 
 def formatted(values: pd.Series, form: str) -> list[str]:
-    """The values as text."""
+    """Return the values as text, `MISSING` where there is no value.
+
+    Args:
+        values: numbers or missing values.
+        form: a format for one number, e.g. ``"{:.1f}"``.
+    """
     return [MISSING if pd.isna(value) else form.format(value) for value in values]
 
 
 def privacy(frame: pd.DataFrame) -> list[str]:
-    """T, or what is proved of it."""
+    """Return T of each row, or its proven lower bound (``≥3``) if T is not known."""
     name = "multi_round_privacy_weak"
-    known = frame[name].notna() & frame[f"{name}_certified"].fillna(False)
+    is_certified = frame[name].notna() & frame[f"{name}_certified"].fillna(False)
     proved = formatted(frame[f"{name}_lower_bound"], "≥{}")
-    return [str(value) if sure else bound for value, sure, bound in zip(frame[name], known, proved, strict=True)]
+    return [str(value) if sure else bound for value, sure, bound in zip(frame[name], is_certified, proved, strict=True)]
 
 
 def unfinished(frame: pd.DataFrame) -> pd.Series:
-    """Which rows have had fewer rounds than were planned."""
+    """Return a mask of the rows with fewer rounds than planned."""
     few: pd.Series = frame[ROUNDS].sum(axis=1) < frame["rounds_planned"]
     return few
 
 
 def round_counts(frame: pd.DataFrame) -> list[str]:
-    """Rounds completed, skipped and aborted, e.g. ``"9/0/1"``, or ``"4/0/1 of 10"`` when not all have been run."""
+    """Return rounds completed, skipped and aborted: ``"9/0/1"``, or ``"4/0/1 of 10"`` if planned rounds are missing."""
     rows = zip(*(frame[name] for name in ROUNDS), unfinished(frame), frame["rounds_planned"], strict=True)
     return ["/".join(map(str, counts)) + (f" of {planned}" if few else "") for *counts, few, planned in rows]
 
 
 def settings(frame: pd.DataFrame) -> dict[int, str]:
-    """The settings in the order of the table, by the row at which each begins."""
+    """Return the settings by the row at which each begins, in the order of the table."""
     names = frame["setting"].tolist()
     return {row: name for row, name in enumerate(names) if row == 0 or names[row - 1] != name}
 
 
 def baselines(frame: pd.DataFrame) -> list[str]:
-    """The labels of the baselines, each once."""
+    """Return the distinct labels of the baselines."""
     return list(dict.fromkeys(frame["baseline"].dropna()))

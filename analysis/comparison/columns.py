@@ -1,4 +1,4 @@
-"""The columns of the comparison by name, as `testbed compare --columns` chooses and orders them."""
+"""Columns of the comparison by name; `testbed compare --columns` selects and orders them."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ from testbed.spelling import did_you_mean
 
 COLUMNS = {
     "aggregation": "the aggregation protocol",
-    "population": "clients of the federation",
-    "seeds": "runs that are pooled",
-    "rounds": "rounds completed, skipped and aborted",
+    "population": "number of clients in the federation",
+    "seeds": "number of runs pooled in the row, one per seed",
+    "rounds": "numbers of rounds completed, skipped and aborted",
     "round_s": "time of a completed round",
     "client_s": "time of a participant in a completed round",
     "server_bytes": "the server's traffic in a completed round",
@@ -22,23 +22,23 @@ COLUMNS = {
     "round_s_per_update": "time of all rounds, failed ones included, per completed round",
     "server_bytes_per_update": "the server's traffic of all rounds per completed round",
     "transport_bytes": "headers, acknowledgements and handshakes of a completed round",
-    "participants_mean": "participants of a round",
-    "final_accuracy": "the accuracy that was measured last",
-    "final_perplexity": "the perplexity that was measured last",
-    "final_attack_success": "the share of poisoned samples that end at the attacker's target",
+    "participants_mean": "number of participants, mean over rounds",
+    "final_accuracy": "accuracy of the last evaluation",
+    "final_perplexity": "perplexity of the last evaluation",
+    "final_attack_success": "share of poisoned samples classified as the attacker's target",
     "final_client_accuracy_mean": "mean over clients of the accuracy on a client's own samples",
-    "final_client_accuracy_worst_decile": "the same, mean over the 10 % of the clients with the lowest accuracy",
-    "final_client_accuracy_std": "the same, standard deviation over clients",
+    "final_client_accuracy_worst_decile": "client accuracy, mean over the 10 % of clients with the lowest accuracy",
+    "final_client_accuracy_std": "client accuracy, standard deviation over clients",
     "fairness_gap": "F of Multi-RoundSecAgg: largest minus smallest share of rounds that a client took part in",
     "aggregation_cardinality": "C of Multi-RoundSecAgg: updates in the sum, mean over all rounds",
     "multi_round_privacy_weak": "T of Multi-RoundSecAgg: fewest users whose sum the server can compute",
-    "reached": "runs that reached the target",
+    "reached": "number of runs that reached the target",
     "time_to_target_s": "time to the target",
     "rounds_to_target": "rounds to the target",
     "server_bytes_to_target": "the server's traffic to the target",
     "client_bytes_to_target": "all clients' traffic to the target",
 }
-"""What each column holds, by its name; CSV and JSON have the same names."""
+"""The content of each column by its name; CSV and JSON use the same names."""
 
 TARGET_COLUMNS = ("reached", *target_table.HEADS)
 _COUNTED = {"aggregation": "Aggregation", "population": "Clients", "seeds": "Seeds"}
@@ -50,32 +50,42 @@ _FORMS = {
 
 
 def chosen(names: str) -> list[str]:
-    """The names in ``a,b,c``; raises `ExperimentError` for none, for one that is no column, and for one given twice."""
-    found = [name.strip() for name in names.split(",") if name.strip()]
-    if not found:
-        raise ExperimentError(f"--columns {names}: names no column; there are {', '.join(COLUMNS)}")
-    for name in found:
+    """Return the column names in ``a,b,c``.
+
+    Raises:
+        ExperimentError: there is no name, a name is unknown, or a name occurs twice.
+
+    Example:
+        >>> chosen("round_s, final_accuracy")
+        ['round_s', 'final_accuracy']
+    """
+    names_given = [name.strip() for name in names.split(",") if name.strip()]
+    if not names_given:
+        raise ExperimentError(f"--columns {names}: contains no column name; choose among {', '.join(COLUMNS)}")
+    for name in names_given:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS, quoted=False)
-            raise ExperimentError(f"--columns {name}: no such column; {hint}there are {', '.join(COLUMNS)}")
-        if found.count(name) > 1:
-            raise ExperimentError(f"--columns {names}: {name} is named {found.count(name)} times; name it once")
-    return found
+            raise ExperimentError(f"--columns {name}: no such column; {hint}choose among {', '.join(COLUMNS)}")
+        if names_given.count(name) > 1:
+            raise ExperimentError(
+                f"--columns {names}: {name} occurs {names_given.count(name)} times; give each column once"
+            )
+    return names_given
 
 
 def listing() -> str:
-    """The names and what they mean, a line each."""
+    """Return one line per column: its name and content."""
     width = max(map(len, COLUMNS))
     return "".join(f"{name:{width}}  {meaning}\n" for name, meaning in COLUMNS.items())
 
 
 def of_interest(frame: pd.DataFrame, targets: pd.DataFrame | None, *, narrow: bool = False) -> list[str]:
-    """The columns of a table in a paper: costs, and results that vary; of a narrow one the most important of them.
+    """Return the names of the columns for a table in a paper: costs, and results that vary.
 
     Args:
         frame: from `analysis.comparison.overhead.compare`.
-        targets: of one target or several; the time to each is a column of a narrow table.
-        narrow: one column of a page wide.
+        targets: the target table or None; a narrow table then has a column with the time to each target.
+        narrow: whether the table is one column of a page wide, so that only the most important columns fit.
     """
     costs = ["round_s", "server_bytes"] if narrow else [*cells.COSTS, *cells.result_costs(frame)]
     results = ["final_accuracy", "final_perplexity", "final_attack_success"]
@@ -88,28 +98,35 @@ def of_interest(frame: pd.DataFrame, targets: pd.DataFrame | None, *, narrow: bo
 
 
 def shown(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str]) -> list[Column]:
-    """The columns `names`, those of targets once for each target.
+    """Return the selected columns; each column of targets occurs once per target.
+
+    Args:
+        frame: the overhead table.
+        targets: the target table; None: no target was measured.
+        names: keys of `COLUMNS`.
 
     Raises:
-        ExperimentError: a column of targets, and no target was measured.
+        ExperimentError: a column of targets is selected and no target was measured, or the table lacks a column.
     """
-    found: list[Column] = []
+    columns: list[Column] = []
     for name in names:
         if name in TARGET_COLUMNS:
             if targets is None:
-                raise ExperimentError(f"--columns {name}: no target was measured in these runs; give --target")
-            found += _of_targets(frame, targets, name)
+                raise ExperimentError(f"--columns {name}: no target was measured in these runs; add one with --target")
+            columns += _of_targets(frame, targets, name)
         elif name in cells.ALL_COSTS:
             if name not in frame:
-                raise ExperimentError(f"--columns {name}: not measured round by round (--paired)")
-            found += cells.costs(frame, [name])
+                raise ExperimentError(
+                    f"--columns {name}: not available with --paired, which compares completed rounds only"
+                )
+            columns += cells.costs(frame, [name])
         else:
-            found.append(_plain(frame, name))
-    return found
+            columns.append(_plain(frame, name))
+    return columns
 
 
 def _plain(frame: pd.DataFrame, name: str) -> Column:
-    """A column without a ratio."""
+    """Return a column without ratios."""
     if name in cells.QUALITY:
         return Column(cells.QUALITY[name], cells.quality_rows(frame, name), name)
     if name in _FORMS:
@@ -125,43 +142,53 @@ def _plain(frame: pd.DataFrame, name: str) -> Column:
 
 
 def _completed(counts: Sequence[str]) -> list[str]:
-    """Counts without the skipped and aborted rounds that there are none of."""
+    """Return the counts without skipped and aborted rounds if both are zero."""
     return [count.replace("/0/0", "") for count in counts]
 
 
 def _of_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> list[Column]:
-    found = []
+    columns = []
     for _, part in targets.groupby(["target", "is_default"], sort=False):
         at = {(row["setting"], row["label"]): place for place, row in enumerate(part.to_dict("records"))}
         order = [at[key] for key in zip(frame["setting"], frame["label"], strict=True)]
         part = part.iloc[order]
         label = Target(part["metric"].iloc[0], part["threshold"].iloc[0]).label
         if name == "reached":
-            found.append(Column.of(f"Reached {label}", target_table.reached_of(part), name))
+            columns.append(Column.of(f"Reached {label}", target_table.reached_of(part), name))
             continue
         unit = target_table.unit_of(part, name)
         heading = f"{target_table.HEADS[name]} to {label}" + (f" [{unit.symbol}]" if unit.symbol else "")
-        found.append(Column(heading, target_table.cells_of(part, name, unit, ratio_intervals=False), name))
-    return found
+        columns.append(Column(heading, target_table.cells_of(part, name, unit, ratio_intervals=False), name))
+    return columns
 
 
 def for_programs(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str]) -> pd.DataFrame:
-    """The columns `names` of the frame in base units, each with its half-width and ratio, behind setting and label.
+    """Return the selected columns in base units, with half-widths and ratios, after the columns setting and label.
 
-    Columns of targets end in ``.TARGET`` where there are several targets.
+    Names of target columns end in ``.TARGET`` if there are several targets.
+
+    Args:
+        frame: the overhead table.
+        targets: the target table; None: no target was measured.
+        names: keys of `COLUMNS`.
+
+    Raises:
+        ExperimentError: a column of targets is selected and no target was measured.
     """
-    found = frame[["setting", "label"]].copy()
+    selected = frame[["setting", "label"]].copy()
     for name in names:
         if name not in TARGET_COLUMNS:
-            wanted = cells.ROUNDS if name == "rounds" else [name]
+            prefixes = cells.ROUNDS if name == "rounds" else [name]
             for column in frame.columns:
-                if any(column == one or column.startswith((f"{one}_half", f"{one}_ratio")) for one in wanted):
-                    found[column] = frame[column]
+                if any(
+                    column == prefix or column.startswith((f"{prefix}_half", f"{prefix}_ratio")) for prefix in prefixes
+                ):
+                    selected[column] = frame[column]
         elif targets is None:
-            raise ExperimentError(f"--columns {name}: no target was measured in these runs; give --target")
+            raise ExperimentError(f"--columns {name}: no target was measured in these runs; add one with --target")
         else:
-            found = _with_targets(found, target_table.for_programs(targets), name)
-    return found
+            selected = _with_targets(selected, target_table.for_programs(targets), name)
+    return selected
 
 
 def _with_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -1,7 +1,7 @@
-"""Names of the rows of a comparison and of their settings, made of the values that differ among them.
+"""Names for rows and settings of a comparison, made of the values that differ among the runs.
 
-The values of a sweep are named by `testbed.records.point_names`. A run that is no point of the others' sweep is
-called by its experiment's name.
+Values of a sweep are named by `testbed.records.point_names`. A run outside of the sweep of the other runs is named
+after its experiment.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -28,31 +28,41 @@ __all__ = [
 _SELECTION = "selection"
 _ASIDE = ("seed", "provenance", "output", "sweep", "cluster", "targets", "name")
 _ABSENT = "\0"
-_LONGEST_SETTING = 40  # characters of the values of a run that has not swept a section
-_MOST_DIFFERENCES = 2  # keys that tell runs with the same label apart, before their directories do
+_LONGEST_SETTING = 40  # characters for the values of a run that did not sweep the section
+_MOST_DIFFERENCES = 2  # keys that distinguish runs with the same label; beyond, their directories do
 
 
 def sweep_of(run: RunRecords) -> dict[str, Any]:
-    """The swept keys of a run and their values."""
+    """Return the swept keys of a run and their values."""
     swept: dict[str, Any] = run.value("provenance.sweep", {})
     return swept
 
 
 def names_of(run: RunRecords) -> dict[str, str]:
-    """The swept keys of a run whose values have a name, and these names."""
+    """Return the names that the experiment gives to values of swept keys, by key."""
     names: dict[str, str] = run.value("provenance.sweep_labels", {})
     return names
 
 
 def has_key(run: RunRecords, key: str) -> bool:
-    """Whether the run's experiment has a value for a dotted key."""
+    """Return whether the run's experiment has a value for a dotted key.
+
+    Args:
+        run: the records.
+        key: e.g. ``links.latency_ms``.
+    """
     section, _, name = key.rpartition(".")
     values = value_of(run, section) if section else run.experiment
     return isinstance(values, Mapping) and name in values
 
 
 def value_of(run: RunRecords, key: str) -> Any:
-    """What the run has for a dotted key, swept or not; None: nothing."""
+    """Return the value of a dotted key, swept or not; None if the run has none.
+
+    Args:
+        run: the records.
+        key: e.g. ``links.latency_ms``.
+    """
     if key in sweep_of(run):
         return sweep_of(run)[key]
     value: Any = run.experiment
@@ -62,12 +72,17 @@ def value_of(run: RunRecords, key: str) -> Any:
 
 
 def of_selection(key: str) -> bool:
-    """Whether a dotted key is of the section `selection`, or that section."""
+    """Return whether a dotted key is the section `selection` or lies in it."""
     return key.split(".")[0] == _SELECTION
 
 
 def variant_of(run: RunRecords, swept: Sequence[str]) -> dict[str, Any]:
-    """The swept keys of `selection` other than the protocol, as far as this run has them, and their values."""
+    """Return the swept keys of `selection` that this run has, except for the protocol, with their values.
+
+    Args:
+        run: the records.
+        swept: the swept keys of all runs that are compared.
+    """
     section = run.experiment.get(_SELECTION)
     names: list[str] = []
     for key in swept:
@@ -79,13 +94,18 @@ def variant_of(run: RunRecords, swept: Sequence[str]) -> dict[str, Any]:
 
 
 def settings_of(runs: Sequence[RunRecords], keys: Sequence[str]) -> list[str]:
-    """The values of `keys` in each run, e.g. ``"population=100,latency_ms=50"``."""
+    """Return the values of `keys` in each run, e.g. ``"population=100,latency_ms=50"``.
+
+    Args:
+        runs: one run per row.
+        keys: dotted keys that define the settings.
+    """
     columns = [_setting_names(runs, key, keys) for key in keys]
     return [",".join(column[place] for column in columns) for place in range(len(runs))]
 
 
 def _setting_names(runs: Sequence[RunRecords], key: str, keys: Sequence[str]) -> list[str]:
-    """The names of one key's values; a run that has not swept it has the name of a point with the same values."""
+    """Return the names of one key's values; a run that did not sweep the key is named like an equal point."""
     swept = [sweep_of(run)[key] for run in runs if key in sweep_of(run)]
     leaves = list(
         dict.fromkeys(leaf for value in swept if isinstance(value, Mapping) for leaf in leaves_of(key, value))
@@ -116,7 +136,7 @@ def _setting_names(runs: Sequence[RunRecords], key: str, keys: Sequence[str]) ->
 
 
 def _has_values_of(run: RunRecords, point: RunRecords, key: str) -> bool:
-    """Whether a run has, in its experiment, the values that another has swept."""
+    """Return whether the experiment of `run` has the values that `point` swept."""
     leaves = leaves_of(key, sweep_of(point)[key])
     return bool(leaves) and all(canonical(value_of(run, leaf)) == canonical(value) for leaf, value in leaves.items())
 
@@ -124,12 +144,12 @@ def _has_values_of(run: RunRecords, point: RunRecords, key: str) -> bool:
 def labels_of(
     repetitions: Sequence[Sequence[RunRecords]], settings: Sequence[str], in_settings: Sequence[str] = ()
 ) -> list[str]:
-    """A label for each row, unique within its setting.
+    """Return a label for each row, unique within its setting.
 
     Args:
         repetitions: the runs of each row.
-        settings: of each row, its name.
-        in_settings: keys that the settings name, so that the labels need not.
+        settings: the name of each row's setting.
+        in_settings: keys that are part of the settings' names; labels omit them.
     """
     firsts = [group[0] for group in repetitions]
     families = [_family(run) for run in firsts]
@@ -149,12 +169,12 @@ def labels_of(
 
 
 def _family(run: RunRecords) -> Hashable:
-    """Runs of the same experiment with the same swept keys."""
+    """Return a key that is equal for runs of the same experiment with the same swept keys."""
     return run.experiment.get("name"), frozenset(sweep_of(run)) - {"seed"}
 
 
 def _own_names(runs: Sequence[RunRecords], settings: Sequence[str], in_settings: Sequence[str]) -> list[str]:
-    """The names of points of one sweep, by the keys in which they differ; empty where there is none."""
+    """Return the names of points of one sweep, by the keys in which they differ; empty if they differ in none."""
     keys = [key for key in dict.fromkeys(key for run in runs for key in sweep_of(run)) if key != "seed"]
     keys = [key for key in keys if key not in in_settings]
     values = {key: [_without(key, sweep_of(run).get(key), in_settings) for run in runs] for key in keys}
@@ -163,27 +183,27 @@ def _own_names(runs: Sequence[RunRecords], settings: Sequence[str], in_settings:
     grouped_by_selection = any(of_selection(key) for key in in_settings)
 
     def varies(key: str, place: int) -> bool:
-        """Whether the point differs from others in a key: of `selection` in the whole table, else in its setting."""
+        """Return whether the point differs in a key: from its setting, or for `selection` from the whole table."""
         everywhere = of_selection(key) and not grouped_by_selection
         alike = [other for other, setting in enumerate(settings) if everywhere or setting == settings[place]]
         return len({identities[key][other] for other in alike}) > 1
 
     among = [
-        leaf for key in keys if len(set(identities[key])) > 1 for one in values[key] for leaf in leaves_of(key, one)
+        leaf for key in keys if len(set(identities[key])) > 1 for value in values[key] for leaf in leaves_of(key, value)
     ]
     names = {key: value_names(key, values[key], labels[key], among) for key in keys}
     return [",".join(names[key][place] for key in keys if varies(key, place)) for place in range(len(runs))]
 
 
 def _without(key: str, value: Any, left_out: Sequence[str]) -> Any:
-    """A swept section without the keys that are named elsewhere."""
+    """Return the value of a swept section without the keys that are named elsewhere."""
     if not isinstance(value, Mapping):
         return value
     return {name: part for name, part in value.items() if f"{key}.{name}" not in left_out}
 
 
 def _name_alone(group: Sequence[RunRecords], protocol: str | None) -> str:
-    """The name of a row that is no point among others: of its run, its protocol or its experiment."""
+    """Return the name of a row that is not a point among others: of its run, its protocol or its experiment."""
     run = group[0]
     sweep = sweep_of(run)
     if not sweep or (protocol and len(group) == 1 and "seed" not in sweep):
@@ -194,21 +214,24 @@ def _name_alone(group: Sequence[RunRecords], protocol: str | None) -> str:
 def _unique(
     labels: Sequence[str], own: Sequence[str], settings: Sequence[str], runs: Sequence[RunRecords]
 ) -> list[str]:
-    """The labels; those that occur twice in a setting with the experiment's name, what differs, or the directory."""
+    """Return the labels; duplicates within a setting are extended.
+
+    They are extended by the name of the experiment, by the differing values, or by the directory.
+    """
     places: dict[tuple[str, str], list[int]] = {}
     for place, key in enumerate(zip(settings, labels, strict=True)):
         places.setdefault(key, []).append(place)
-    told = list(labels)
+    unique_labels = list(labels)
     for (_, label), alike in places.items():
         if len(alike) > 1:
             apart = _told_apart(label, [runs[at] for at in alike], is_own=any(own[at] for at in alike))
             for place, name in zip(alike, apart, strict=True):
-                told[place] = name
-    return told
+                unique_labels[place] = name
+    return unique_labels
 
 
 def _told_apart(label: str, runs: Sequence[RunRecords], *, is_own: bool) -> list[str]:
-    """Different labels for rows of one label; `is_own`: it says something of a point, and has to stay."""
+    """Return different labels for rows with the same label; `is_own`: the label names a point and has to stay."""
     names = [str(run.experiment.get("name")) for run in runs]
     if len(set(names)) == len(names):
         return [f"{name},{label}" if is_own else name for name in names]
@@ -222,7 +245,7 @@ def _told_apart(label: str, runs: Sequence[RunRecords], *, is_own: bool) -> list
 
 
 def _tails(paths: Sequence[Path]) -> list[str]:
-    """The ends of the paths, the shortest in which all differ."""
+    """Return the ends of the paths: the shortest that are all different."""
     whole = [path.absolute().parts for path in paths]
     for length in range(1, max(map(len, whole)) + 1):
         tails = ["/".join(parts[-length:]) for parts in whole]
@@ -232,20 +255,23 @@ def _tails(paths: Sequence[Path]) -> list[str]:
 
 
 def differing_keys(experiments: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The dotted keys in which experiments differ, without those that say where and how often they run.
+    """Return the dotted keys in which experiments differ, without the keys that say where and how often they run.
 
-    Where the protocol of a section differs (or another key that names an alternative), the keys that only one of the
-    alternatives has follow from that, and are left out.
+    If the protocol of a section differs (or another key that names an alternative), keys that only one of the
+    alternatives has are left out, because they follow from it.
     """
     flat = [
         dict(flattened({key: value for key, value in experiment.items() if key not in _ASIDE}))
         for experiment in experiments
     ]
-    keys = list(dict.fromkeys(key for one in flat for key in one))
-    differing = [key for key in keys if len({canonical(one.get(key, _ABSENT)) for one in flat}) > 1]
+    keys = list(dict.fromkeys(key for flat_experiment in flat for key in flat_experiment))
+    differing = [
+        key for key in keys if len({canonical(flat_experiment.get(key, _ABSENT)) for flat_experiment in flat}) > 1
+    ]
     sections = {key.rpartition(".")[0] for key in differing if key.rpartition(".")[2] in ("protocol", "model")}
     return [
         key
         for key in differing
-        if all(key in one for one in flat) or not any(key.startswith(f"{section}.") for section in sections)
+        if all(key in flat_experiment for flat_experiment in flat)
+        or not any(key.startswith(f"{section}.") for section in sections)
     ]

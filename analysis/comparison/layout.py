@@ -1,4 +1,4 @@
-"""Columns of a comparison as tables of text, Markdown and LaTeX, as wide as a terminal or a page."""
+"""Columns of a comparison as tables of text, Markdown and LaTeX that fit a terminal or a page."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,16 +10,23 @@ from analysis.tables import NARROW_GAP, WIDE_GAP, WIDTH, Table, latex, longest_w
 from analysis.tables import render as render_table
 from testbed.display import visible
 
-_POINTS = 4.4  # of an average character at \\footnotesize, in 10 pt articles
-_UNSEEN = 3 * _POINTS  # by so much a heading may be wider than its cells
-_LINE = {True: 229.0, False: 469.0}  # points of one column and of two, the narrowest of the usual classes
+_POINTS = 4.4  # width of an average character at \\footnotesize, in 10 pt articles
+_UNSEEN = 3 * _POINTS  # excess width of a heading over its cells that does not disturb
+_LINE = {True: 229.0, False: 469.0}  # points: widths of one and two columns in the narrowest usual classes
 
 
 # -- text and Markdown ------------------------------------------------------------------------------------------------
 
 
 def text_table(frame: pd.DataFrame, columns: Sequence[Column], label_width: int, title: str = "") -> str:
-    """The columns beside the labels of the rows, in sections by setting; labels are wrapped to a width."""
+    """Return a text table: labels of the rows and columns, in sections by setting.
+
+    Args:
+        frame: with the label and the setting of each row.
+        columns: with a cell for each row.
+        label_width: characters; longer labels are wrapped.
+        title: above the table; empty: none.
+    """
     cells = [column.in_columns() for column in columns]
     table = Table(
         heads=["Protocol", *(column.heading for column in columns)],
@@ -33,7 +40,13 @@ def text_table(frame: pd.DataFrame, columns: Sequence[Column], label_width: int,
 
 
 def markdown_table(frame: pd.DataFrame, columns: Sequence[Column], title: str = "") -> str:
-    """The columns beside the labels of the rows, and the settings where there are several."""
+    """Return a Markdown table: labels of the rows and columns, with a column of settings if there are several.
+
+    Args:
+        frame: with the label and the setting of each row.
+        columns: with a cell for each row.
+        title: above the table; empty: none.
+    """
     left: dict[str, list[str]] = {"Setting": frame["setting"].tolist()} if frame["setting"].ne("").any() else {}
     left["Protocol"] = frame["label"].tolist()
     rows = list(zip(*left.values(), *(column.in_cells() for column in columns), strict=True))
@@ -42,18 +55,29 @@ def markdown_table(frame: pd.DataFrame, columns: Sequence[Column], title: str = 
 
 
 def label_width(frame: pd.DataFrame, others: int, shortest: int) -> int:
-    """The width of the labels beside columns of a width: labels are wrapped, but not within a word."""
+    """Return the width of the labels in characters; labels are wrapped, but not within a word.
+
+    Args:
+        frame: with the label of each row.
+        others: characters that the columns need.
+        shortest: smallest width of the labels.
+    """
     labels = ["Protocol", *map(visible, frame["label"])]
     return min(max(map(len, labels)), max(shortest, WIDTH - others, *map(longest_word, labels[1:])))
 
 
 def width_of(columns: Sequence[Column]) -> int:
-    """The width of the columns with the gap before each."""
+    """Return the width of the columns in characters, including the gap before each."""
     return sum(_widest(column) + 2 for column in columns)
 
 
 def fitting(columns: Sequence[Column], room: int) -> Iterator[list[Column]]:
-    """The columns in as many tables as a width needs."""
+    """Yield the columns of each of the tables that a width requires.
+
+    Args:
+        columns: all columns.
+        room: characters beside the labels.
+    """
     part: list[Column] = []
     for column in columns:
         if part and width_of([*part, column]) > room:
@@ -65,7 +89,7 @@ def fitting(columns: Sequence[Column], room: int) -> Iterator[list[Column]]:
 
 
 def wrapped(notes: Sequence[str]) -> list[str]:
-    """Notes in lines of a terminal."""
+    """Return notes wrapped to the lines of a terminal."""
     return [line for note in notes for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
 
 
@@ -77,13 +101,13 @@ def _widest(column: Column) -> int:
 
 
 def tabulars(frame: pd.DataFrame, columns: Sequence[Column], title: str = "", *, narrow: bool) -> list[str]:
-    """The columns in as many tables as the width needs, each with the labels as its first column.
+    """Return the columns in as many tables as the width requires, each with the labels as its first column.
 
     Args:
         frame: with the label and the setting of each row.
         columns: with a cell for each row.
         title: above the first table; empty: none.
-        narrow: one column of a two-column page wide, else two.
+        narrow: whether the table is as wide as one column of a two-column page; otherwise as wide as two.
     """
     labels, sections = frame["label"].tolist(), settings(frame)
     gap = 2 * (NARROW_GAP if narrow else WIDE_GAP)
@@ -104,21 +128,22 @@ def tabulars(frame: pd.DataFrame, columns: Sequence[Column], title: str = "", *,
 
 
 def _points(column: Column, gap: int, *, narrow: bool) -> float:
-    """The width that a column needs in LaTeX."""
+    """Return the width that a column needs in LaTeX, in points."""
     heading = max(map(len, _heading_lines(column, narrow=narrow)))
     return max(_inner_points(column, gap), heading * _POINTS + gap)
 
 
 def _inner_points(column: Column, gap: int) -> float:
-    """The width that the cells of a column need."""
+    """Return the width that the cells of a column need, in points."""
     widest = [max((len(part[at]) for part in _parts(column)), default=0) for at in (0, 1)]
     return sum(width * _POINTS + gap for width in widest if width)
 
 
 def _heading_lines(column: Column, *, narrow: bool) -> list[str]:
-    """The heading; of a narrow table in two lines where it is wider than the cells.
+    """Return the lines of a heading: two in a narrow table if the heading is wider than the cells.
 
-    LaTeX adds the width that a heading has over its two columns to the second: the ratio would stand far away.
+    LaTeX adds the excess width of a heading over its two columns to the second column, which would separate the ratio
+    from the mean.
     """
     words, gap = column.heading.split(" "), 2 * NARROW_GAP
     excess = len(column.heading) * _POINTS + gap - _inner_points(column, gap)
@@ -129,12 +154,15 @@ def _heading_lines(column: Column, *, narrow: bool) -> list[str]:
 
 
 def _parts(column: Column) -> list[tuple[str, str]]:
-    """Mean with half-width, and the ratio."""
+    """Return pairs of mean with half-width, and ratio."""
     return [(mean + (f" ± {half}" if half else ""), ratio) for mean, half, ratio in column.rows]
 
 
 def _tabular(labels: Sequence[str], columns: Sequence[Column], sections: Mapping[int, str], *, narrow: bool) -> str:
-    """The columns under their heads, in two each where there are ratios: mean and half-width, and the ratio."""
+    """Return the LaTeX of a table.
+
+    A column with ratios takes two columns: mean with half-width, and the ratio.
+    """
     heads, body, left = ["Protocol"], [list(labels)], [0]
     for column in columns:
         parts = _parts(column)

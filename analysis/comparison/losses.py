@@ -1,8 +1,8 @@
 """Clients that were lost: offline, dropped out, too late, refusing, or crashed, stage by stage.
 
-Two groups are counted: the participants of a round, whose loss costs the round something, and all that were asked
-(a check-in asks the whole population). Each question that was not answered counts, but a client that has gone and is
-asked again in the same round is not lost again. `first_losses` has each lost participant of a round once.
+Two groups are counted: the participants of a round (their loss affects its result) and all clients that were asked (a
+check-in asks the whole population). Every unanswered question counts, except for further questions to a client that was
+already offline in the same round. `first_losses` has each lost participant of a round once.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ from analysis.tables import render as render_table
 from testbed.records import RunRecords
 
 LOST = ("offline", "dropped", "late", "refused")
-"""What an exchange says of a client that was lost. One whose code has crashed was silent; the events say why."""
+"""Outcomes of an exchange with a lost client. Crashed clients are recorded as silent; the events give the reason."""
 
 CRASHED = "crashed"
 GROUPS = ("participants", "asked")
 
 
 def somebody_was_lost(run: RunRecords) -> bool:
-    """Whether any client was lost in any stage of the run."""
+    """Return whether any client was lost in any stage of the run."""
     return any(rows["outcome"].isin(LOST).any() for rows in run.exchanges_in_stretches(["outcome"]))
 
 
 def counts(run: RunRecords, *, with_participants: bool = False) -> pd.DataFrame:
-    """`(stages, 12)` int64, stages in the order of the protocol.
+    """Return the number of lost clients: `(stages, 12)` int64, stages in the order of the protocol.
 
-    Columns, for each of `GROUPS`: ``GROUP`` (how many were asked) and ``GROUP_offline``, ``GROUP_dropped``,
-    ``GROUP_late``, ``GROUP_refused``, ``GROUP_crashed`` (how many of them were lost, and how).
+    Columns, for each of `GROUPS`: ``GROUP`` (number of clients asked) and ``GROUP_offline``, ``GROUP_dropped``,
+    ``GROUP_late``, ``GROUP_refused``, ``GROUP_crashed`` (number of them lost in this way).
 
     Args:
         run: the records.
-        with_participants: count only the rounds in which somebody took part (`rounds_with_participants`).
+        with_participants: count only rounds with participants (`rounds_with_participants`).
     """
     rounds = rounds_with_participants(run) if with_participants else run.rounds["round"]
     crashes = _crashes(run)
@@ -45,34 +45,34 @@ def counts(run: RunRecords, *, with_participants: bool = False) -> pd.DataFrame:
         _counted(rows[rows["round"].isin(rounds)], "asked")
         for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])
     ]
-    asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
-    participants = _counted(run.exchanges_of_participants, "participants").reindex(asked.index, fill_value=0)
+    all_asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
+    participants = _counted(run.exchanges_of_participants, "participants").reindex(all_asked.index, fill_value=0)
     for table, group, rows in (
-        (asked, "asked", crashes[crashes["round"].isin(rounds)]),
+        (all_asked, "asked", crashes[crashes["round"].isin(rounds)]),
         (participants, "participants", crashes.merge(run.participation[["round", "client"]], on=["round", "client"])),
     ):
-        table[f"{group}_{CRASHED}"] = rows.groupby("stage").size().reindex(asked.index, fill_value=0)
-    return pd.concat([participants, asked], axis=1).astype(np.int64)
+        table[f"{group}_{CRASHED}"] = rows.groupby("stage").size().reindex(all_asked.index, fill_value=0)
+    return pd.concat([participants, all_asked], axis=1).astype(np.int64)
 
 
 def rounds_with_participants(run: RunRecords) -> pd.Series:
-    """The numbers of the rounds that had participants: in others, nobody who takes part can be lost."""
+    """Return the numbers of the rounds that had participants; other rounds cannot lose a participant."""
     return run.rounds.loc[run.rounds["participants"] > 0, "round"]
 
 
 def _crashes(run: RunRecords) -> pd.DataFrame:
-    """Round, stage and client of each crash of a client's code."""
+    """Return round, stage and client of each crash of a client's code."""
     rows = run.events.loc[run.events["kind"] == "crash", ["round", "stage", "party"]]
     client = rows["party"].str.removeprefix("client:").astype(np.int64)
     return rows.assign(client=client)[["round", "stage", "client"]]
 
 
 def _counted(rows: pd.DataFrame, group: str) -> pd.DataFrame:
-    """`counts` of one group in a stretch of whole rounds."""
+    """Return `counts` of one group in a stretch of whole rounds."""
     stages = pd.Index([str(stage) for stage in rows["stage"].unique()], name="stage", dtype=object)
     gone = rows.loc[rows["outcome"].isin(("offline", "dropped")), ["round", "client", "outcome"]]
-    again = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
-    lost = rows[["stage", "outcome"]].drop(index=again).groupby(["stage", "outcome"], observed=True).size()
+    repeated = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
+    lost = rows[["stage", "outcome"]].drop(index=repeated).groupby(["stage", "outcome"], observed=True).size()
     frame = pd.DataFrame(index=stages)
     frame[group] = rows.groupby("stage", observed=True).size().reindex(stages, fill_value=0)
     frame[[f"{group}_{outcome}" for outcome in LOST]] = (
@@ -82,22 +82,24 @@ def _counted(rows: pd.DataFrame, group: str) -> pd.DataFrame:
 
 
 def first_losses(run: RunRecords) -> pd.DataFrame:
-    """One row per participant that was lost in a round, where it was lost first: round, client, stage, outcome."""
+    """Return the first loss of each lost participant of a round: columns round, client, stage, outcome."""
     rows = run.exchanges_of_participants  # in the order in which the stages began
     rows = rows.loc[rows["outcome"].isin(LOST), ["round", "client", "stage", "outcome"]]
     return rows.drop_duplicates(["round", "client"]).astype({"stage": str, "outcome": str}).reset_index(drop=True)
 
 
-# -- the table of who was lost where ----------------------------------------------------------------------------------
+# -- the table of losses by stage --------------------------------------------------------------------------------------
 
 
 def dropouts(runs: Sequence[RunRecords]) -> pd.DataFrame:
-    """One row per protocol (repetitions with other seeds added up) and stage.
+    """Return one row per protocol (repetitions with other seeds added up) and stage.
 
-    Columns: setting, label, seeds, rounds (those in which somebody took part), rounds_recorded (all), stage; those of
-    `analysis.comparison.losses.counts`, totals; and each of their losses with ``_per_round`` added. Only the rounds in
-    which somebody took part are counted. Where nobody took part in any round of a protocol, ``rounds`` is 0, and all
-    recorded rounds are counted. Raises `ExperimentError` when there are no runs.
+    Columns: setting, label, seeds, rounds (those with participants), rounds_recorded (all), stage; totals of the
+    columns of `counts`; and each of their losses with ``_per_round`` appended. Only rounds with participants are
+    counted. If a protocol had no round with participants, ``rounds`` is 0 and all recorded rounds are counted.
+
+    Raises:
+        ExperimentError: there are no runs.
     """
     frames = [_of_row(row) for row in rows_of(runs)]
     return pd.concat(frames, ignore_index=True)
@@ -106,7 +108,7 @@ def dropouts(runs: Sequence[RunRecords]) -> pd.DataFrame:
 def _of_row(row: ComparisonRow) -> pd.DataFrame:
     rounds = sum(len(rounds_with_participants(run)) for run in row.runs)
     recorded = sum(len(run.rounds) for run in row.runs)
-    # Without a round that had participants, the clients that did not answer are why: the table must not be empty.
+    # No round had participants because clients did not answer: the table must show these clients.
     tables = [counts(run, with_participants=rounds > 0) for run in row.runs]
     order = stage_order([list(table.index) for table in tables])
     total = sum((table.reindex(order, fill_value=0) for table in tables[1:]), tables[0].reindex(order, fill_value=0))
@@ -120,16 +122,22 @@ def _of_row(row: ComparisonRow) -> pd.DataFrame:
 
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
-    """The table that `dropouts` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed.
+    """Return the table of `dropouts`, ending in a line feed.
 
-    Text and Markdown show totals and, at their end, the losses of a round; CSV and JSON every column. Raises
-    `ExperimentError` for another format.
+    Text and Markdown show totals and, at the end, losses per round; CSV and JSON have every column.
+
+    Args:
+        frame: from `dropouts`.
+        format: ``text``, ``markdown``, ``csv`` or ``json``.
+
+    Raises:
+        ExperimentError: an unknown format.
     """
     require_format(format, "text", "markdown", "csv", "json")
     if format in ("csv", "json"):
         return data(frame, format)
     if frame.empty:
-        return "nobody was asked for anything in these runs yet\n"
+        return "these runs have not sent a question to any client yet\n"
     crashed = [f"{group}_{CRASHED}" for group in GROUPS]
     lost = (*LOST, CRASHED) if frame[crashed].any(axis=None) else LOST
     protocols = [part for _, part in frame.groupby(["setting", "label"], sort=False)]
@@ -137,7 +145,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 
 def _table(part: pd.DataFrame, losses: Sequence[str], format: str) -> Table:
-    """One protocol's: for each group asked, the losses, their sum per round."""
+    """Return the table of one protocol: for each group the clients asked, the losses, and their sum per round."""
     names = ["asked", *losses, "/round"]
     groups = ("", "") if format == "text" else ("Participants ", "All ")
     return Table(
@@ -155,14 +163,14 @@ def _title(part: pd.DataFrame) -> str:
     seeds = f" of {first['seeds']} seeds" if first["seeds"] > 1 else ""
     if not first["rounds"]:
         recorded = f"{first['rounds_recorded']} {'round' if first['rounds_recorded'] == 1 else 'rounds'}"
-        return f"{name}: nobody took part in any of {recorded}{seeds}; all of them are counted"
+        return f"{name}: no participants in any of {recorded}{seeds}; all rounds are counted"
     empty = first["rounds_recorded"] - first["rounds"]
-    without = f" (and {empty} in which nobody took part)" if empty else ""
+    without = f" (and {empty} without participants)" if empty else ""
     return f"{name}: {first['rounds']} {'round' if first['rounds'] == 1 else 'rounds'}{seeds}{without}"
 
 
 def _cells(part: pd.DataFrame, losses: Sequence[str]) -> list[list[str]]:
-    """Stage, then for each group: asked, the losses, their sum per round."""
+    """Return the body: stage, then for each group the clients asked, the losses, and their sum per round."""
     names = {group: [f"{group}_{outcome}" for outcome in losses] for group in GROUPS}
     counted = part.set_index("stage")[[name for group in GROUPS for name in (group, *names[group])]]
     counted.loc["all stages"] = counted.sum()

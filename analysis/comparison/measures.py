@@ -1,17 +1,17 @@
-"""One run's measures, as tidy frames per round, and means with 95% intervals.
+"""Measures of one run, as tidy frames per round, and means with 95% intervals.
 
 Definitions, following Lotto (arXiv 2401.02880, section 5.2, Table 2):
 
 - round time: from the start of the round to its updated model, as the server sees it;
-- client time: from the first message that concerns a client's participation to its last answer, mean over the
-  round's participants (one that never answered has none and is left out);
-- server traffic: all encoded bytes between the server and clients in the round, whoever was asked;
-- client traffic: a participant's bytes in the round, its traffic with the PKI included, mean over participants.
+- client time: from the first message of a client's participation to its last answer, mean over the round's participants
+(a participant that never answered is left out);
+- server traffic: all encoded bytes between the server and clients in the round, whether or not they participate;
+- client traffic: a participant's bytes in the round, including its traffic with the PKI, mean over participants.
 
-Not every round yields an update: some are skipped, some aborted. Two means follow, and both are offered. The mean over
-*completed rounds* says what a round costs when it works (`analysis.statistics.mean_interval`); the cost *per update*
-charges the failed rounds to the updates that came out (`per_update_interval`): all that was spent over the number of
-completed rounds. Without failed rounds the two are equal.
+Some rounds are skipped or aborted and yield no update, so there are two means. The mean over *completed rounds* is the
+cost of a successful round (`analysis.statistics.mean_interval`). The cost *per update* charges failed rounds to the
+updates (`per_update_interval`): the total over all rounds, divided by the number of completed rounds. Without failed
+rounds the two are equal.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,18 @@ from testbed.records.vocabulary import IN_FLIGHT_STAGES
 
 OUTCOMES = ("completed", "skipped", "aborted")
 FAILED = "skipped and aborted rounds"
-"""Stands for a stage, where their cost is a part beside those of the stages."""
+"""Stage name under which the costs of failed rounds stand beside those of the stages."""
 STAGE_COSTS = ["duration_s", "bytes_down", "bytes_up"]
 _BYTES = ["bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up"]
 _TRANSPORT = ["transport_down", "transport_up"]
 
 
 def per_round(run: RunRecords) -> pd.DataFrame:
-    """One row per recorded round, whatever became of it.
+    """Return one row per recorded round, with any outcome.
 
     Columns: round, outcome, reason, ended_s, round_s (s), client_s (s; NaN without participants), server_bytes,
-    client_bytes (NaN without participants), transport_bytes (what the transport adds to server_bytes),
-    server_compute_s, participants, survivors, accuracy and loss (NaN when not measured).
+    client_bytes (NaN without participants), transport_bytes (added by the transport to server_bytes), server_compute_s,
+    participants, survivors, accuracy and loss (NaN if not measured).
     """
     rounds = run.rounds
     frame = rounds[["round", "outcome", "reason", "ended_s"]].copy()
@@ -46,13 +46,13 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     frame["client_bytes"] = frame["round"].map(_client_traffic(run)).astype(np.float64)
     transport = sums["transport_down"] + sums["transport_up"]
     frame["transport_bytes"] = frame["round"].map(transport).fillna(0).astype(np.int64)
-    kept = ["server_compute_s", "participants", "survivors", "accuracy", "loss"]
-    frame[kept] = rounds[kept]
+    copied = ["server_compute_s", "participants", "survivors", "accuracy", "loss"]
+    frame[copied] = rounds[copied]
     return frame
 
 
 def _sums(run: RunRecords, by: list[str]) -> pd.DataFrame:
-    """Bytes of all exchanges, summed by columns of which ``round`` is the first, in the order of the records."""
+    """Return bytes of all exchanges, summed by columns of which ``round`` is the first, in the order of the records."""
     columns = [*_BYTES, *_TRANSPORT]
     parts = [
         rows.groupby(by, sort=False, observed=True)[columns].sum()
@@ -62,7 +62,10 @@ def _sums(run: RunRecords, by: list[str]) -> pd.DataFrame:
 
 
 def _client_times(run: RunRecords) -> pd.Series:
-    """Client time (s) by round. An answer that was late does not count: the server had closed the connection."""
+    """Return client time (s) by round.
+
+    Late answers do not count: the server had closed the connection.
+    """
     rows = run.exchanges_of_participants
     rows = rows[rows["as_participant"]]
     clients = rows.groupby(["round", "client"]).agg(first=("sent_s", "min"), last=("received_s", "max"))
@@ -70,20 +73,20 @@ def _client_times(run: RunRecords) -> pd.Series:
 
 
 def _client_traffic(run: RunRecords) -> pd.Series:
-    """Mean bytes of a participant, PKI included, by round."""
+    """Return mean bytes of a participant, including the PKI, by round."""
     rows = run.exchanges_of_participants
     totals = rows[_BYTES].sum(axis=1).groupby(rows["round"]).sum()
     return totals / run.participation.groupby("round").size()
 
 
 def by_stage(run: RunRecords) -> pd.DataFrame:
-    """One row per round and stage, in the order in which the stages began.
+    """Return one row per round and stage, in the order in which the stages began.
 
-    Columns: round, outcome, stage, duration_s, bytes_down (server to clients), bytes_up, pki_bytes_down,
-    pki_bytes_up. A stage lasts until the next one begins, the last one until the round ends, so the server's work
-    after a stage belongs to it; work before the first stage belongs to the first. The durations of a round
-    therefore sum to its round time. A stage that was asked twice in a round is one row. In an asynchronous run clients
-    train when they do: there ``train`` is the time in which the buffer is filled.
+    Columns: round, outcome, stage, duration_s, bytes_down (server to clients), bytes_up, pki_bytes_down, pki_bytes_up.
+    A stage lasts until the next stage begins, the last stage until the round ends. The server's work after a stage
+    belongs to that stage, and work before the first stage belongs to the first. The durations of a round therefore add
+    up to its round time. A stage that occurs twice in a round is one row. In an asynchronous run clients train at times
+    of their own; ``train`` is then the time in which the buffer fills.
     """
     stages = _sums(run, ["round", "stage", "sent_s"]).reset_index()
     stages["stage"] = stages["stage"].astype(str)
@@ -91,7 +94,7 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
     asynchronous = run.experiment.get("asynchronous") is not None
     if asynchronous:
         stages = _of_buffers(stages)
-    # Stable: a stage of no duration (nobody was reachable) keeps its place before the next one.
+    # Stable: a stage without duration (no client was reachable) stays before the next stage.
     stages = stages.sort_values(["round", "sent_s"], kind="stable", ignore_index=True)
     same_round = stages["round"].eq(stages["round"].shift())
     begins = stages["sent_s"].where(same_round, stages["started_s"])
@@ -104,7 +107,7 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
 
 
 def _of_buffers(stages: pd.DataFrame) -> pd.DataFrame:
-    """Stages of asynchronous rounds, with all that clients did on their own at the round's beginning, training last."""
+    """Return stages of asynchronous rounds: clients' own activity at the beginning of the round, training last."""
     on_their_own = stages["stage"].isin(IN_FLIGHT_STAGES)
     begins = stages["started_s"].where(on_their_own, stages["sent_s"])
     order = (on_their_own & (stages["stage"] == IN_FLIGHT_STAGES[0])).to_numpy().argsort(kind="stable")
@@ -112,13 +115,13 @@ def _of_buffers(stages: pd.DataFrame) -> pd.DataFrame:
 
 
 def per_update_by_stage(run: RunRecords, by_round: pd.DataFrame) -> pd.DataFrame:
-    """What a completed round takes in each stage, index stage: duration_s, bytes_down, bytes_up, means.
+    """Return the mean cost of a completed round in each stage; index stage, columns duration_s, bytes_down, bytes_up.
 
-    Skipped and aborted rounds are a stage of their own, `FAILED`, per completed round; empty when none was completed.
+    Skipped and aborted rounds form a stage `FAILED`; the frame is empty if no round was completed.
 
     Args:
         run: the records.
-        by_round: `by_stage` of them.
+        by_round: `by_stage` of the records.
     """
     updates = int((run.rounds["outcome"] == "completed").sum())
     if not updates:
@@ -128,15 +131,15 @@ def per_update_by_stage(run: RunRecords, by_round: pd.DataFrame) -> pd.DataFrame
 
 
 def mean_by_stage(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The mean of `per_update_by_stage` of several runs, those without a completed round aside; empty: all are."""
-    there = [frame for frame in frames if not frame.empty]
-    if not there:
+    """Return the mean of `per_update_by_stage` over runs with a completed round; empty if there is no such run."""
+    nonempty = [frame for frame in frames if not frame.empty]
+    if not nonempty:
         return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
-    return pd.concat(there).groupby(level=0, sort=False).sum() / len(there)
+    return pd.concat(nonempty).groupby(level=0, sort=False).sum() / len(nonempty)
 
 
 def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:
-    """All stages, merged from each protocol's order so that every one of these holds: a stage before its successor."""
+    """Return all stages in one order that agrees with each protocol's order: a stage stands before its successor."""
     merged: list[str] = []
     for names in orders:
         place = len(merged)
@@ -149,10 +152,13 @@ def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:
 
 
 def outcomes_of(rounds: pd.DataFrame) -> pd.DataFrame:
-    """What rounds of each outcome took: index completed, skipped, aborted; columns rounds, seconds, bytes (server).
+    """Return the total cost of rounds by outcome.
 
     Args:
-        rounds: the frame that `per_round` has made.
+        rounds: the frame of `per_round`.
+
+    Returns:
+        index completed, skipped, aborted; columns rounds, seconds, bytes (server traffic).
     """
     grouped = rounds.groupby("outcome").agg(
         rounds=("round", "size"), seconds=("round_s", "sum"), bytes=("server_bytes", "sum")

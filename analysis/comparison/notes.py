@@ -1,4 +1,4 @@
-"""What to know about the numbers of the overhead table, in sentences."""
+"""Notes below the overhead table: sentences that explain its numbers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from analysis.comparison.seed_pairs import FEW_SEEDS
 from testbed.records.reader import behind_told, crashes_told
 
 NOT_FINITE, ENDED_EARLY = "not-finite", "ended-early"
-"""Codes of findings that say what a note says, too."""
+"""Codes of findings with the same content as a note."""
 
 _PRIVACY = "multi_round_privacy_weak"
 
@@ -19,13 +19,12 @@ _PRIVACY = "multi_round_privacy_weak"
 def notes(
     frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = (), columns: Collection[str] | None = None
 ) -> list[str]:
-    """What a reader needs to know about the numbers, a sentence or two each.
+    """Return the notes below the table, a sentence or two each.
 
     Args:
         frame: the overhead table.
-        findings: from `analysis.findings.plain`, those that are shown beside the table: what they say of a row is left
-            out here.
-        columns: those that are shown, by their names in `analysis.comparison.columns`; None: all.
+        findings: from `analysis.findings.plain`, those displayed beside the table; notes do not repeat their content.
+        columns: the displayed columns, by their names in `analysis.comparison.columns`; None: all.
     """
     of_columns = []
     if columns is not None and "rounds" in columns and has_failures(frame):
@@ -37,7 +36,7 @@ def notes(
 
 
 def ratio_note(frame: pd.DataFrame) -> str:
-    """What the ratios are to, without a full stop; empty where no row has another, or where rounds are paired."""
+    """Return the meaning of × without a full stop; empty if rounds are paired or every row is its own baseline."""
     if is_paired(frame) or not baselines(frame) or not cells.has_ratios(frame):
         return ""
     return f"× is the ratio to {' / '.join(baselines(frame))}{_first(frame)}"
@@ -46,12 +45,12 @@ def ratio_note(frame: pd.DataFrame) -> str:
 def row_notes(
     frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = (), *, with_ratios: bool = True
 ) -> list[str]:
-    """What all numbers of the table are, and what there is to know about single rows.
+    """Return the notes on the table as a whole and on single rows.
 
     Args:
         frame: the overhead table.
-        findings: as of `notes`.
-        with_ratios: also what the ratios are to (`ratio_note`).
+        findings: as for `notes`.
+        with_ratios: whether to include `ratio_note`.
     """
     seeds = sorted(set(frame["seeds"]))
     over = "rounds" if seeds == [1] else f"{seeds[0]} seeds" if len(seeds) == 1 else "seeds (or rounds, if one seed)"
@@ -63,26 +62,26 @@ def row_notes(
     if has_seed_pairs(frame):
         lines += _seed_pair_notes(frame)
     if (unfinished(frame) & (frame["stopped"] < frame["seeds"])).any():
-        lines.append("Unfinished, of so many rounds planned: the numbers of such a row are those of its rounds so far.")
+        lines.append("Unfinished: rows with fewer rounds than planned (of N); their numbers cover the rounds so far.")
     for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
-        who = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
-        lines.append(f"Stopped at the {why}, after so many of the rounds planned: {who}.")
+        labels = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
+        lines.append(f"Stopped at the {why}, before the last of the planned rounds: {labels}.")
     lines += _trouble_notes(frame, findings)
     if "privacy_caveats" in frame:
-        for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):
-            who = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == said, "label"]))
-            lines.append(f"Privacy of {who}: {said}.")
+        for caveat in dict.fromkeys(caveat_text for caveat_text in frame["privacy_caveats"] if caveat_text):
+            labels = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == caveat, "label"]))
+            lines.append(f"Privacy of {labels}: {caveat}.")
     return lines
 
 
 def column_notes(frame: pd.DataFrame) -> list[list[tuple[tuple[str, ...], str]]]:
-    """What columns mean, in lines: each sentence with the columns of the frame that it explains."""
+    """Return the notes on columns by line: each sentence with the columns of the frame that it explains."""
     lines: list[list[tuple[tuple[str, ...], str]]] = []
     if has_failures(frame):
-        text = "Per update: what all rounds took, skipped and aborted ones included, per completed round."
+        text = "Per update: cost of all rounds, including skipped and aborted rounds, per completed round."
         lines.append([(tuple(cells.COSTS_PER_UPDATE), text)])
     if "transport_bytes" in result_costs(frame):
-        text = "Overhead: headers, acknowledgements, handshakes, what is sent again; not in the server's traffic."
+        text = "Overhead: headers, acknowledgements, handshakes and retransmissions; not part of the server traffic."
         lines.append([(("transport_bytes",), text)])
     pooled = (frame["seeds"] > 1).any()
     accuracy = f"Accuracy: last measured{', mean over the seeds ± its 95% interval' if pooled else ''}."
@@ -100,27 +99,36 @@ def column_notes(frame: pd.DataFrame) -> list[list[tuple[tuple[str, ...], str]]]
     )
     bounded = any(cell.startswith("≥") for cell in cells.privacy(frame))
     of_privacy = (_PRIVACY,)
-    lines.append([(of_privacy, f"{privacy}; ≥: proved, the search did not end." if bounded else f"{privacy}.")])
+    lines.append(
+        [
+            (
+                of_privacy,
+                f"{privacy}; ≥: proven lower bound, because the search ran out of time." if bounded else f"{privacy}.",
+            )
+        ]
+    )
     if (frame["aggregation"] == "plain").any():
-        text = "With plain aggregation the server sees each update alone, whatever T says of the sums."
+        text = "With plain aggregation the server sees every single update, regardless of T."
         lines.append([(of_privacy, text)])
     return lines
 
 
 def _trouble_notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why rounds did not complete, crashes, and a machine that could not keep up."""
+    """Return notes on failed rounds, refusals, diverged training, crashes, and a machine that could not keep up."""
     lines = []
     early, lost_updates = (_rows_of(frame, findings, code) for code in (ENDED_EARLY, NOT_FINITE))
-    untold = frame[~_labels(frame).isin([*early, *lost_updates])]
-    if ends := [f"{name}: {reasons}" for name, reasons in _named(untold, "reasons")]:
+    unexplained = frame[~_labels(frame).isin([*early, *lost_updates])]
+    if ends := [f"{name}: {reasons}" for name, reasons in _named(unexplained, "reasons")]:
         lines.append(f"Not completed: {'; '.join(ends)}.")
-    if refused := [f"{name}: {told}" for name, told in _named(frame, "unexpected_refusals")]:
-        lines.append(f"Nobody was to be dishonest, and yet there were refusals. {'; '.join(refused)}.")
-    untold_updates = frame[~_labels(frame).isin(lost_updates)]
-    if lost := [f"{name}: {told}" for name, told in _named(untold_updates, "diverged")]:
+    if refused := [f"{name}: {text}" for name, text in _named(frame, "unexpected_refusals")]:
+        lines.append(f"Refusals, although the experiment has no adversary. {'; '.join(refused)}.")
+    unexplained_updates = frame[~_labels(frame).isin(lost_updates)]
+    if lost := [f"{name}: {text}" for name, text in _named(unexplained_updates, "diverged")]:
         lines.append(f"Training diverged. {'; '.join(lost)}.")
     if crashes := [f"{crashes_told(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
-        lines.append(f"{'; '.join(crashes)}: counted as lost, waited for until the deadline.")
+        lines.append(
+            f"{'; '.join(crashes)}: these clients count as lost, and rounds waited for them until the deadline."
+        )
     factors = dict(_named(frame, "behind_factor"))
     for name, rounds in _named(frame, "behind_rounds"):
         lines.append(f"{name}: {behind_told(int(rounds), factors.get(name))}.")
@@ -128,19 +136,19 @@ def _trouble_notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]]) -
 
 
 def _labels(frame: pd.DataFrame) -> pd.Series:
-    """The label of each row with its setting, which findings name rows by."""
+    """Return the label of each row with its setting, as findings name rows."""
     names = [",".join(filter(None, pair)) for pair in zip(frame["label"], frame["setting"], strict=True)]
     return pd.Series(names, index=frame.index, dtype=object)
 
 
 def _rows_of(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]], code: str) -> list[str]:
-    """Labels of the rows that the findings with this code hold for."""
-    rows = [one["rows"] or _labels(frame).tolist() for one in findings if one["code"] == code]
+    """Return the labels of the rows that the findings with this code hold for."""
+    rows = [finding["rows"] or _labels(frame).tolist() for finding in findings if finding["code"] == code]
     return [label for labels in rows for label in labels]
 
 
 def _named(frame: pd.DataFrame, column: str) -> list[tuple[str, Any]]:
-    """Label (with its setting) and value of the rows whose value is neither 0 nor empty."""
+    """Return label (with its setting) and value of the rows that have a value other than 0 or empty."""
     return [
         (label, value)
         for label, value in zip(_labels(frame), frame[column], strict=True)
@@ -149,7 +157,7 @@ def _named(frame: pd.DataFrame, column: str) -> list[tuple[str, Any]]:
 
 
 def _first(frame: pd.DataFrame) -> str:
-    """Says so where the baseline is the first row of each setting."""
+    """Return a clause that says that the baseline is the first row of each setting; empty if it is not."""
     firsts = frame.loc[list(cells.settings(frame)), "is_baseline"]
     names = "row" if len(firsts) == 1 else "row of each setting"
     return f", the first {names}" if len(frame) > 1 and firsts.all() else ""
@@ -157,15 +165,15 @@ def _first(frame: pd.DataFrame) -> str:
 
 def _seed_pair_notes(frame: pd.DataFrame) -> list[str]:
     counts = sorted(set(frame.loc[~frame["is_baseline"], "seed_pairs"]))
-    told = f"n = {'-'.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds" if counts else "n seeds"
+    sample = f"n = {'-'.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds" if counts else "n seeds"
     lines = [
-        f"Differences: row less baseline in runs of the same seed ({told}), mean ± half-width of its 95% interval; p "
-        "of the paired t-test (two-sided, n - 1 degrees of freedom), not corrected for the number of rows."
+        f"Differences: row minus baseline in runs with the same seed ({sample}), mean ± half-width of its 95% "
+        "interval; p: paired t-test (two-sided, n - 1 degrees of freedom), not corrected for the number of rows."
     ]
     if counts and counts[0] < FEW_SEEDS:
         lines.append(
-            f"Fewer than {FEW_SEEDS} seeds: the test has little power, and whether the differences are normal, as it "
-            "takes for granted, cannot be seen."
+            f"Fewer than {FEW_SEEDS} seeds: the test has little power, and its assumption of normally distributed "
+            "differences cannot be checked."
         )
     return lines
 
@@ -173,15 +181,15 @@ def _seed_pair_notes(frame: pd.DataFrame) -> list[str]:
 def _pair_notes(frame: pd.DataFrame, over: str) -> list[str]:
     base = " / ".join(baselines(frame))
     lines = [
-        f"Means over the rounds that {base or 'the baseline'} completed too, matched by number, ± half-width of the "
-        f"95% interval over {over}; × is the ratio to its mean over the same rounds, ± that of the paired ratio.",
-        "Identical: pairs in which the same clients took part and the same of them were offline or dropped out.",
+        f"Means over the rounds that {base or 'the baseline'} also completed, matched by number, ± half-width of the "
+        f"95% interval over {over}; × is the ratio to its mean over the same rounds, ± its own half-width.",
+        "Identical: pairs of rounds in which the same clients took part, and the same were offline or dropped out.",
     ]
     if (frame["pairs_same_stages"] < frame["pairs_identical"]).any():
-        lines[-1] = lines[-1][:-1] + ", in other stages for some."
+        lines[-1] = lines[-1][:-1] + "; some in other stages."
     if names := _labels(frame[frame["pairs_same_seed"] < frame["pairs"]]).tolist():
         lines.append(
-            f"The seeds of {base} and {', '.join(dict.fromkeys(names))} differ or are not set: data and initial model "
-            "are not the same. Give both experiments the same `seed`."
+            f"The seeds of {base} and {', '.join(dict.fromkeys(names))} differ or are not set, so data and initial "
+            "model differ. Give both experiments the same `seed`."
         )
     return lines

@@ -1,14 +1,14 @@
-"""The overhead table, in the layout of Lotto's Table 2: what a protocol costs the server and a client per round.
+"""The overhead table, in the layout of Lotto's Table 2: costs of a protocol for the server and a client per round.
 
 One row per protocol, with time and traffic of the server and of the average participant, each as mean, 95% half-width
-and ratio to the baseline; then what the rounds gave: how many were completed, accuracy, and F, C and T of
-Multi-RoundSecAgg. `analysis.comparison.report` prints it.
+and ratio to the baseline; then the results: completed rounds, accuracy, and F, C and T of Multi-RoundSecAgg.
+`analysis.comparison.report` prints the table.
 
-Of protocols that met the same drop-outs it can be made round by round against the baseline (`compare_paired`). Rounds
-of two runs are matched by their number, and only those count that both runs completed. A ratio of means over such
-pairs says more than one over all rounds: what made a round slow for both, a far-off straggler or a dropout that the
-server has to wait for, cancels out. That needs the same drop-outs in both runs, as `testbed trace record` and
-`selection.recorded` make them; the table says of how many pairs this holds.
+If protocols met the same dropouts, the comparison can be made round by round against the baseline (`compare_paired`).
+Rounds of two runs are matched by number, and only rounds that both runs completed count. A ratio of means over such
+pairs is more precise than over all rounds: causes that slowed a round of both runs, e.g. a distant straggler or a
+dropout that the server has to wait for, cancel out. Both runs need the same dropouts, as recorded by `testbed trace
+record` and replayed by `selection.recorded`; the table reports the number of pairs for which this holds.
 """
 
 from collections import defaultdict
@@ -64,36 +64,42 @@ def compare(
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
     summaries: Mapping[Path, Mapping[str, Any]] | None = None,
 ) -> pd.DataFrame:
-    """The overhead table: one row per protocol and setting, in the order of the runs.
+    """Return the overhead table: one row per protocol and setting, in the order of the runs.
 
-    Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (its
-    label, with its setting where the label alone does not say which row it is),
-    is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
-    round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
-    acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
-    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
-    rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
-    last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
-    `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor
-    (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
-    was to be dishonest; in words), diverged (clients whose update was not finite; in words), participants_mean,
-    final_accuracy, final_perplexity (of language models), final_attack_success (where clients poison samples for a
-    target), final_client_accuracy_mean, final_client_accuracy_worst_decile and final_client_accuracy_std (where the
-    accuracy of single clients is measured), each with ``_half_width`` (over the seeds; one run has none),
-    fairness_gap, aggregation_cardinality and
-    multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
-    noise does not cover). Unknown values are missing.
+    Columns:
 
-    Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
-    seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are
-    added up, F and C are means, and T is the smallest that any seed has shown.
+    - setting, label, protocol, aggregation, population, seeds (number of runs), baseline (its label, with its setting
+    if the label alone is ambiguous), is_baseline;
+    - round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds), round_s_per_update,
+    server_bytes_per_update (including failed rounds) and transport_bytes (headers and acknowledgements on top of
+    server_bytes, mean over completed rounds; 0 if the experiment models none), each with ``_half_width`` of its 95%
+    interval and ``_ratio`` to the baseline;
+    - rounds_completed, rounds_skipped, rounds_aborted, rounds_planned (more than recorded if a run is unfinished),
+    stopped (number of runs that ended before their last round), stopped_at (why: the privacy budget, a target), crashes
+    (of clients' code, see `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up),
+    behind_factor (of the worst run), reasons (why rounds did not complete, as text), unexpected_refusals (of clients in
+    a run without an adversary; as text), diverged (clients with an update that was not finite; as text);
+    - participants_mean, final_accuracy, final_perplexity (of language models), final_attack_success (if clients poison
+    samples for a target), final_client_accuracy_mean, final_client_accuracy_worst_decile and final_client_accuracy_std
+    (if the accuracy of single clients is measured), each with ``_half_width`` (over the seeds; missing for one run),
+    fairness_gap, aggregation_cardinality and multi_round_privacy_weak with ``_certified`` and ``_lower_bound``;
+    - privacy_caveats (limits of the epsilon of runs with noise).
+
+    Unknown values are missing.
+
+    Repetitions with other seeds are one row. Its values are means over the seeds, and its intervals are over the seeds
+    too, because rounds of one seed share devices and links and do not show how much these matter. Rounds are added up,
+    F and C are means, and T is the smallest value of any seed.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
-        baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        group_by: keys that make the settings, see `analysis.comparison.rows.rows_of`.
-        privacy_time_limit_s: for each run's T, see `analysis.comparison.summary.summarise`.
-        summaries: by directory, of the runs that are summarised already.
+        baseline: as for `analysis.comparison.rows.baselines_of`.
+        group_by: keys that define the settings, as for `analysis.comparison.rows.rows_of`.
+        privacy_time_limit_s: seconds for each run's T, as for `analysis.comparison.summary.summarise`.
+        summaries: by directory, summaries that already exist.
+
+    Raises:
+        ExperimentError: as `rows_of` and `baselines_of`.
     """
     rows = rows_of(runs, group_by)
     return compared(rows, baselines_of(rows, baseline), summaries_of(rows, privacy_time_limit_s, summaries))
@@ -106,14 +112,21 @@ Summaries = dict[int, list[Mapping[str, Any]]]
 def summaries_of(
     rows: Sequence[ComparisonRow],
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
-    known: Mapping[Path, Mapping[str, Any]] | None = None,
+    existing_summaries: Mapping[Path, Mapping[str, Any]] | None = None,
 ) -> Summaries:
-    """Summarise all runs of some rows, except those whose summaries are known."""
-    known = known or {}
-    # The copies keep the exchanges that they read, and go: a hundred runs need the memory of one.
+    """Summarise all runs of some rows, except those with an existing summary.
+
+    Args:
+        rows: from `analysis.comparison.rows.rows_of`.
+        privacy_time_limit_s: seconds for each run's T.
+        existing_summaries: by directory.
+    """
+    existing_summaries = existing_summaries or {}
+    # Records cache the exchanges that they read: summarise copies, so that memory holds one run at a time.
     return {
         id(row): [
-            known.get(run.path) or summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs
+            existing_summaries.get(run.path) or summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s)
+            for run in row.runs
         ]
         for row in rows
     }
@@ -122,12 +135,18 @@ def summaries_of(
 def compared(
     rows: Sequence[ComparisonRow], baselines: Sequence[ComparisonRow | None], summaries: Summaries
 ) -> pd.DataFrame:
-    """`compare` of rows, the baseline of each, and the summaries of their runs."""
-    found = {id(row): _measured(row, summaries[id(row)]) for row in rows}
+    """Return the table of `compare`.
+
+    Args:
+        rows: from `analysis.comparison.rows.rows_of`.
+        baselines: of each row.
+        summaries: of the rows' runs.
+    """
+    measured = {id(row): _measured(row, summaries[id(row)]) for row in rows}
     records = []
     for row, base, name in zip(rows, baselines, baseline_names(rows, baselines), strict=True):
-        record = found[id(row)]
-        reference = found[id(base)] if base is not None else {}
+        record = measured[id(row)]
+        reference = measured[id(base)] if base is not None else {}
         record["baseline"] = name
         record["is_baseline"] = base is row
         for cost in _COSTS:
@@ -138,9 +157,9 @@ def compared(
 
 
 def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row; what depends on the baseline is still to come."""
+    """Return the values of a row that do not depend on its baseline."""
 
-    def said(key: str) -> list[str]:
+    def texts(key: str) -> list[str]:
         return [summary[key] for summary in summaries if summary.get(key)]
 
     costs: dict[str, float | None] = {}
@@ -163,14 +182,14 @@ def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dic
         **costs,
         **{key: sum(summary[key] for summary in summaries) for key in _OUTCOMES},
         "rounds_planned": sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs),
-        "stopped": len(said("stopped")),
-        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in said("stopped"))),
+        "stopped": len(texts("stopped")),
+        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in texts("stopped"))),
         "crashes": sum(summary["crashes"] for summary in summaries),
         "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),
         "reasons": summed_up(ends),
-        "unexpected_refusals": "; ".join(said("unexpected_refusals")),
-        "diverged": "; ".join(dict.fromkeys(said("diverged"))),
+        "unexpected_refusals": "; ".join(texts("unexpected_refusals")),
+        "diverged": "; ".join(dict.fromkeys(texts("diverged"))),
         "participants_mean": mean_interval(_values(summaries, "participants_mean")).mean,
         **{
             key: value
@@ -179,7 +198,7 @@ def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dic
         },
         **{name: mean_interval(_values(summaries, name)).mean for name in ("fairness_gap", "aggregation_cardinality")},
         **_privacy(summaries),
-        _CAVEATS: "; ".join(dict.fromkeys(said(_CAVEATS))),
+        _CAVEATS: "; ".join(dict.fromkeys(texts(_CAVEATS))),
     }
 
 
@@ -188,12 +207,12 @@ def _values(summaries: Sequence[Mapping[str, Any]], key: str) -> list[float]:
 
 
 def _privacy(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """T over the seeds: the smallest group found, the smallest bound, and whether they meet."""
-    found = _values(summaries, _PRIVACY)
+    """Return T over the seeds: the smallest group, the smallest bound, and whether they are equal."""
+    groups = _values(summaries, _PRIVACY)
     bounds = _values(summaries, f"{_PRIVACY}_lower_bound")
-    value, bound = min(found, default=None), min(bounds, default=None)
-    known = [summary[f"{_PRIVACY}_certified"] for summary in summaries if summary[_PRIVACY] is not None]
-    certified = (all(known) or value == bound) if known else None
+    value, bound = min(groups, default=None), min(bounds, default=None)
+    certified_flags = [summary[f"{_PRIVACY}_certified"] for summary in summaries if summary[_PRIVACY] is not None]
+    certified = (all(certified_flags) or value == bound) if certified_flags else None
     return {_PRIVACY: value, f"{_PRIVACY}_certified": certified, f"{_PRIVACY}_lower_bound": bound}
 
 
@@ -211,32 +230,34 @@ def compare_paired(
     group_by: Sequence[str] = (),
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
-    """The overhead table over pairs of rounds: `analysis.comparison.overhead.compare` with other numbers in it.
+    """Return the overhead table over pairs of rounds: the columns of `compare`, with costs over paired rounds.
 
     For each of round_s, client_s, server_bytes, client_bytes: the mean over the paired rounds, ``_half_width`` of its
     95% interval, ``_baseline`` (the baseline's mean over the same rounds), ``_ratio`` of the two means and
-    ``_ratio_half_width`` of the 95% interval of that ratio (see `analysis.statistics.ratio_interval`). Then pairs (how
-    many rounds were paired), pairs_identical (in how many of them the same clients took part, and the same of them
-    were offline or dropped out), pairs_same_stages (the same, in the same stages too) and pairs_same_seed (in how many
-    of them both runs have the same seed, so the same data and initial model). Costs per update are left out: rounds
-    that failed have no pair. The other columns are over all rounds, as in `compare`.
+    ``_ratio_half_width`` of the 95% interval of that ratio (see `analysis.statistics.ratio_interval`). Then pairs
+    (number of paired rounds), pairs_identical (pairs in which the same clients took part and the same of them were
+    offline or dropped out), pairs_same_stages (the same, also in the same stages) and pairs_same_seed (pairs of runs
+    with the same seed, thus the same data and initial model). Costs per update are left out, because failed rounds have
+    no pair. The other columns are over all rounds, as in `compare`.
 
-    Runs of one seed are paired, whatever else is in their experiments; when both rows have a single run, these two
-    are paired whatever their seeds. With several seeds the intervals are over the seeds' means. A baseline is paired
-    with itself: all its completed rounds.
+    Runs with the same seed are paired, even if their experiments differ otherwise. If both rows have a single run,
+    these two are paired with any seeds. With several seeds the intervals are over the seeds' means. A baseline is
+    paired with itself, in all its completed rounds.
 
     Args:
-        runs, baseline, group_by, privacy_time_limit_s: see `analysis.comparison.overhead.compare`, which also says
-        what it raises.
+        runs, baseline, group_by, privacy_time_limit_s: as for `compare`.
+
+    Raises:
+        ExperimentError: as `compare`.
     """
     frame = compare(runs, baseline, group_by=group_by, privacy_time_limit_s=privacy_time_limit_s)
     frame = frame[[name for name in frame.columns if "_per_update" not in name]]
     rows = rows_of(runs, group_by)
-    found = {
+    costs_over_pairs = {
         (row.setting, row.label): _paired(row, base)
         for row, base in zip(rows, baselines_of(rows, baseline), strict=True)
     }
-    records = [found[key] for key in zip(frame["setting"], frame["label"], strict=True)]
+    records = [costs_over_pairs[key] for key in zip(frame["setting"], frame["label"], strict=True)]
     numbers = pd.DataFrame(records, index=frame.index)
     numbers = numbers.astype({name: "int64" if str(name).startswith("pairs") else "float64" for name in numbers})
     first = list(frame.columns).index("is_baseline") + 1
@@ -245,7 +266,7 @@ def compare_paired(
 
 
 def _paired(row: ComparisonRow, base: ComparisonRow | None) -> dict[str, Any]:
-    """The row's columns over pairs, in their order."""
+    """Return the row's columns over pairs, in their order."""
     together = [] if base is None else list(_runs_paired(row, base))
     rounds = [_rounds_paired(run, other) for run, other in together]
     record: dict[str, Any] = {}
@@ -261,9 +282,9 @@ def _paired(row: ComparisonRow, base: ComparisonRow | None) -> dict[str, Any]:
         mine, theirs = _fates(run), _fates(other)
         record["pairs_same_seed"] += len(frame) * (_seed_of(run) == _seed_of(other))
         for number in frame["round"]:
-            one, two = mine.get(number, set()), theirs.get(number, set())
-            record["pairs_same_stages"] += one == two
-            record["pairs_identical"] += _without_stages(one) == _without_stages(two)
+            mine_fates, their_fates = mine.get(number, set()), theirs.get(number, set())
+            record["pairs_same_stages"] += mine_fates == their_fates
+            record["pairs_identical"] += _without_stages(mine_fates) == _without_stages(their_fates)
     return record
 
 
@@ -281,7 +302,10 @@ def _runs_paired(row: ComparisonRow, base: ComparisonRow) -> Iterator[tuple[RunR
 
 
 def _seed_of(run: RunRecords) -> tuple[str, Any]:
-    """The seed of the experiment, or the random one that stood in for it; else the run itself, as nobody knows it."""
+    """Return the seed of the experiment or the random seed used in its place.
+
+    A run without either is identified by its path, so that no other run has the same seed.
+    """
     seed = run.experiment.get("seed")
     if seed is None:
         seed = run.value("provenance.simulation_seed")
@@ -289,22 +313,22 @@ def _seed_of(run: RunRecords) -> tuple[str, Any]:
 
 
 def _rounds_paired(run: RunRecords, other: RunRecords) -> pd.DataFrame:
-    """Rounds that both completed: round, and each cost with ``_x`` (run) and ``_y`` (other)."""
+    """Return rounds that both completed: round, and each cost with ``_x`` (run) and ``_y`` (other)."""
     frames = []
-    for one in (run, other):
-        frame = per_round(one)
+    for side in (run, other):
+        frame = per_round(side)
         frames.append(frame.loc[frame["outcome"] == "completed", ["round", *PAIRED]])
     return frames[0].merge(frames[1], on="round")
 
 
 def _fates(run: RunRecords) -> Fates:
-    """By round: (client, stage, fate) of its participants, those to whom nothing happened included."""
+    """Return (client, stage, fate) of the participants by round, including those that survived."""
     participants: dict[int, set[int]] = defaultdict(set)
     fates: Fates = defaultdict(set)
     for number, client, stage, fate in recorded_schedule(run).rows():
         if fate == FATES[0]:
             participants[number].add(client)
-        if client in participants[number]:  # a client's participation comes before what became of it
+        if client in participants[number]:  # a client's participation precedes its fate
             fates[number].add((client, stage, fate))
     return fates
 

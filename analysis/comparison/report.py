@@ -1,7 +1,7 @@
 """The overhead table as text, Markdown, CSV, LaTeX or JSON.
 
-Text, Markdown and LaTeX are for people: scaled units, the per-update columns only where a round has failed. CSV and
-JSON are for programs: every column of `analysis.comparison.overhead.compare`, in seconds and bytes.
+Text, Markdown and LaTeX are for people: scaled units, per-update columns only if a round failed. CSV and JSON are for
+programs: every column of `analysis.comparison.overhead.compare`, in seconds and bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["notes", "render"]
 _SHORTEST_LABEL = 16
 
 Findings = Sequence[Mapping[str, Any]]
-"""Of `analysis.findings.plain`."""
+"""Findings as plain data, from `analysis.findings.plain`."""
 
 
 def render(
@@ -32,24 +32,25 @@ def render(
     *,
     narrow: bool = False,
 ) -> str:
-    """The table of `analysis.comparison.overhead.compare`, ending in a line feed; the same frame gives the same bytes.
+    """Return the table of `analysis.comparison.overhead.compare`, ending in a line feed; equal frames give equal bytes.
 
-    Below it stands that of the targets; CSV, which has room for one table, leaves it out.
+    The table of the targets follows, except in CSV, which holds one table.
 
     Args:
         frame: from `compare`, `analysis.comparison.overhead.compare_paired` or
             `analysis.comparison.seed_pairs.compare_seeds`.
-        format: ``text`` (labels are wrapped where 118 columns do not suffice), ``markdown``, ``csv``, ``latex``
-            (needs the package booktabs) or ``json`` (``{"baseline": label, or list of labels, "rows": [...],
-            "targets": [...], "findings": [...]}``).
+        format: ``text`` (labels are wrapped to fit 118 columns), ``markdown``, ``csv``, ``latex`` (needs the package
+            booktabs) or ``json`` (``{"baseline": label, or list of labels, "rows": [...], "targets": [...], "findings":
+            [...]}``).
         targets: from `analysis.comparison.time_to_target.compare_targets`; None: not measured.
-        findings: from `analysis.findings.plain`; JSON holds them, and the notes leave out what they say. The other
-            formats have them from `analysis.findings.render`.
-        columns: names of `analysis.comparison.columns.COLUMNS`, in the order that is wanted; those of targets stand in
-            the same table. None: all that say something.
-        narrow: LaTeX one column of a two-column page wide, else two.
+        findings: from `analysis.findings.plain`. JSON includes them, and the notes do not repeat them. For the other
+            formats `analysis.findings.render` adds them.
+        columns: names of `analysis.comparison.columns.COLUMNS`, in the order of the table, which then includes the
+            columns of targets. None: all columns with information.
+        narrow: whether a LaTeX table is as wide as one column of a two-column page; otherwise as wide as two.
 
-    Raises `ExperimentError` for another format, or a column that is not measured.
+    Raises:
+        ExperimentError: an unknown format, or a column that is not measured.
     """
     require_format(format, "text", "markdown", "csv", "latex", "json")
     if columns is not None or (narrow and format == "latex"):
@@ -60,9 +61,9 @@ def render(
         return csv(frame)
     renderers: dict[str, Callable[[pd.DataFrame, Findings], str]]
     renderers = {"text": _text, "markdown": _markdown, "latex": _latex}
-    found = renderers[format](frame, findings)
+    table = renderers[format](frame, findings)
     below = "" if targets is None else target_table.render(targets, format)
-    return f"{found}\n{below}" if below else found
+    return f"{table}\n{below}" if below else table
 
 
 def _text(frame: pd.DataFrame, findings: Findings) -> str:
@@ -91,7 +92,7 @@ def _markdown(frame: pd.DataFrame, findings: Findings) -> str:
 
 
 def _baseline(frame: pd.DataFrame) -> Any:
-    """The label of the baseline, or the list of them where there are several."""
+    """Return the label of the baseline, or a list if there are several."""
     names = cells.baselines(frame)
     return names[0] if len(names) == 1 else names
 
@@ -102,7 +103,7 @@ def _json(frame: pd.DataFrame, targets: pd.DataFrame | None, findings: Findings)
 
 
 def _latex(frame: pd.DataFrame, findings: Findings) -> str:
-    """The columns that vary or matter, two columns of a page wide."""
+    """Return the columns that vary or matter as LaTeX, as wide as two columns of a page."""
     columns = [*cells.pairs(frame), *shown(frame, None, of_interest(frame, None))]
     return _latex_of(frame, columns, None, findings, narrow=False)
 
@@ -116,26 +117,26 @@ def _chosen(
     *,
     narrow: bool,
 ) -> str:
-    """The table with the columns that somebody chose, or those of a narrow table."""
+    """Return the table with the selected columns, or with the columns of a narrow table."""
     pairs = cells.pairs(frame) if names is None else []
     names = of_interest(frame, targets, narrow=narrow) if names is None else names
     if format in ("csv", "json"):
-        found = for_programs(frame, targets, names)
+        selected = for_programs(frame, targets, names)
         return (
-            csv(found)
+            csv(selected)
             if format == "csv"
-            else to_json({"baseline": _baseline(frame), "rows": found, "findings": findings})
+            else to_json({"baseline": _baseline(frame), "rows": selected, "findings": findings})
         )
     columns = [*pairs, *shown(frame, targets, names)]
     if format == "latex":
         return _latex_of(frame, columns, targets, findings, narrow=narrow)
-    said = _notes_of(frame, columns, targets, findings)
+    sentences = _notes_of(frame, columns, targets, findings)
     if format == "markdown":
-        return layout.markdown_table(frame, columns) + f"\n{markdown(' '.join(said))}\n"
+        return layout.markdown_table(frame, columns) + f"\n{markdown(' '.join(sentences))}\n"
     label_width = layout.label_width(frame, min(layout.width_of(columns), WIDTH // 2), _SHORTEST_LABEL)
     parts = layout.fitting(columns, WIDTH - label_width)
     tables = [layout.text_table(frame, part, label_width) for part in parts]
-    return "\n".join([*tables, *layout.wrapped(said)]) + "\n"
+    return "\n".join([*tables, *layout.wrapped(sentences)]) + "\n"
 
 
 def _notes_of(
@@ -146,15 +147,15 @@ def _notes_of(
     *,
     captioned: bool = False,
 ) -> list[str]:
-    """What a reader needs to know about these columns; without the first sentence where a caption has it."""
-    names = [one.name for one in columns]
-    said = notes(frame, findings, names)[captioned:]
+    """Return the notes on these columns; without the first sentence if a caption has it."""
+    names = [column.name for column in columns]
+    sentences = notes(frame, findings, names)[captioned:]
     if targets is not None and any(name in TARGET_COLUMNS for name in names):
-        said += target_table.notes(targets, [name for name in names if name in TARGET_COLUMNS])
-    return said
+        sentences += target_table.notes(targets, [name for name in names if name in TARGET_COLUMNS])
+    return sentences
 
 
-_CAPTION = "What a round costs and what the rounds gave"
+_CAPTION = "Costs and results of the rounds"
 
 
 def _latex_of(
@@ -165,15 +166,15 @@ def _latex_of(
     *,
     narrow: bool,
 ) -> str:
-    """The columns in as many tables, one below the other, as the width needs."""
+    """Return the columns as tables below each other, as many as the width requires."""
     tabulars = layout.tabulars(frame, columns, narrow=narrow)
-    said = _notes_of(frame, columns, targets, findings, captioned=True)
+    sentences = _notes_of(frame, columns, targets, findings, captioned=True)
     if differences := cells.differences(frame):
         tabulars += layout.tabulars(frame, differences, cells.DIFFERENCES, narrow=narrow)
-    return latex_float(_caption(frame), "tab:overhead", tabulars, said, narrow=narrow)
+    return latex_float(_caption(frame), "tab:overhead", tabulars, sentences, narrow=narrow)
 
 
 def _caption(frame: pd.DataFrame) -> str:
-    """One sentence: the first of the notes, which says what the means are over and what the ratios are to."""
+    """Return the caption: its second half is the first note, which explains the means and the ratios."""
     first = notes(frame)[0]
     return f"{_CAPTION}: {first[0].lower()}{first[1:]}"

@@ -1,8 +1,9 @@
-"""The overhead table with differences to the baseline, paired by seed.
+"""The overhead table with differences from the baseline, paired by seed.
 
-Runs of one seed share what the experiment draws from it: devices, links, data, who is online. What that does to both
-protocols cancels out in the difference of two runs of the same seed, so that its interval over the seeds is narrower
-than those of the two means suggest. The test is the paired t-test (`analysis.statistics.paired_difference`).
+Runs of one seed share the random choices of the experiment: devices, links, data, online clients. Effects of these
+choices on both protocols cancel out in the difference of two runs with the same seed, so that the interval over the
+seeds is narrower than the intervals of the two means suggest. The test is the paired t-test
+(`analysis.statistics.paired_difference`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,15 +40,15 @@ def compare_seeds(
     group_by: Sequence[str] = (),
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
-    """`analysis.comparison.overhead.compare`, and for each of `MEASURES` the difference to the baseline.
+    """Return `analysis.comparison.overhead.compare` extended by the differences of `MEASURES` from the baseline.
 
-    Columns in addition: seed_pairs (seeds that the row and its baseline both have), test (its name, empty without
-    pairs); of each measure ``_difference`` (row less baseline, mean over the pairs in which both have it),
-    ``_difference_half_width`` of its 95% interval and ``_difference_p`` of the paired t-test, two-sided. Missing for
-    the baseline itself, the last two for fewer than two pairs.
+    Additional columns: seed_pairs (number of seeds that the row and its baseline share), test (its name, empty without
+    pairs); for each measure ``_difference`` (row minus baseline, mean over the pairs in which both runs have it),
+    ``_difference_half_width`` of its 95% interval and ``_difference_p`` of the paired t-test, two-sided. All are
+    missing for the baseline itself, the last two also for fewer than two pairs.
 
     Args:
-        runs, baseline, group_by, privacy_time_limit_s: see `analysis.comparison.overhead.compare`.
+        runs, baseline, group_by, privacy_time_limit_s: as for `analysis.comparison.overhead.compare`.
 
     Raises:
         ExperimentError: as `compare`; or no row shares a seed with its baseline.
@@ -58,7 +59,7 @@ def compare_seeds(
     records = [_differences(row, base, summaries) for row, base in zip(rows, baselines, strict=True)]
     if not any(record["seed_pairs"] for record in records):
         raise ExperimentError(
-            "--paired-seeds: no row has a seed in common with its baseline; run both with the same seeds (`sweep: "
+            "--paired-seeds: no row shares a seed with its baseline; run both with the same seeds (`sweep: "
             "{seed: [1, 2, 3]}`)"
         )
     frame = compared(rows, baselines, summaries)
@@ -67,13 +68,13 @@ def compare_seeds(
 
 
 def _differences(row: ComparisonRow, base: ComparisonRow | None, summaries: Summaries) -> dict[str, Any]:
-    """The columns that `compare_seeds` adds."""
+    """Return the values of a row in the columns that `compare_seeds` adds."""
     pairs = [] if base is None or base is row else _pairs(row, base, summaries)
     record: dict[str, Any] = {"seed_pairs": len(pairs), "test": TEST if pairs else ""}
     for name, key in MEASURES.items():
-        known = [(mine[key], theirs[key]) for mine, theirs in pairs if None not in (mine[key], theirs[key])]
-        found = paired_difference([mine for mine, _ in known], [theirs for _, theirs in known])
-        values = (found.mean, found.half_width, found.p)
+        paired_values = [(mine[key], theirs[key]) for mine, theirs in pairs if None not in (mine[key], theirs[key])]
+        difference = paired_difference([mine for mine, _ in paired_values], [theirs for _, theirs in paired_values])
+        values = (difference.mean, difference.half_width, difference.p)
         record |= {f"{name}_difference{end}": value for end, value in zip(_ENDS, values, strict=True)}
     return record
 
@@ -81,6 +82,6 @@ def _differences(row: ComparisonRow, base: ComparisonRow | None, summaries: Summ
 def _pairs(
     row: ComparisonRow, base: ComparisonRow, summaries: Summaries
 ) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """The summaries of both rows' runs of the same seed."""
+    """Return the summaries of both rows' runs with the same seed."""
     of_seed = {summary["seed"]: summary for summary in summaries[id(base)] if summary["seed"] is not None}
     return [(mine, of_seed[mine["seed"]]) for mine in summaries[id(row)] if mine["seed"] in of_seed]

@@ -1,4 +1,4 @@
-"""One run as one flat object: what scripts read, and what the overhead table is made of."""
+"""Summary of one run as a flat object, for scripts and for the overhead table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,37 +23,36 @@ PRIVACY_TIME_LIMIT_S = 5.0
 
 
 def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S) -> dict[str, Any]:
-    """The run in one flat dictionary of JSON values; what is not known (nothing completed, not measured) is None.
+    """Return the run as a flat dictionary of JSON values; unknown values (nothing completed, not measured) are None.
 
-    ``mean_...`` and ``..._per_round`` are means over completed rounds, ``..._per_update`` are all rounds' costs over
+    ``mean_...`` and ``..._per_round`` are means over completed rounds, ``..._per_update`` the costs of all rounds over
     the number of completed rounds (see `analysis.comparison.measures`). Times are seconds of the run's clock, except
     ``wall_s``; traffic is in bytes; ``transport_bytes_per_round`` comes on top of ``server_bytes_per_round``.
-    ``dropouts`` counts clients
-    that went away in the middle of a stage, ``dropped_by_stage.STAGE`` those of one stage, ``offline`` the clients
-    that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
-    `analysis.comparison.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever
-    reason,
-    ``refusals`` the refusals on record, ``unexpected_refusals`` says which, where nobody was to be dishonest and an
-    update that is not finite was not the cause: ``diverged`` says of how many clients in which rounds it was,
-    ``crashes`` how often a client's code has crashed (with ``on_crash: drop``);
-    ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` how many for each reason;
-    ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
-    times as long as links and devices say these have taken (None: in no round);
-    ``final_attack_success`` is None unless clients poison samples for a target, ``final_perplexity`` and
-    ``best_perplexity`` are None unless the next word is what is learned, ``final_client_accuracy_mean``,
-    ``..._worst_decile`` and ``..._std`` are None unless the accuracy of single clients is measured; ``training`` is
-    ``real`` or ``simulated``. Of
-    runs with a privacy ledger, ``noise_multiplier`` is the run's (given, or found for an epsilon), ``epsilon_max`` and
-    ``epsilon_median`` are over the honest clients that were charged, ``privacy_caveats`` says what they do not cover (a
-    seed, losses that are reported). ``reached.TARGET`` says of each target that the experiment names whether the run
-    has reached it, ``time_to_target_s.TARGET`` and so on when, since its start (None: it has not); ``stopped`` why the
-    budget or a target ended the run.
+
+    - ``dropouts`` counts clients that dropped out within a stage, ``dropped_by_stage.STAGE`` those of one stage,
+    ``offline`` clients that were offline at their first question of a round, ``late`` answers after the deadline (see
+    `analysis.comparison.losses`), ``participants_lost`` participants without an update in the sum, for any reason.
+    - ``refusals`` counts the recorded refusals. ``unexpected_refusals`` describes them, except those of updates that
+    are not finite, in a run without an adversary. ``diverged`` gives the number of clients and the rounds of updates
+    that are not finite. ``crashes`` counts crashes of clients' code (with ``on_crash: drop``).
+    - ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` counts the rounds for each reason.
+    ``behind_rounds`` counts rounds of a live run in which the machine could not keep up, and ``behind_factor`` is their
+    duration over the duration due to links and devices (None: no such round).
+    - ``final_attack_success`` is None unless clients poison samples for a target, ``final_perplexity`` and
+    ``best_perplexity`` unless the task is to predict the next word, ``final_client_accuracy_mean``,
+    ``..._worst_decile`` and ``..._std`` unless the accuracy of single clients is measured. ``training`` is ``real`` or
+    ``simulated``.
+    - Of runs with a privacy ledger: ``noise_multiplier`` (configured, or computed for an epsilon), ``epsilon_max`` and
+    ``epsilon_median`` over the honest clients in the ledger, ``privacy_caveats`` (limits of these numbers: a seed,
+    reported losses).
+    - ``reached.TARGET`` says whether the run has reached a target of its experiment, ``time_to_target_s.TARGET`` and so
+    on when, since the start (None: not reached); ``stopped`` says why the budget or a target ended the run.
 
     Args:
-        run: the records; also of a run that is still going on.
-        privacy_time_limit_s: seconds of processor time that the search for the weak multi-round privacy may take. When
-            they do not suffice, ``multi_round_privacy_weak_certified`` is false, ``multi_round_privacy_weak`` is the
-            smallest group found so far, and ``multi_round_privacy_weak_lower_bound`` is what is proved.
+        run: the records; the run may be unfinished.
+        privacy_time_limit_s: seconds of processor time for the search for the weak multi-round privacy. If they do not
+            suffice, ``multi_round_privacy_weak_certified`` is false, ``multi_round_privacy_weak`` is the smallest group
+            so far, and ``multi_round_privacy_weak_lower_bound`` is the proven bound.
     """
     experiment, rounds = run.experiment, per_round(run)
     done = rounds["outcome"] == "completed"
@@ -115,12 +114,12 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
     }
-    found: dict[str, Any] = plain(summary)
-    return found
+    values: dict[str, Any] = plain(summary)
+    return values
 
 
 def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
-    """The accuracy per client of the last round that measured it."""
+    """Return the accuracy over clients of the last round that measured it."""
     columns = ["client_accuracy_mean", "client_accuracy_worst_decile", "client_accuracy_std"]
     measured = rounds[columns].dropna()
     last: Mapping[Any, Any] = (measured.to_dict("records") or [dict.fromkeys(columns)])[-1]
@@ -132,7 +131,7 @@ def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
 
 
 def _behind(run: RunRecords) -> dict[str, Any]:
-    """The rounds that the machine has held up (`testbed.network.live.server` says which), and how much."""
+    """Return the number of rounds that the machine delayed (see `testbed.network.live.server`), and by which factor."""
     events, rounds = run.events, run.rounds
     held_up = rounds[rounds["round"].isin(events.loc[events["kind"] == "behind", "round"])]
     took_s = (held_up["ended_s"] - held_up["started_s"]).sum()
@@ -141,7 +140,7 @@ def _behind(run: RunRecords) -> dict[str, Any]:
 
 
 def diverged(run: RunRecords) -> str:
-    """Say how many clients' updates were not finite, in which rounds, and what to change; empty: none."""
+    """Return how many clients had updates that were not finite, in which rounds, and the remedy; empty if none had."""
     refusals = run.events[(run.events["kind"] == "refusal") & run.events["detail"].str.startswith(f"{DIVERGED}:")]
     if refusals.empty:
         return ""
@@ -153,24 +152,25 @@ def diverged(run: RunRecords) -> str:
     rate = run.value("workload.learning_rate")
     key = "" if rate is None else f" (workload.learning_rate is {rate:g})"
     return (
-        f"{len(clients)} of {len(taking_part)} clients' update was not finite in {rounds}; lower the learning rate{key}"
+        f"{len(clients)} of {len(taking_part)} clients had an update that is not finite in {rounds}; lower the "
+        f"learning rate{key}"
     )
 
 
 def _perplexity(run: RunRecords, losses: pd.Series) -> dict[str, Any]:
-    """exp(mean loss of a word); None where nothing was measured or the task is not to predict words."""
+    """Return exp(mean loss of a word); None if nothing was measured or the task is not to predict words."""
     predicts_words = is_language(str(run.value("workload.dataset")))
-    known = predicts_words and len(losses) > 0
+    is_known = predicts_words and len(losses) > 0
     return {
-        "final_perplexity": np.exp(losses.iloc[-1]) if known else None,
-        "best_perplexity": np.exp(losses.min()) if known else None,
+        "final_perplexity": np.exp(losses.iloc[-1]) if is_known else None,
+        "best_perplexity": np.exp(losses.min()) if is_known else None,
     }
 
 
 def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
-    """F, C and T of who was summed with whom (Multi-RoundSecAgg, section 3.2, equation (5), Remark 1).
+    """Return F, C and T of the participation matrix (Multi-RoundSecAgg, section 3.2, equation (5), Remark 1).
 
-    None where there is nothing to measure: F and C before the first round, T before the first sum.
+    Values are None if there is nothing to measure: F and C before the first round, T before the first sum.
     """
     matrix = participation_matrix(run, compact=True)
     weak = weak_privacy_of(run, matrix, time_limit_s) if matrix.any() else None
@@ -186,11 +186,11 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
 
 
 def _targets(run: RunRecords) -> dict[str, Any]:
-    """When the run reached the targets that its experiment names."""
-    found = {target.column: reach(run, target) for target in named_targets([run])}
-    when = {name: at if at.reached else None for name, at in found.items()}
+    """Return when the run reached the targets that its experiment names."""
+    by_target = {target.column: reach(run, target) for target in named_targets([run])}
+    when = {name: at if at.reached else None for name, at in by_target.items()}
     return {
-        **{f"reached.{name}": at.reached for name, at in found.items()},
+        **{f"reached.{name}": at.reached for name, at in by_target.items()},
         **{f"time_to_target_s.{name}": at and at.time_s for name, at in when.items()},
         **{f"rounds_to_target.{name}": at and at.rounds for name, at in when.items()},
         **{f"server_bytes_to_target.{name}": at and at.server_bytes for name, at in when.items()},
@@ -199,7 +199,10 @@ def _targets(run: RunRecords) -> dict[str, Any]:
 
 
 def _spending(run: RunRecords) -> dict[str, Any]:
-    """What the privacy ledger holds; nothing for runs whose aggregation adds no noise. None: no epsilon is finite."""
+    """Return the content of the privacy ledger; empty for runs without noise in the aggregation.
+
+    None stands for an infinite epsilon.
+    """
     rows = run.ledger_of_honest_clients()
     if rows.empty:
         return {}

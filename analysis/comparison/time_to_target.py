@@ -1,16 +1,16 @@
-"""Time, rounds and traffic until the model is good enough: per run, and over the seeds of each row.
+"""Time, rounds and traffic until the model reaches a target: per run, and over the seeds of each row.
 
-A run that has not reached the target is censored at its last evaluation: it would have taken more than up to there, and
-counts with that. Where all seeds of a row reach the target the row has their mean; else it is the restricted mean, of
-what was taken up to the target or the last evaluation, and the mean is at least that.
+A run that has not reached the target is censored at its last evaluation: it would have taken longer, and counts with
+the value up to there. If all seeds of a row reach the target, the row has their mean; otherwise it has the restricted
+mean, over the values up to the target or the last evaluation, and the mean is at least that.
 
 Only a model that a round has changed can reach a target (`analysis.comparison.targets.model_changed`): an evaluation
-before the first completed round measures the initial model, however good that is.
+before the first completed round measures the initial model.
 
-No Kaplan-Meier curve stands behind times and bytes, as it would be wrong there: runs end after a number of rounds, so
-one whose rounds are short because they fail is censored early, in seconds, for being bad (D. Lin et al., "Estimating
-medical costs from incomplete follow-up data", Biometrics 53, 1997, say so of costs). Over rounds it is right, and gives
-the median.
+Times and bytes are not estimated by a Kaplan-Meier curve, which would be biased: runs end after a number of rounds, so
+a run with short, failing rounds is censored early in seconds because it is bad (D. Lin et al., "Estimating medical
+costs from incomplete follow-up data", Biometrics 53, 1997, on costs). Over rounds the curve is unbiased and gives the
+median.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from analysis.survival import kaplan_meier
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
-# Column of the table: what it is of a run (`TimeToTarget`).
+# Column of the table: attribute of `TimeToTarget`.
 MEASURES = {
     "time_to_target_s": "time_s",
     "rounds_to_target": "rounds",
@@ -63,15 +63,15 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """When a run reached a target, or how far it went without: its last evaluation.
+    """The time, rounds and traffic until a run reached a target, or until its last evaluation if it did not.
 
     Attributes:
-        reached: whether it did.
-        met_at_start: whether an evaluation before the first completed round met the target: the initial model did.
-        rounds: the number of that round.
-        time_s: by the run's clock, when that round had ended.
-        server_bytes: between the server and all clients since the start of the run, failed rounds included.
-        client_bytes: of all clients, their look-ups at the PKI included.
+        reached: whether the run reached the target.
+        met_at_start: whether an evaluation before the first completed round met the target, so the initial model did.
+        rounds: the number of the round of the evaluation.
+        time_s: by the run's clock, at the end of that round.
+        server_bytes: between the server and all clients since the start of the run, including failed rounds.
+        client_bytes: of all clients, including their PKI look-ups.
     """
 
     reached: bool
@@ -83,23 +83,22 @@ class TimeToTarget:
 
 
 def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) -> pd.DataFrame:
-    """One row per evaluated round of a run, also of one that goes on.
+    """Return one row per evaluated round of a run, which may be unfinished.
 
-    Columns: round; time_s, server_bytes, client_bytes since the start of the run, as of `TimeToTarget`; value (of the
-    metric; NaN where it is not a number, or smoothed over more evaluations than there are yet);
-    changed (bool: whether a round
-    has changed the model by then, see `analysis.comparison.targets.model_changed`).
+    Columns: round; time_s, server_bytes, client_bytes since the start of the run, as in `TimeToTarget`; value (of the
+    metric; NaN if it is not a number, or before enough evaluations for smoothing); changed (bool: whether a round has
+    changed the model by then, see `analysis.comparison.targets.model_changed`).
 
     Args:
         run: the records.
-        metric, smooth: see `analysis.comparison.targets.values_of`.
+        metric, smooth: as for `analysis.comparison.targets.values_of`.
     """
     rounds, values = run.rounds, values_of(run, metric, smooth)
     server = (rounds["bytes_down"] + rounds["bytes_up"]).cumsum()
     pki = pd.Series(0, index=rounds["round"])
     for rows in run.exchanges_in_stretches(_PKI, keep=False):
-        found = rows.groupby("round")[_PKI].sum().sum(axis=1)
-        pki[found.index] = found
+        pki_bytes = rows.groupby("round")[_PKI].sum().sum(axis=1)
+        pki[pki_bytes.index] = pki_bytes
     frame = pd.DataFrame({"round": rounds["round"], "time_s": rounds["ended_s"], "server_bytes": server})
     frame["client_bytes"] = server + pki.cumsum().to_numpy()
     changed = model_changed(rounds)[values.index]
@@ -107,18 +106,23 @@ def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) ->
 
 
 def reach(run: RunRecords, target: Target, smooth: int = 1) -> TimeToTarget:
-    """When a run reached a target: at the first evaluation of a changed model that meets it.
+    """Return when a run reached a target: the first evaluation of a changed model that meets it.
 
     Args:
         run: the records.
-        target: to be reached.
-        smooth: the mean over so many evaluations, this one the last, has to meet it.
+        target: the target.
+        smooth: number of evaluations that are averaged, ending with the current one; the mean has to meet the target.
     """
     return reached_in(trajectory(run, target.metric, smooth), target)
 
 
 def reached_in(frame: pd.DataFrame, target: Target) -> TimeToTarget:
-    """`reach` of a trajectory; before the first evaluation nothing is known, so it is censored at 0."""
+    """Return when a trajectory reached a target; a trajectory without evaluations is censored at 0.
+
+    Args:
+        frame: from `trajectory`.
+        target: of the same metric.
+    """
     if frame.empty:
         return TimeToTarget(False, False, 0, 0.0, 0, 0)
     meets, changed = target.met(frame["value"]), frame["changed"].to_numpy(bool)
@@ -137,33 +141,39 @@ def compare_targets(
     across_workloads: bool = False,
     group_by: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """What it took to reach each target: one row per target and row of `analysis.comparison.rows.rows_of`.
+    """Return the cost of reaching each target: one row per target and row of `analysis.comparison.rows.rows_of`.
 
-    Columns: setting, label, protocol; baseline, is_baseline; target (`Target.column`), metric, threshold, is_default;
-    seeds (runs), reached (of them), unfinished (that go on and have not reached it: censored so far), estimator
-    (``mean``, ``restricted mean`` or ``not reached``), rounds_watched (of a run that has not reached it, the fewest;
-    missing if all have), evaluated_every (the most rounds between two evaluations), ratio_is (``exact``; ``at least``,
-    ``at most``: one side is a restricted mean; empty: both are, and there is no ratio), smooth. Then for each of
-    time_to_target_s, rounds_to_target, server_bytes_to_target, client_bytes_to_target (of all clients together):
-    itself, ``_half_width`` of its 95% interval over the seeds, ``_ratio`` to the baseline and ``_ratio_half_width``
-    (paired where both have the same seeds; none of a bound). Then rounds_to_target_median: by which round half of the
-    seeds had reached it (Kaplan-Meier). Unknown values are missing.
+    Columns:
+
+    - setting, label, protocol; baseline, is_baseline; target (`Target.column`), metric, threshold, is_default;
+    - seeds (runs), reached (number of them that reached the target), unfinished (number of runs that may still reach
+    it: censored for now), estimator (``mean``, ``restricted mean`` or ``not reached``), rounds_watched (smallest number
+    of rounds of a run that did not reach it; missing if all did), evaluated_every (largest number of rounds between two
+    evaluations), ratio_is (``exact``; ``at least``, ``at most``: one side is a restricted mean; empty: both are, and
+    there is no ratio), smooth;
+    - time_to_target_s, rounds_to_target, server_bytes_to_target, client_bytes_to_target (of all clients together), each
+    with ``_half_width`` of its 95% interval over the seeds, ``_ratio`` to the baseline and ``_ratio_half_width``
+    (paired if both have the same seeds; missing for a bound);
+    - rounds_to_target_median: the round by which half of the seeds had reached the target (Kaplan-Meier).
+
+    Unknown values are missing.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
-        targets: texts that `Target.parse` takes, ``best``, or targets; default: ``best``, the best that all reach
-            (`analysis.comparison.targets.default_target`), by workload where several are compared apart.
-        baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        smooth: the mean over so many evaluations, the last of them this one, has to meet the target.
+        targets: texts that `Target.parse` takes, ``best``, or targets; default: ``best``, the best target that all runs
+            reach (`analysis.comparison.targets.default_target`), for each workload if several are compared separately.
+        baseline: as for `analysis.comparison.rows.baselines_of`.
+        smooth: number of evaluations that are averaged, ending with the current one; the mean has to meet the target.
         across_workloads: compare runs although they are evaluated on different data.
-        group_by: see `analysis.comparison.rows.rows_of`.
+        group_by: as for `analysis.comparison.rows.rows_of`.
 
     Raises:
-        ExperimentError: a target is none, a run was never evaluated, or their accuracies do not compare.
+        ExperimentError: an invalid target, a run that was never evaluated, accuracies that are not comparable, or as
+            `baselines_of`.
     """
     if smooth < 1:
-        raise ExperimentError(f"--smooth {smooth}: a number of evaluations is at least 1")
-    wanted = [None] if targets is None else parsed(targets)
+        raise ExperimentError(f"--smooth {smooth}: should be a number of evaluations, at least 1")
+    requested = [None] if targets is None else parsed(targets)
     rows = rows_of(runs, group_by)
     baselines = baselines_of(rows, baseline)
     names = baseline_names(rows, baselines)
@@ -171,20 +181,29 @@ def compare_targets(
         require_same_workload(rows, baselines)
     trajectories: dict[tuple[int, Metric], pd.DataFrame] = {}
     records = []
-    for named in wanted:
+    for named in requested:
         for target, among in [(named, rows)] if named else _defaults(rows, smooth, across_workloads):
-            found = {id(row): _Reached.of(row, target, smooth, trajectories) for row in among}
+            results = {id(row): _Reached.of(row, target, smooth, trajectories) for row in among}
             for row, base, name in zip(rows, baselines, names, strict=True):
-                if id(row) in found:
-                    against = None if base is None else found[id(base)]
+                if id(row) in results:
+                    against = None if base is None else results[id(base)]
                     records.append(
                         _named(row, base, name)
                         | {"target": target.column, "metric": target.metric, "threshold": target.threshold}
                         | {"is_default": named is None, "smooth": smooth}
-                        | found[id(row)].columns(against)
+                        | results[id(row)].columns(against)
                     )
     frame = pd.DataFrame(records)
-    order = [*_named(rows[0], None, None), "target", "metric", "threshold", "is_default", *_SEEN, "ratio_is", "smooth"]
+    order = [
+        *_named(rows[0], None, None),
+        "target",
+        "metric",
+        "threshold",
+        "is_default",
+        *_COUNTS,
+        "ratio_is",
+        "smooth",
+    ]
     return frame[[*order, *(name for name in frame.columns if name not in order)]].astype(_TYPES)
 
 
@@ -195,17 +214,23 @@ def targets_beside(
     across_workloads: bool = False,
     group_by: Sequence[str] = (),
 ) -> tuple[pd.DataFrame | None, str]:
-    """`compare_targets` where nobody has asked for it, so that it must not fail: the table, or why there is none.
+    """Return the table of `compare_targets` for display beside another table, or a reason for its absence.
 
-    The targets are those that the experiments name, else the best that all reach. A reason is empty where the runs were
-    not evaluated twice at least: then nobody expects a table.
+    The targets are those that the experiments name, otherwise the best that all runs reach. The reason is empty if the
+    runs have fewer than two evaluations, because then a table is not expected.
+
+    Args:
+        runs, baseline, across_workloads, group_by: as for `compare_targets`.
+
+    Returns:
+        the table or None, and the reason.
     """
     try:
         targets = named_targets(runs)
         if not targets and not is_measured(rows_of(runs, group_by)):
             return None, ""
-        found = compare_targets(runs, targets or None, baseline, across_workloads=across_workloads, group_by=group_by)
-        return found, ""
+        table = compare_targets(runs, targets or None, baseline, across_workloads=across_workloads, group_by=group_by)
+        return table, ""
     except ExperimentError as error:
         return None, str(error)
 
@@ -213,7 +238,7 @@ def targets_beside(
 def _defaults(
     rows: Sequence[ComparisonRow], smooth: int, across_workloads: bool
 ) -> list[tuple[Target, list[ComparisonRow]]]:
-    """The default target of each workload, with its rows."""
+    """Return the default target of each workload, with its rows."""
     groups: dict[Any, list[ComparisonRow]] = {}
     for row in rows:
         groups.setdefault(None if across_workloads else workload_of(row), []).append(row)
@@ -230,7 +255,7 @@ def _named(row: ComparisonRow, base: ComparisonRow | None, name: str | None) -> 
     }
 
 
-_SEEN = (
+_COUNTS = (
     "seeds",
     "reached",
     "unfinished",
@@ -244,7 +269,7 @@ _SEEN = (
 
 @dataclass(frozen=True)
 class _Reached:
-    """The runs of a row, and when each of them reached one target."""
+    """The runs of a row, with the evaluation at which each reached one target."""
 
     row: ComparisonRow
     target: Target
@@ -254,7 +279,7 @@ class _Reached:
     def of(
         cls, row: ComparisonRow, target: Target, smooth: int, trajectories: dict[tuple[int, Metric], pd.DataFrame]
     ) -> "_Reached":
-        """Of a row; trajectories are kept for other targets."""
+        """Return the result of a row; `trajectories` caches the runs' trajectories for further targets."""
         frames = []
         for run in row.runs:
             require_evaluated(run, target.metric, f"target {target.label}")
@@ -266,7 +291,7 @@ class _Reached:
 
     @cached_property
     def each(self) -> list[TimeToTarget]:
-        """When each run reached it."""
+        """Time to the target of each run."""
         return [reached_in(frame, self.target) for frame in self.frames]
 
     @property
@@ -279,18 +304,18 @@ class _Reached:
 
     @property
     def rounds_watched(self) -> int | None:
-        """Of a run that has not reached it, the fewest."""
+        """Smallest number of rounds of a run that did not reach the target."""
         return min((at.rounds for at in self.each if not at.reached), default=None)
 
     def values(self, measure: str) -> list[float]:
         return [float(getattr(at, MEASURES[measure])) for at in self.each]
 
     def columns(self, base: "_Reached | None") -> dict[str, Any]:
-        """The row's numbers, and their ratios to the baseline's."""
+        """Return the row's numbers, and their ratios to the baseline's."""
         kind = "" if base is None else self._ratio_is(base)
         unfinished = [not at.reached and is_unfinished(run) for run, at in zip(self.row.runs, self.each, strict=True)]
         gaps = [int(np.diff(frame["round"], prepend=0).max(initial=0)) for frame in self.frames]
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "seeds": len(self.each),
             "reached": self.reached,
             "unfinished": sum(unfinished),
@@ -303,15 +328,15 @@ class _Reached:
         }
         for measure in MEASURES:
             mean = mean_interval(self.values(measure))
-            found |= (mean if self.reached else Interval(mean.mean, None)).named(measure)
-            found |= self._ratio(base, measure, kind).named(f"{measure}_ratio")
+            values |= (mean if self.reached else Interval(mean.mean, None)).named(measure)
+            values |= self._ratio(base, measure, kind).named(f"{measure}_ratio")
         happened = [at.reached for at in self.each]
-        return found | {MEDIAN: kaplan_meier(self.values("rounds_to_target"), happened).median}
+        return values | {MEDIAN: kaplan_meier(self.values("rounds_to_target"), happened).median}
 
     def _ratio_is(self, base: "_Reached") -> str:
         complete = self.estimator == MEAN, base.estimator == MEAN
-        known = {(True, True): "exact", (False, True): "at least", (True, False): "at most"}
-        return known.get(complete, "")
+        kinds = {(True, True): "exact", (False, True): "at least", (True, False): "at most"}
+        return kinds.get(complete, "")
 
     def _ratio(self, base: "_Reached | None", measure: str, kind: str) -> Interval:
         if base is None or not kind:
@@ -319,12 +344,12 @@ class _Reached:
         values, others = self.values(measure), base.values(measure)
         if kind == "exact" and (places := self._pairs(base)):
             return ratio_interval(values, [others[at] for at in places])
-        found = ratio_of_means(mean_interval(values), mean_interval(others), len(values), len(others))
-        return found if kind == "exact" else Interval(found.mean, None)
+        ratio = ratio_of_means(mean_interval(values), mean_interval(others), len(values), len(others))
+        return ratio if kind == "exact" else Interval(ratio.mean, None)
 
     def _pairs(self, base: "_Reached") -> list[int]:
-        """For each run the place of the baseline's of the same seed; empty where they have not just the same seeds."""
-        mine, theirs = ([run.experiment.get("seed") for run in each.row.runs] for each in (self, base))
+        """Return for each run the index of the baseline's run with the same seed; empty if their seeds differ."""
+        mine, theirs = ([run.experiment.get("seed") for run in reached_row.row.runs] for reached_row in (self, base))
         places: Mapping[Any, int] = {seed: place for place, seed in enumerate(theirs)}
         if None in mine or set(mine) != set(theirs) or len(places) < len(theirs) or len(mine) != len(theirs):
             return []

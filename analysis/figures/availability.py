@@ -1,4 +1,4 @@
-"""Figures of who was there: clients reachable and participants lost over time, and where participants were lost."""
+"""Figures of availability: reachable clients and lost participants over time, and losses by stage."""
 
 from collections.abc import Sequence
 
@@ -44,11 +44,11 @@ FEW_PERCENT = 40
 
 
 def presence(run: RunRecords) -> pd.DataFrame:
-    """One row per round in which somebody was asked.
+    """Return the availability of clients, one row per round with any question.
 
-    Columns: round, started_s (virtual seconds), reachable (share of the clients asked in the round's first stage
-    that were not offline), lost (share of the round's participants that were offline, dropped out, came too late or
-    refused in any stage; NaN without participants), lost_so_far (the same over all rounds up to this one).
+    Columns: round, started_s (virtual seconds), reachable (share of the clients asked in the round's first stage that
+    were not offline), lost (share of the round's participants that were offline, dropped out, were too late or refused
+    in any stage; NaN without participants), lost_so_far (the same over all rounds up to this one).
     """
     exchanges = run.exchanges
     stage = pd.Series(pd.factorize(exchanges["stage"])[0], exchanges.index)
@@ -64,49 +64,49 @@ def presence(run: RunRecords) -> pd.DataFrame:
 
 
 def availability(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
-    """Clients reachable when a round begins, and participants lost up to it, against virtual time.
+    """Draw the shares of reachable clients and of participants lost so far, at the beginning of rounds, over time.
 
-    A column of panels per setting. Repetitions with other seeds are averaged round by round, with a band of the 95%
-    interval over them.
+    There is a column of panels per setting. Repetitions with other seeds are averaged round by round, with a band of
+    the 95% interval over them.
 
     Args:
         rows: from `analysis.comparison.rows.rows_of`.
         columns: of the page, 1 or 2.
 
     Returns:
-        The figure, or why there is none.
+        the figure, or the reason for its absence.
     """
     if not _somebody_was_lost(rows):
         return _NOBODY
     curves = [_curves(row) for row in rows]
     unit = seconds_unit([max((curve["started_s"].max() for curve in curves if len(curve)), default=0)])
-    telling = {"reachable": any(curve["reachable"].min() < 1 for curve in curves)}
-    telling["lost_so_far"] = any(curve["lost_so_far"].max() > 0 for curve in curves)
-    drawn = [share for share in _SHARES if telling[share]]  # an empty panel says nothing
-    if not drawn:
+    varies = {"reachable": any(curve["reachable"].min() < 1 for curve in curves)}
+    varies["lost_so_far"] = any(curve["lost_so_far"].max() > 0 for curve in curves)
+    shown_shares = [share for share in _SHARES if varies[share]]  # skip panels without information
+    if not shown_shares:
         return _no_loss(rows)
     lines = []
     for curve in curves:
         x = curve["started_s"] / unit.size
-        shares = [(100 * curve[share], 100 * curve[f"{share}_half_width"]) for share in drawn]
+        shares = [(100 * curve[share], 100 * curve[f"{share}_half_width"]) for share in shown_shares]
         lines.append([(x, pd.DataFrame({"mean": mean, "half_width": half_width})) for mean, half_width in shares])
-    panels = [Panel(f"Time [{unit.symbol}]", _SHARES[share], 100) for share in drawn]
+    panels = [Panel(f"Time [{unit.symbol}]", _SHARES[share], 100) for share in shown_shares]
     figure, settings = over_settings(rows, panels, lines, columns, linewidth=1.0)
     for axes in figure.axes:
         keep_within(axes, 100)
-    if settings[0][0].get_ylim()[1] > FEW_PERCENT:  # of few clients, only the changes would be hard to see
+    if settings[0][0].get_ylim()[1] > FEW_PERCENT:  # with small shares, a full axis would hide the changes
         settings[0][0].set_ylim(0, 103)
     return FigureWithData("availability", figure, of_rows(rows, curves))
 
 
 _SHARES = {"reachable": "Clients reachable [%]", "lost_so_far": "Participants lost so far [%]"}
-_NOBODY = "nobody was away or lost in these runs"
+_NOBODY = "no client was offline or lost in these runs"
 
 
 def _no_loss(rows: Sequence[ComparisonRow]) -> str:
-    """Why there is no figure, where clients were away but no participant was lost."""
+    """Return the reason for a missing figure when clients were offline but no participant was lost."""
     took_part = any(run.rounds["participants"].gt(0).any() for row in rows for run in row.runs)
-    return "no participant was lost in these runs" if took_part else "nobody took part in these runs"
+    return "no participant was lost in these runs" if took_part else "these runs have no participants"
 
 
 def _somebody_was_lost(rows: Sequence[ComparisonRow]) -> bool:
@@ -114,15 +114,15 @@ def _somebody_was_lost(rows: Sequence[ComparisonRow]) -> bool:
 
 
 def _curves(row: ComparisonRow) -> pd.DataFrame:
-    """By round: started_s (s, mean), reachable and lost_so_far with their half-widths over the repetitions."""
+    """Return by round: started_s (s, mean), reachable and lost_so_far with half-widths over the repetitions."""
     rounds = pd.concat([presence(run) for run in row.runs])
     return with_intervals(rounds, "round", ["started_s", *_SHARES]).drop(columns="started_s_half_width")
 
 
 def dropouts_by_stage(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
-    """Participants lost per round: the stage in which each was lost first, and how.
+    """Draw participants lost per round, by the stage and the way in which each was lost first.
 
-    Means over all recorded rounds of all repetitions; the error bar is the 95% interval of all losses, over the
+    Bars are means over all recorded rounds of all repetitions. The error bar is the 95% interval of all losses over the
     repetitions (`analysis.statistics.ratio_interval`); of a single run over its rounds.
 
     Args:
@@ -130,7 +130,7 @@ def dropouts_by_stage(rows: Sequence[ComparisonRow], columns: int = 1) -> Figure
         columns: of the page, 1 or 2.
 
     Returns:
-        The figure, or why there is none.
+        the figure, or the reason for its absence.
     """
     if not _somebody_was_lost(rows):
         return _NOBODY
@@ -140,13 +140,13 @@ def dropouts_by_stage(rows: Sequence[ComparisonRow], columns: int = 1) -> Figure
     totals = [_all_lost_per_round(row) for row in rows]
     if not any(total.mean for total in totals):
         return _no_loss(rows)
-    # Stages and ways in which nobody was lost would only lengthen the legend.
+    # Parts without losses would only lengthen the legend.
     of_stage = {name: look for name, look in stage_looks(order).items() if any(s.get(name, 0) for s in stages)}
     of_outcome = {name: look for name, look in _OUTCOME_LOOKS.items() if any(o.get(name, 0) for o in outcomes)}
     places, height = positions(rows)
-    known = any(total.half_width is not None for total in totals)
-    note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if known else ""
-    by_outcome = len(of_outcome) > 1  # a single one needs no panel of its own
+    has_intervals = any(total.half_width is not None for total in totals)
+    note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if has_intervals else ""
+    by_outcome = len(of_outcome) > 1  # a single outcome needs no panel of its own
     legends = [fitted(list(of_stage), width(columns), "" if by_outcome else note)]
     legends += [fitted(list(of_outcome), width(columns), note)] if by_outcome else []
     heights = [height + 0.22 + 0.3 + legend.inches for legend in legends]
@@ -155,8 +155,8 @@ def dropouts_by_stage(rows: Sequence[ComparisonRow], columns: int = 1) -> Figure
     unit, only = Unit("", 1.0, 2), next(iter(of_outcome))
     panels = []
     contents = (
-        (stages, of_stage, "By the stage in which they were lost"),
-        (outcomes, of_outcome, "By what became of them"),
+        (stages, of_stage, "By stage of the loss"),
+        (outcomes, of_outcome, "By outcome"),
     )
     for part, (values, looks, title), legend in zip(parts, contents, legends, strict=False):
         axes = part.subplots()
@@ -177,7 +177,7 @@ def _data(
     outcomes: Sequence[pd.Series],
     totals: Sequence[Interval],
 ) -> pd.DataFrame:
-    """A row per bar's part, and one for all that were lost, with the half-width of its interval."""
+    """Return a row per bar's part, and one for all losses, with the half-width of its interval."""
     records = []
     for row, of_stage, of_outcome, total in zip(rows, stages, outcomes, totals, strict=True):
         for by, parts in (("stage", of_stage), ("outcome", of_outcome)):
@@ -190,18 +190,18 @@ def _data(
 
 
 def _all_lost_per_round(row: ComparisonRow) -> Interval:
-    """As the bars' length, the sum of its parts."""
+    """Return the losses per round in total, the length of a bar."""
     lost = [
         first_losses(run).groupby("round").size().reindex(run.rounds["round"], fill_value=0).astype(float)
         for run in row.runs
     ]
     if len(lost) == 1:
         return mean_interval(lost[0])
-    return ratio_interval([each.sum() for each in lost], [len(each) for each in lost])
+    return ratio_interval([run_losses.sum() for run_losses in lost], [len(run_losses) for run_losses in lost])
 
 
 def _lost_per_round(row: ComparisonRow, by: str, parts: Sequence[str]) -> pd.Series:
-    """Participants lost per recorded round, by the column `by` of `first_losses`; empty when there are no rounds."""
+    """Return participants lost per recorded round, by the column `by` of `first_losses`; empty without rounds."""
     rounds = sum(len(run.rounds) for run in row.runs)
     if not rounds:
         return pd.Series(dtype=float)

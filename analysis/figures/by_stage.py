@@ -26,20 +26,20 @@ from analysis.style import width
 from analysis.tables import Unit, bytes_unit, seconds_unit
 
 COMPLETED = "completed round"
-"""In the data: the sum over the stages of a completed round, with its interval."""
+"""Part in the data: the sum over the stages of a completed round, with its interval."""
 
 
 def round_time(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
-    """Mean completed round, by stage; hatched: what failed rounds have cost, per completed round.
+    """Draw the mean completed round by stage; hatched: the time of failed rounds per completed round.
 
-    The error bar is the 95% interval of the mean round time, over the seeds; of a single run over its rounds.
+    The error bar is the 95% interval of the mean round time over the seeds; of a single run over its rounds.
 
     Args:
         rows: from `analysis.comparison.rows.rows_of`.
         columns: of the page, 1 or 2.
 
     Returns:
-        The figure, or why there is none.
+        the figure, or the reason for its absence.
     """
     by_round = [_of_row(row) for row in rows]
     stages = [_mean_stages(row, frames) for row, frames in zip(rows, by_round, strict=True)]
@@ -52,7 +52,14 @@ def round_time(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithDat
 
 
 def traffic(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
-    """Bytes between server and clients in a mean completed round, by stage and direction; see `round_time`."""
+    """Draw the bytes between server and clients in a mean completed round, by stage and direction.
+
+    Args:
+        rows, columns: as for `round_time`.
+
+    Returns:
+        the figure, or the reason for its absence.
+    """
     by_round = [_of_row(row) for row in rows]
     stages = [_mean_stages(row, frames) for row, frames in zip(rows, by_round, strict=True)]
     if all(frame.empty for frame in stages):
@@ -65,7 +72,7 @@ def traffic(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData |
 
 
 def _of_row(row: ComparisonRow) -> list[pd.DataFrame]:
-    """Each run's rounds by stage."""
+    """Return each run's rounds by stage."""
     return [by_stage(run) for run in row.runs]
 
 
@@ -74,7 +81,7 @@ def _mean_stages(row: ComparisonRow, by_round: Sequence[pd.DataFrame]) -> pd.Dat
 
 
 def _total(by_round: Sequence[pd.DataFrame], column: str) -> Interval:
-    """Of a completed round, all its stages together."""
+    """Return the total of a completed round over its stages."""
     done = [frame[frame["outcome"] == "completed"] for frame in by_round]
     return over_runs([frame.groupby("round")[column].sum() for frame in done])
 
@@ -85,7 +92,7 @@ def _data(
     totals: Mapping[str, Sequence[Interval]],
     measures: Mapping[str, str],
 ) -> pd.DataFrame:
-    """A row per bar's part and measure, and one for its sum, with the half-width of its interval."""
+    """Return a row per bar's part and measure, and one for its sum, with the half-width of its interval."""
     records = []
     for place, (row, frame) in enumerate(zip(rows, stages, strict=True)):
         for column, measure in measures.items():
@@ -105,7 +112,7 @@ def _bars(
     label: str,
     columns: int,
 ) -> Figure:
-    """Stacked bars: a panel for each of the columns of `stages`, under its title."""
+    """Return a figure of stacked bars: a panel for each of the columns of `stages`, under its title."""
     places, height = positions(rows)
     looks = stage_looks(stage_order([[name for name in frame.index if name != FAILED] for frame in stages]))
     handles = part_handles(looks)

@@ -1,4 +1,4 @@
-"""Pictures of what clients hold and are like: labels of each, and distributions of samples, skew, devices and links."""
+"""Figures of clients: labels of each client, and distributions of samples, skew, devices and links."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from analysis.style import SERIES_COLOURS, USUAL_FORMATS, figure_text, house_sty
 from testbed.arrays import Floats
 
 _BARS = 40
-"""Clients that are bars; more are rows of a heat map."""
+"""Largest number of clients drawn as bars; more are rows of a heat map."""
 _BAR_LABELS = 20
 _LINES = ("-", "--", ":", "-.")
 _PANELS = (
@@ -29,11 +29,11 @@ _PANELS = (
 
 
 def draw(found: ClientProfile, folder: Path, columns: int = 1, formats: Sequence[str] = USUAL_FORMATS) -> list[Path]:
-    """Write ``labels`` (where samples have labels) and ``clients``, with the data of each as CSV; returns the files.
+    """Write ``labels`` (if samples have labels) and ``clients``, with their data as CSV; return the files.
 
     Args:
-        found: what is drawn.
-        folder: where.
+        found: the clients.
+        folder: to write into.
         columns: of a paper's page, 1 or 2.
         formats: of `analysis.style.FORMATS`.
     """
@@ -46,9 +46,13 @@ def draw(found: ClientProfile, folder: Path, columns: int = 1, formats: Sequence
 
 
 def labels(found: ClientProfile, columns: int = 1) -> Figure:
-    """Which labels each client holds: stacked bars of a few clients, a heat map of more, or of many labels.
+    """Return a figure of each client's labels: stacked bars for few clients, otherwise a heat map.
 
-    In the heat map clients are in the order of the label that most of their samples have.
+    In the heat map clients are ordered by the most frequent label of their samples.
+
+    Args:
+        found: the clients.
+        columns: of a paper's page, 1 or 2.
     """
     counts = found.label_counts
     assert counts is not None
@@ -59,8 +63,8 @@ def labels(found: ClientProfile, columns: int = 1) -> Figure:
         _bars(axes, counts)
         figure.legend(loc="outside right upper", title="Label", title_fontsize=7, reverse=True)
     else:
-        held = counts.sum(axis=1, keepdims=True)
-        shares = counts / np.maximum(held, 1)
+        client_samples = counts.sum(axis=1, keepdims=True)
+        shares = counts / np.maximum(client_samples, 1)
         order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
         image = axes.imshow(100 * shares[order], aspect="auto", cmap="viridis", vmin=0, interpolation="nearest")
         axes.set_xlabel("Label")
@@ -85,31 +89,36 @@ def _bars(axes: Axes, counts: np.ndarray) -> None:
 
 
 def _colours(number: int) -> Sequence[object]:
-    """So many: those that colour-blind readers tell apart, or, of more, a scale of lightness."""
+    """Return distinct colours: a set for colour-blind readers, or a scale of lightness if there are many."""
     if number <= len(SERIES_COLOURS):
         return SERIES_COLOURS[:number]
     return [colormaps["viridis"](place) for place in np.linspace(0, 1, number)]
 
 
 def distributions(clients: pd.DataFrame, columns: int = 1) -> Figure:
-    """For each measure, the share of clients with at most so much of it; a line for each class of clients."""
-    drawn = [(column, name) for column, name in _PANELS if column in clients]
-    rows = -(-len(drawn) // 2)
+    """Return a figure of the cumulative share of clients over each measure; a line for each class of clients.
+
+    Args:
+        clients: one row per client.
+        columns: of a paper's page, 1 or 2.
+    """
+    panels_drawn = [(column, name) for column, name in _PANELS if column in clients]
+    rows = -(-len(panels_drawn) // 2)
     names = sorted(clients["class"].unique())
     legend = fitted_lines(list(map(str, names)), width(columns))
     figure = Figure(figsize=(width(columns), 1.55 * rows + legend.inches), layout="constrained")
     panels = np.atleast_1d(figure.subplots(rows, 2, sharey=True)).ravel()
-    for axes, (column, name) in zip(panels, drawn, strict=False):
+    for axes, (column, name) in zip(panels, panels_drawn, strict=False):
         span = _span(clients[column].dropna().to_numpy(np.float64))
-        for place, one in enumerate(names):
-            values = np.sort(clients.loc[clients["class"] == one, column].dropna().to_numpy(np.float64))
+        for place, class_name in enumerate(names):
+            values = np.sort(clients.loc[clients["class"] == class_name, column].dropna().to_numpy(np.float64))
             look = {"color": SERIES_COLOURS[place % len(SERIES_COLOURS)], "linestyle": _LINES[place % len(_LINES)]}
-            _distribution(axes, values, span, figure_text(str(one)), look)
+            _distribution(axes, values, span, figure_text(str(class_name)), look)
         axes.set_xlabel(name)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=column == "samples", min_n_ticks=1))
         axes.set_ylim(0, 103)
         axes.grid()
-    for axes in panels[len(drawn) :]:
+    for axes in panels[len(panels_drawn) :]:
         axes.set_visible(False)
     for axes in panels[::2]:
         axes.set_ylabel("Clients [%]")
@@ -118,7 +127,7 @@ def distributions(clients: pd.DataFrame, columns: int = 1) -> Figure:
 
 
 def _span(values: Floats) -> tuple[float, float]:
-    """Where the lines of a panel begin and end: a little beyond the values."""
+    """Return the ends of the lines of a panel, a little beyond the values."""
     if not len(values):
         return 0.0, 1.0
     least, most = float(values.min()), float(values.max())
@@ -127,7 +136,7 @@ def _span(values: Floats) -> tuple[float, float]:
 
 
 def _distribution(axes: Axes, values: Floats, span: tuple[float, float], label: str, look: Mapping[str, Any]) -> None:
-    """The share of `values`, ascending, up to each place."""
+    """Draw the cumulative share of `values`, which are ascending."""
     if not len(values):
         return
     edges = np.concatenate([span[:1], values, span[1:]])

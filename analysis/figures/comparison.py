@@ -1,8 +1,8 @@
-"""The figures of `testbed plot`: which there are, and their files.
+"""The figures of `testbed plot` and their files.
 
-Each is written as PNG and as PDF with embedded fonts, one or two columns of a page wide, and its data beside it as
-CSV. Stages come in the order of the protocol (selection, training, aggregation) and keep their colour from figure to
-figure, and so do protocols.
+Each figure is written as PNG and as PDF with embedded fonts, one or two columns of a page wide, with its data beside it
+as CSV. Stages are in the order of the protocol (selection, training, aggregation). Stages and protocols have the same
+colour in all figures.
 """
 
 import logging
@@ -30,13 +30,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """What is drawn.
+    """The runs to draw, and options for drawing.
 
     Attributes:
         rows: of the runs.
-        columns: of the page, 1 or 2; None: 1 for bars, and for curves of a single setting, else 2.
+        columns: of the page, 1 or 2; None: 1 for bars, and for curves of a single setting, otherwise 2.
         targets: lines in the curves.
-        smooth: curves are means over so many evaluations.
+        smooth: number of evaluations that curves average over.
     """
 
     rows: Sequence[ComparisonRow]
@@ -46,7 +46,7 @@ class FigureRequest:
 
     @property
     def runs(self) -> list[RunRecords]:
-        """Those of all rows."""
+        """The runs of all rows."""
         return [run for row in self.rows for run in row.runs]
 
     @property
@@ -77,13 +77,13 @@ FIGURES: dict[str, Draw] = {
     "dropouts-by-stage": lambda subject: dropouts_by_stage(subject.rows, subject.of_bars),
     "stragglers": lambda subject: stragglers(subject.rows, subject.of_curves),
 }
-"""By name: draws it, or says why not."""
+"""Functions by name of the figure: each returns the figure, or the reason for its absence."""
 
-_SPECIAL = ("accuracy-of-noise", "stragglers")  # nobody misses these where there is nothing to show
+_SPECIAL = ("accuracy-of-noise", "stragglers")  # left out without a note if there is nothing to show
 
 
 def _usual(targets: Sequence[Target]) -> list[str]:
-    """All figures, but of loss and perplexity those alone for which there are targets."""
+    """Return the names of all figures, but of loss and perplexity only if there are targets for them."""
     metrics = {"accuracy", *(target.metric for target in targets)}
     return [name for name in FIGURES if name.partition("-")[0] in metrics or name.partition("-")[0] not in METRICS]
 
@@ -99,37 +99,40 @@ def plot(
     targets: Sequence[str | Target] = (),
     smooth: int = 1,
 ) -> list[Path]:
-    """Draw the figures `FIGURES`; return the files, each figure's data among them.
+    """Draw the figures `FIGURES`; return the files, including each figure's data.
 
-    Curves of loss and perplexity are drawn where there are targets for them. Repetitions with other seeds are averaged
-    (see `analysis.comparison.rows`); bands and error bars are 95% intervals.
-    A figure for which nothing was recorded is left out, and `note` is told so.
+    Curves of loss and perplexity are drawn if there are targets for them. Repetitions with other seeds are averaged
+    (see `analysis.comparison.rows`); bands and error bars are 95% intervals. A figure without recorded data is left out
+    with a note.
 
     Args:
-        runs: e.g. from `testbed.records.find_runs`; raises `ExperimentError` when there are none.
-        out: directory, made when it is not there.
+        runs: e.g. from `testbed.records.find_runs`.
+        out: directory, created if missing.
         note: called with one line for each figure that is left out.
-        only: names of figures; default: all. Raises `ExperimentError` for one that is unknown or cannot be drawn.
+        only: names of figures; default: all.
         columns: of the page, 1 or 2; see `FigureRequest`.
         formats: of `analysis.style.FORMATS`.
-        targets: lines in the curves, as `Target.parse` takes them, or ``best``; default: those that the experiments
-            name (`targets`).
-        smooth: curves are means over so many evaluations.
+        targets: lines in the curves, as `Target.parse` takes them, or ``best``; default: the targets of the experiments
+            (`targets`).
+        smooth: number of evaluations that curves average over.
+
+    Raises:
+        ExperimentError: there are no runs, or a figure in `only` is unknown or cannot be drawn.
     """
-    names = [_known(name) for name in only]
+    names = [_checked_name(name) for name in only]
     rows = rows_of(runs)
-    wanted = targets_of(rows, targets, smooth)
-    chosen, subject = names or _usual(wanted), FigureRequest(rows, columns, wanted, smooth)
+    requested_targets = targets_of(rows, targets, smooth)
+    chosen, subject = names or _usual(requested_targets), FigureRequest(rows, columns, requested_targets, smooth)
     paths = []
     with house_style():
         for name in chosen:
-            found = FIGURES[name](subject)
-            if isinstance(found, FigureWithData):
-                paths += save(found.figure, out / found.name, found.data, formats)
+            drawing = FIGURES[name](subject)
+            if isinstance(drawing, FigureWithData):
+                paths += save(drawing.figure, out / drawing.name, drawing.data, formats)
             elif only:
-                raise ExperimentError(f"--only {name}: {found}")
+                raise ExperimentError(f"--only {name}: {drawing}")
             elif name not in _SPECIAL:
-                note(f"no {name} figure: {found}")
+                note(f"no {name} figure: {drawing}")
     return paths
 
 
@@ -145,36 +148,52 @@ def plot_swept(
     formats: Sequence[str] = USUAL_FORMATS,
     target: str | Target | None = None,
 ) -> list[Path]:
-    """Draw measures over a key of the experiments; return the files, the data among them.
+    """Draw measures over a key of the experiments; return the files, including the data.
 
     Args:
-        runs, x, y, hue, log: see `analysis.figures.swept.swept`, which also says what it raises.
-        out, columns, formats: see `plot`; one column by default.
-        target: what ``..._to_target`` means, as `Target.parse` takes it; default: the best that all reach.
+        runs, x, y, hue, log: as for `analysis.figures.swept.swept`.
+        out, columns, formats: as for `plot`; one column by default.
+        target: the target of ``..._to_target``, as `Target.parse` takes it; default: the best that all runs reach.
+
+    Raises:
+        ExperimentError: as `swept`.
     """
-    wanted = parsed([target])[0] if target is not None else None
+    requested_target = parsed([target])[0] if target is not None else None
     with house_style():
-        found = swept(runs, x, y, hue, log=log, columns=columns or 1, target=wanted)
-        return save(found.figure, out / found.name, found.data, formats)
+        drawing = swept(runs, x, y, hue, log=log, columns=columns or 1, target=requested_target)
+        return save(drawing.figure, out / drawing.name, drawing.data, formats)
 
 
 def targets_of(rows: Sequence[ComparisonRow], named: Sequence[str | Target], smooth: int = 1) -> list[Target]:
-    """Each target once; without names those of the experiments. Raises `ExperimentError` where one is none."""
+    """Return the targets without duplicates; by default those of the experiments.
+
+    Args:
+        rows: the rows of a comparison.
+        named: targets, or texts that name them.
+        smooth: number of evaluations that curves average over.
+
+    Raises:
+        ExperimentError: a target is invalid.
+    """
     if not named:
         return named_targets([run for row in rows for run in row.runs])
-    found = [target or default_target(rows, smooth) for target in parsed(named)]
-    return list(dict.fromkeys(found))
+    targets = [target or default_target(rows, smooth) for target in parsed(named)]
+    return list(dict.fromkeys(targets))
 
 
 def formats_of(names: Sequence[str]) -> list[str]:
-    """Each format once; raises `ExperimentError` where one is unknown, or there is none."""
+    """Return the formats without duplicates.
+
+    Raises:
+        ExperimentError: a format is unknown, or there is none.
+    """
     if unknown := [name for name in names if name not in FORMATS] or ([] if names else [""]):
-        raise ExperimentError(f"--format {unknown[0] or '(empty)'}: no such format; there are {', '.join(FORMATS)}")
+        raise ExperimentError(f"--format {unknown[0] or '(empty)'}: no such format; choose among {', '.join(FORMATS)}")
     return list(dict.fromkeys(names))
 
 
-def _known(name: str) -> str:
+def _checked_name(name: str) -> str:
     if name in FIGURES:
         return name
     hint = did_you_mean(name, FIGURES, quoted=False)
-    raise ExperimentError(f"--only {name}: no such figure; {hint}there are {', '.join(FIGURES)}")
+    raise ExperimentError(f"--only {name}: no such figure; {hint}choose among {', '.join(FIGURES)}")

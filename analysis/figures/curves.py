@@ -17,22 +17,22 @@ from analysis.style import SERIES_COLOURS, axis_label, figure_lines, protocol_co
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vP"
 _PANEL_INCHES = 1.75
-_SHALLOW_INCHES = 1.4  # of a panel where there are many below each other
+_SHALLOW_INCHES = 1.4  # height of a panel if there are many below each other
 _MANY = 4
 _LETTER_INCHES = 0.062  # of a label beside an axis
 _LETTER_BELOW_INCHES = 0.052  # of a label below an axis
 _LINE_INCHES = 0.12  # of a label below an axis
 _BETWEEN_INCHES = 0.3  # of labels between panels
-_ABREAST = {1: 2, 2: 3}  # settings beside each other, over one and over both columns of a page
+_ABREAST = {1: 2, 2: 3}  # settings beside each other on one and on both columns of a page
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the panels of each setting; those with the same `x` or `y` share that axis.
+    """One of the panels of each setting; panels with the same `x` or `y` share that axis.
 
     Attributes:
         x, y: labels of its axes, with units.
-        top: where `y` ends at the latest: bands are cut there, and at 0. None: nowhere.
+        top: end of the range of `y`: bands are cut there, and at 0. None: no end.
     """
 
     x: str
@@ -41,17 +41,23 @@ class Panel:
 
 
 def with_intervals(frame: pd.DataFrame, by: str, columns: Sequence[str]) -> pd.DataFrame:
-    """A row for each value of `by`: it, and of each column its mean and ``_half_width`` (NaN for a single value)."""
+    """Return a row for each value of `by` with the mean and ``_half_width`` of each column (NaN for a single value).
+
+    Args:
+        frame: the observations.
+        by: column to group by.
+        columns: to average.
+    """
     grouped = frame.groupby(by)
-    found = grouped[list(columns)].mean()
+    means = grouped[list(columns)].mean()
     for column in columns:
         half_widths = [mean_interval(values).half_width for _, values in grouped[column]]
-        found[f"{column}_half_width"] = pd.Series(half_widths, found.index, dtype=float)
-    return found.reset_index()
+        means[f"{column}_half_width"] = pd.Series(half_widths, means.index, dtype=float)
+    return means.reset_index()
 
 
 def settings_of(rows: Sequence[ComparisonRow]) -> list[str]:
-    """The settings, in their order."""
+    """Return the settings, in their order."""
     return list(dict.fromkeys(row.setting for row in rows))
 
 
@@ -62,17 +68,17 @@ def over_settings(
     columns: int,
     linewidth: float = 1.3,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """The panels for each setting, with a line for each of its rows, a legend below that says what the bands are.
+    """Draw the panels of each setting with a line for each row, and a legend that explains the bands.
 
     Args:
-        rows: those of a setting together.
+        rows: rows of a setting are adjacent.
         panels: of each setting.
         lines: of each row, for each panel: x, and y as columns mean and half_width (NaN: no band).
         columns: of the page, 1 or 2.
         linewidth: in points.
 
     Returns:
-        The figure, and the axes of each setting.
+        the figure, and the axes of each setting.
     """
     settings = settings_of(rows)
     labels = list(dict.fromkeys(row.label for row in rows))
@@ -98,7 +104,14 @@ def over_settings(
 def grid_of(
     settings: Sequence[str], panels: Sequence[Panel], columns: int, legend_inches: float
 ) -> tuple[Figure, list[list[Axes]]]:
-    """The panels of a setting below each other; those of a single one beside each other, over two columns."""
+    """Return a figure with empty panels: of a setting below each other, or beside each other if there is one setting.
+
+    Args:
+        settings: their names.
+        panels: of each setting.
+        columns: of the page, 1 or 2.
+        legend_inches: height of the legend.
+    """
     beside = columns == 2 and len(settings) == 1
     abreast = len(panels) if beside else min(_ABREAST[columns], len(settings))
     abreast = 1 if columns == 1 and len(settings) * len(panels) <= _MANY else abreast
@@ -134,23 +147,28 @@ def grid_of(
 
 
 def keep_within(axes: Axes, top: float | None) -> None:
-    """End the axis at 0, and a little above `top`, where it reaches further."""
+    """End the y axis at 0, and slightly above `top` if it reaches further.
+
+    Args:
+        axes: with all their lines.
+        top: end of the range; None: no end.
+    """
     low, high = axes.get_ylim()
     axes.set_ylim(max(0.0, low), high if top is None else min(high, 1.03 * top))
 
 
 def row_colours(rows: Sequence[ComparisonRow]) -> dict[str, str]:
-    """The colour of each label: that of its protocol; where all have the same protocol, one of its own."""
+    """Return the colour of each label: its protocol's, or its own if all rows have the same protocol."""
     if len({row.protocol for row in rows}) == 1 and rows[0].protocol:
         labels = dict.fromkeys(row.label for row in rows)
         if len(labels) > 1:
             return dict(zip(labels, cycle(SERIES_COLOURS), strict=False))
-    known = protocol_colours([row.protocol or row.label for row in rows])
-    return {row.label: known[row.protocol or row.label] for row in rows}
+    colours = protocol_colours([row.protocol or row.label for row in rows])
+    return {row.label: colours[row.protocol or row.label] for row in rows}
 
 
 def line_styles(rows: Sequence[ComparisonRow]) -> dict[str, tuple[str, str]]:
-    """Line and marker of each label: rows of one protocol differ in the line, even where colours repeat."""
+    """Return line and marker of each label; rows of one protocol differ in the line, even if colours repeat."""
     labels = list(dict.fromkeys(row.label for row in rows))
     styles, counts = {}, dict.fromkeys([row.protocol for row in rows], 0)
     for place, label in enumerate(labels):
@@ -162,6 +180,6 @@ def line_styles(rows: Sequence[ComparisonRow]) -> dict[str, tuple[str, str]]:
 
 
 def _marked(marker: str, points: int) -> dict[str, Any]:
-    """A line of so many points with about a dozen markers on it."""
+    """Return options for a line with about a dozen markers."""
     look = {"markersize": 3, "markeredgecolor": "white", "markeredgewidth": 0.4}
     return {"marker": marker, "markevery": max(1, points // 12), **look}

@@ -1,4 +1,4 @@
-"""What several figures draw: stacked bars with a row for each protocol, legends that fit, intervals and their names."""
+"""Elements shared by figures: stacked bars with a row for each protocol, fitted legends, intervals and their notes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class FigureWithData:
 
     Attributes:
         name: of its files.
-        figure: drawn, not yet written.
+        figure: complete, not yet written.
         data: one row per mark, in base units (seconds, bytes, shares).
     """
 
@@ -42,12 +42,17 @@ class FigureWithData:
 
 
 def named(row: ComparisonRow) -> dict[str, Any]:
-    """The first columns of a figure's data: setting, label, protocol, seeds (how many runs)."""
+    """Return the first columns of a figure's data: setting, label, protocol, seeds (number of runs)."""
     return {"setting": row.setting, "label": row.label, "protocol": row.protocol, "seeds": len(row.runs)}
 
 
 def of_rows(rows: Sequence[ComparisonRow], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """A frame for each row below each other, with the columns of `named` in front."""
+    """Return the rows' frames below each other, with the columns of `named` in front.
+
+    Args:
+        rows: the rows of a comparison.
+        frames: one for each row.
+    """
     parts = []
     for row, frame in zip(rows, frames, strict=True):
         part = frame.copy()
@@ -61,21 +66,23 @@ def of_rows(rows: Sequence[ComparisonRow], frames: Sequence[pd.DataFrame]) -> pd
 
 
 def over_runs(values: Sequence[pd.Series]) -> Interval:
-    """Mean and 95% interval over the runs' means; of a single run over its rounds.
+    """Return mean and 95% interval over the runs' means; of a single run over its rounds.
 
     Args:
-        values: for each run one number a round; runs without any do not count.
+        values: for each run one number per round; runs without any do not count.
     """
-    there = [each for each in values if each.notna().any()]
-    return mean_interval(there[0] if len(values) == 1 and there else [float(each.mean()) for each in there])
+    measured_runs = [each for each in values if each.notna().any()]
+    return mean_interval(
+        measured_runs[0] if len(values) == 1 and measured_runs else [float(each.mean()) for each in measured_runs]
+    )
 
 
 def interval_note(counts: Sequence[int], alone: str = "") -> str:
-    """What bands or error bars are, e.g. ``95% intervals over 3 seeds``; empty: there are none.
+    """Return the meaning of bands or error bars, e.g. ``95% intervals over 3 seeds``; empty if there are none.
 
     Args:
-        counts: how many runs each row has.
-        alone: over what a row's interval is that has a single run; empty: it has none.
+        counts: number of runs of each row.
+        alone: sample of the interval of a row with a single run; empty: it has no interval.
     """
     several = sorted({count for count in counts if count > 1})
     seeds = f"{several[0]} seeds" if len(several) == 1 else f"seeds ({several[0]} to {several[-1]})" if several else ""
@@ -89,7 +96,10 @@ def interval_note(counts: Sequence[int], alone: str = "") -> str:
 
 
 def positions(rows: Sequence[ComparisonRow]) -> tuple[list[float], float]:
-    """Where each row's bar goes (downwards, with room for the setting's name above its first), and inches of height."""
+    """Return the place of each row's bar and the height of the axis in inches.
+
+    Places grow downwards, with room for the setting's name above its first bar.
+    """
     places, at, setting = [], 0.0, ""
     for row in rows:
         if row.setting != setting:
@@ -114,17 +124,19 @@ def bars(
     looks: Mapping[str, StageLook],
     nothing: str = "no completed round",
 ) -> float:
-    """One horizontal bar per row: parts stacked, an error bar at their end, failed rounds hatched, then the numbers.
+    """Draw one horizontal bar per row: stacked parts, an error bar, hatched failed rounds, then the numbers.
 
     Args:
+        axes: to draw into.
         places: from `positions`.
-        columns: a row's values (in base units) by the name of the part; `FAILED` is the hatched one.
-        half_widths: of the interval of the sum of a row's parts, `FAILED` left out.
+        columns: for each row the values (in base units) by name of the part; `FAILED` is the hatched part.
+        half_widths: of the interval of the sum of a row's parts, without `FAILED`.
         unit: of the axis.
-        looks: of each part, in the order in which they are stacked.
-        nothing: stands where a row has no values.
+        looks: of each part, in the order of stacking.
+        nothing: text for a row without values.
 
-    Returns how far the axis has to reach for the numbers to fit.
+    Returns:
+        the end of the axis at which the numbers fit.
     """
     whole = axes.figure.bbox.width / axes.figure.dpi
     reach, letter = 0.0, 0.028 * COLUMN_INCHES / whole
@@ -142,9 +154,11 @@ def bars(
         last = end + failed
         if half_width is not None:
             half_width /= unit.size
-            drawn = axes.errorbar(end, position, xerr=[[min(half_width, end)], [half_width]], fmt="none", **ERROR_LOOK)
-            for part in (*drawn[1], *drawn[2]):
-                part.set_path_effects([withStroke(linewidth=1.8, foreground="white")])  # on dark parts, too
+            error_bar = axes.errorbar(
+                end, position, xerr=[[min(half_width, end)], [half_width]], fmt="none", **ERROR_LOOK
+            )
+            for part in (*error_bar[1], *error_bar[2]):
+                part.set_path_effects([withStroke(linewidth=1.8, foreground="white")])  # visible on dark parts, too
             last = max(last, end + half_width)
         axes.annotate(text, (last, position), (3, 0), textcoords="offset points", va="center_baseline", fontsize=7)
         reach = max(reach, last / (0.98 - letter * len(text)))
@@ -153,7 +167,13 @@ def bars(
 
 
 def protocol_axis(axes: Axes, rows: Sequence[ComparisonRow], places: Sequence[float]) -> None:
-    """Labels at the bars, the names of settings in bold above their first bar."""
+    """Label the bars, and put the names of settings in bold above their first bar.
+
+    Args:
+        axes: with the bars.
+        rows: of the bars.
+        places: from `positions`.
+    """
     ticks = {position: (_label(row), False) for row, position in zip(rows, places, strict=True)}
     setting = ""
     for row, position in zip(rows, places, strict=True):
@@ -172,7 +192,7 @@ def protocol_axis(axes: Axes, rows: Sequence[ComparisonRow], places: Sequence[fl
 
 
 def part_handles(looks: Mapping[str, StageLook]) -> list[Patch]:
-    """Entries of a legend for the parts of the bars."""
+    """Return the legend's entries for the parts of the bars."""
     return [Patch(label=figure_text(part), **_patch_look(look)) for part, look in looks.items()]
 
 

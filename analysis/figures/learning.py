@@ -1,4 +1,4 @@
-"""How good the global model is: over time, rounds and traffic, with lines at the targets."""
+"""Figures of the global model's quality over time, rounds and traffic, with lines at targets."""
 
 from collections.abc import Sequence
 
@@ -23,19 +23,19 @@ def over_time(
     columns: int = 1,
     smooth: int = 1,
 ) -> FigureWithData | str:
-    """Two panels a setting: the metric against the run's clock and against rounds.
+    """Draw two panels per setting: the metric over the run's clock and over rounds.
 
-    Lines are means over the seeds that evaluated in that round, at their mean time; bands are 95% intervals.
+    Lines are means over the seeds that evaluated in a round, at their mean time; bands are 95% intervals.
 
     Args:
         rows: from `analysis.comparison.rows.rows_of`.
         metric: of the global model.
-        targets: those of this metric become lines.
+        targets: targets of this metric become lines.
         columns: of the page, 1 or 2.
-        smooth: mean over so many evaluations, see `analysis.comparison.targets.values_of`.
+        smooth: number of evaluations to average over, see `analysis.comparison.targets.values_of`.
 
     Returns:
-        The figure, or why there is none.
+        the figure, or the reason for its absence.
     """
     curves = [_curve(row, metric, smooth) for row in rows]
     unit = seconds_unit([max((curve["time_s"].max() for curve in curves if len(curve)), default=0.0)])
@@ -50,7 +50,14 @@ def by_traffic(
     columns: int = 1,
     smooth: int = 1,
 ) -> FigureWithData | str:
-    """As `over_time`, against the bytes since the start: of the server, and of all clients with the PKI."""
+    """Draw the metric over the bytes since the start: of the server, and of all clients with the PKI.
+
+    Args:
+        rows, metric, targets, columns, smooth: as for `over_time`.
+
+    Returns:
+        the figure, or the reason for its absence.
+    """
     curves = [_curve(row, metric, smooth) for row in rows]
     unit = bytes_unit([max((curve["server_bytes"].max() for curve in curves if len(curve)), default=0.0)])
     titles = {"server_bytes": "Server traffic so far", "client_bytes": "Traffic of all clients so far, with the PKI"}
@@ -59,7 +66,7 @@ def by_traffic(
 
 
 def _curve(row: ComparisonRow, metric: Metric, smooth: int) -> pd.DataFrame:
-    """By round: round, means of time_s, server_bytes and client_bytes, of the metric and its half-width."""
+    """Return by round: means of time_s, server_bytes and client_bytes, and the metric with its half-width."""
     rounds = pd.concat([trajectory(run, metric, smooth) for run in row.runs]).dropna(subset="value")
     frame = with_intervals(rounds, "round", [*_X, "value"])
     return frame[["round", *_X, "value", "value_half_width"]]

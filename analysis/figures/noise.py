@@ -1,4 +1,4 @@
-"""What noise costs in accuracy: by how much there is, and by the width of the ring in which sums are taken."""
+"""Figures of the accuracy under noise: by the amount of noise, and by the width of the ring for sums."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,11 +21,10 @@ _OTHER = {"noise_multiplier": "bits", "bits": "noise_multiplier"}
 
 
 def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
-    """One row for each noise and ring: noise_multiplier (NaN: no noise), bits, runs, accuracy and its half_width.
+    """Return one row for each noise and ring: noise_multiplier (NaN: no noise), bits, runs, accuracy and half_width.
 
-    Runs that have measured no accuracy are left out, and runs whose noise is planned from an epsilon, or correlated.
-    Rows are in the order of the noise, then of the ring; the 95% interval is over runs that differ in something else
-    (seeds).
+    Runs without an accuracy are left out, and so are runs with noise planned from an epsilon, or correlated noise. Rows
+    are ordered by noise, then by ring. The 95% interval is over runs that differ in something else (seeds).
     """
     rows = []
     for run in runs:
@@ -36,29 +35,42 @@ def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
         if len(measured) and "bits" in section and comparable:
             rows.append((noise.get("noise_multiplier"), section["bits"], float(measured.iloc[-1])))
     frame = pd.DataFrame(rows, columns=["noise_multiplier", "bits", "accuracy"]).astype({"noise_multiplier": float})
-    found = []
+    records = []
     for (multiplier, bits), part in frame.groupby(["noise_multiplier", "bits"], dropna=False):
         interval = mean_interval(part["accuracy"])
-        found.append((multiplier, bits, len(part), interval.mean, interval.half_width))
-    return pd.DataFrame(found, columns=["noise_multiplier", "bits", "runs", "accuracy", "half_width"])
+        records.append((multiplier, bits, len(part), interval.mean, interval.half_width))
+    return pd.DataFrame(records, columns=["noise_multiplier", "bits", "runs", "accuracy", "half_width"])
 
 
 def has_enough_points(frame: pd.DataFrame) -> bool:
-    """Whether there is noise, and more than one noise or ring to compare."""
+    """Return whether there is noise, and more than one noise or ring to compare."""
     return len(frame) > 1 and bool(frame["noise_multiplier"].notna().any())
 
 
 def noise_figure(runs: Sequence[RunRecords], columns: int = 1) -> FigureWithData | str:
-    """What noise costs in accuracy, of runs that differ in it; or why there is no such figure."""
+    """Draw the accuracy of runs that differ in noise or ring width.
+
+    Args:
+        runs: the records.
+        columns: of the page, 1 or 2.
+
+    Returns:
+        the figure, or the reason for its absence.
+    """
     frame = accuracy_by_noise(runs)
     if not has_enough_points(frame):
-        return "no two noises or rings to compare"
+        return "fewer than two noise multipliers or ring widths to compare"
     data = frame.rename(columns={"runs": "seeds", "half_width": "accuracy_half_width"})
     return FigureWithData("accuracy-of-noise", accuracy_of_noise(frame, columns), data)
 
 
 def accuracy_of_noise(frame: pd.DataFrame, columns: int = 1) -> Figure:
-    """Accuracy by noise multiplier and by ring width, the runs without noise as a line; `frame` as of above."""
+    """Return a figure of the accuracy by noise multiplier and by ring width, with runs without noise as a line.
+
+    Args:
+        frame: from `accuracy_by_noise`.
+        columns: of the page, 1 or 2.
+    """
     noisy, without = frame[frame["noise_multiplier"].notna()], frame[frame["noise_multiplier"].isna()]
     panels = [key for key in _PANELS if noisy[key].nunique() > 1] or ["noise_multiplier"]
     abreast = len(panels) if columns == 2 else 1
@@ -85,7 +97,7 @@ def accuracy_of_noise(frame: pd.DataFrame, columns: int = 1) -> Figure:
 
 
 def _compared(noisy: pd.DataFrame, other: str) -> pd.DataFrame:
-    """Points that are joined by a line, if there are any: a single point is in the other panel."""
+    """Return the points that a line joins, if there are any; single points appear in the other panel."""
     compared = noisy.groupby(other).filter(lambda part: len(part) > 1)
     return compared if len(compared) else noisy
 
@@ -96,7 +108,7 @@ def _names(points: pd.DataFrame, other: str) -> list[str]:
 
 
 def _points(axes: Axes, points: pd.DataFrame, key: str) -> list[Any]:
-    """One line for each value of the other key; return what stands for each in a legend."""
+    """Draw one line for each value of the other key; return the legend's entries."""
     values = sorted(points[key].unique())
     series = []
     for place, (_, part) in enumerate(points.groupby(_OTHER[key])):
@@ -105,4 +117,4 @@ def _points(axes: Axes, points: pd.DataFrame, key: str) -> list[Any]:
         series.append(Series(look, at, part["accuracy"], part["half_width"], closed))
     draw_points(axes, series, Unit("%", 0.01, 1), joined=True, top=1.0)
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-    return [each.look.handle for each in series]
+    return [one_series.look.handle for one_series in series]

@@ -16,7 +16,7 @@ from analysis.legends import MARKERS as MARKERS
 from analysis.style import figure_lines
 from analysis.tables import Unit
 
-_FEW = 8  # values that an axis can name one by one
+_FEW = 8  # largest number of values with a tick each
 _LETTER_INCHES, _LINE_INCHES = 0.056, 0.13
 _MARGIN_INCHES = 0.65  # of a panel, left of its axis
 _LONGEST = 24  # letters of a name on its side
@@ -36,14 +36,14 @@ _ARROW_LOOK: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Look:
-    """How a series is drawn."""
+    """Colour and marker of a series."""
 
     colour: str
     marker: str
 
     @property
     def handle(self) -> Line2D:
-        """For a legend."""
+        """Entry in a legend."""
         return Line2D([], [], color=self.colour, marker=self.marker, markersize=4, linewidth=1.0)
 
 
@@ -53,10 +53,10 @@ class Series:
 
     Attributes:
         look: its colour and marker.
-        x: `(n,)` numbers, or places of names.
+        x: `(n,)` numbers, or indices of names.
         y, half_width: `(n,)`; NaN: no such point, no interval.
-        is_open: `(n,)` which points are lower bounds: hollow, with an arrow upwards.
-        is_missing: `(n,)` which lower bounds stand for nothing that was measured: an arrow alone. None: none.
+        is_open: `(n,)` whether points are lower bounds: hollow, with an arrow upwards.
+        is_missing: `(n,)` whether lower bounds stand for values never measured: only an arrow. None: no such points.
     """
 
     look: Look
@@ -73,26 +73,28 @@ def draw_points(
     """Draw the series; points over names stand beside each other and are not joined by lines.
 
     Args:
-        axes: where.
+        axes: to draw into.
         series: in the order of the legend.
         unit: of y.
-        joined: x is a number.
-        top: where y ends at the latest, in base units.
-        above_0: y is never below 0.
+        joined: whether x is a number and lines join the points.
+        top: end of the range of y, in base units.
+        above_0: whether y is never below 0.
     """
     step = 0 if joined else min(0.12, 0.7 / max(1, len(series)))
-    for place, each in enumerate(series):
-        here = each.y.notna().to_numpy()
-        x = each.x[here].to_numpy(float) + step * (place - (len(series) - 1) / 2)
-        y, half = each.y[here].to_numpy(float), each.half_width[here].fillna(0).to_numpy(float)
+    for place, one_series in enumerate(series):
+        here = one_series.y.notna().to_numpy()
+        x = one_series.x[here].to_numpy(float) + step * (place - (len(series) - 1) / 2)
+        y, half = one_series.y[here].to_numpy(float), one_series.half_width[here].fillna(0).to_numpy(float)
         low = np.maximum(y - half, np.minimum(y, 0)) if above_0 else y - half
         high = np.minimum(y + half, max(top, y.max(initial=0))) if top is not None else y + half
         bars = np.vstack([y - low, high - y]) / unit.size
-        missing = np.zeros(len(y), bool) if each.is_missing is None else each.is_missing[here].to_numpy(bool)
+        missing = (
+            np.zeros(len(y), bool) if one_series.is_missing is None else one_series.is_missing[here].to_numpy(bool)
+        )
         bars[:, missing] = 0.0
         look: dict[str, Any] = {
-            "color": each.look.colour,
-            "marker": each.look.marker,
+            "color": one_series.look.colour,
+            "marker": one_series.look.marker,
             "markersize": 4,
         }
         line: dict[str, Any] = {
@@ -102,27 +104,27 @@ def draw_points(
             "elinewidth": 0.8,
         }
         measured = np.where(missing, np.nan, y / unit.size)  # a line to an arrow would look like a measurement
-        drawn = axes.errorbar(x, measured, yerr=bars, markeredgecolor="white", markeredgewidth=0.4, **look, **line)
-        bound = each.is_open[here].to_numpy(bool) & ~missing
+        error_bars = axes.errorbar(x, measured, yerr=bars, markeredgecolor="white", markeredgewidth=0.4, **look, **line)
+        bound = one_series.is_open[here].to_numpy(bool) & ~missing
         look |= {"markerfacecolor": "white", "markeredgewidth": 0.9, "linestyle": "none", "zorder": 3}
         arrows = [
-            *axes.plot(x[bound], y[bound] / unit.size, color=each.look.colour, marker=_ARROW, **_ARROW_LOOK),
+            *axes.plot(x[bound], y[bound] / unit.size, color=one_series.look.colour, marker=_ARROW, **_ARROW_LOOK),
             *axes.plot(
-                x[missing], y[missing] / unit.size, color=each.look.colour, marker=_ARROW_ON_A_FOOT, **_ARROW_LOOK
+                x[missing], y[missing] / unit.size, color=one_series.look.colour, marker=_ARROW_ON_A_FOOT, **_ARROW_LOOK
             ),
         ]
-        for marks in (drawn[0], *arrows, *axes.plot(x[bound], y[bound] / unit.size, **look)):
-            marks.set_clip_on(False)  # on the axis, too, they are whole
+        for marks in (error_bars[0], *arrows, *axes.plot(x[bound], y[bound] / unit.size, **look)):
+            marks.set_clip_on(False)  # markers on the axis are not clipped
             marks.set_in_layout(False)
 
 
 def bound_handle() -> Line2D:
-    """What stands for lower bounds in a legend."""
+    """Return the legend's entry for lower bounds."""
     return Line2D([], [], color="#555555", marker=_centred(_ARROW), **_ARROW_LOOK | {"markersize": 9})
 
 
 def missing_handle() -> Line2D:
-    """What stands in a legend for lower bounds of what was never measured."""
+    """Return the legend's entry for lower bounds of values that were never measured."""
     return Line2D([], [], color="#555555", marker=_centred(_ARROW_ON_A_FOOT), **_ARROW_LOOK | {"markersize": 9})
 
 
@@ -131,12 +133,11 @@ def _centred(arrow: Path) -> Path:
 
 
 def end_above_points(panels: Sequence[Axes], least: float = 0.0) -> None:
-    """Let the y axes of some panels go from 0 to the same end, a twentieth above the highest point of all, and more
-    where arrows need it.
+    """Set the y axes of some panels to the range from 0 to slightly above the highest point, with room for arrows.
 
     Args:
         panels: with all their points.
-        least: where the axes end at the earliest.
+        least: smallest end of the axes.
     """
     highest = max([axes.dataLim.y1 for axes in panels if np.isfinite(axes.dataLim.y1)], default=0.0)
     lines = [line for axes in panels for line in axes.lines if isinstance(line.get_marker(), Path)]
@@ -146,9 +147,14 @@ def end_above_points(panels: Sequence[Axes], least: float = 0.0) -> None:
 
 
 def name_axis(axes: Axes, names: Sequence[str]) -> float:
-    """The names below an axis: in lines, or on their side where they are many or long.
+    """Put names below an axis, upright or, if there are many or long names, rotated.
 
-    Returns the inches of height that they take beyond a line or two.
+    Args:
+        axes: with one point per name.
+        names: in their order.
+
+    Returns:
+        inches of height beyond a line or two.
     """
     figure, spec = axes.get_figure(root=True), axes.get_subplotspec()
     assert figure is not None
@@ -161,7 +167,7 @@ def name_axis(axes: Axes, names: Sequence[str]) -> float:
     else:
         lines = max(1, int(room / _LINE_INCHES))
         labels = [figure_lines(name, _LONGEST, lines) for name in names]
-        if len(set(map(tuple, labels))) < len(set(names)):  # shortened to the same
+        if len(set(map(tuple, labels))) < len(set(names)):  # names were shortened to the same text
             labels = [figure_lines(name, 2 * _LONGEST, lines) for name in names]
     axes.set_xticks(range(len(names)), ["\n".join(label) for label in labels], rotation=0 if upright else 90)
     axes.set_xlim(-0.5, len(names) - 0.5)
@@ -172,7 +178,7 @@ def name_axis(axes: Axes, names: Sequence[str]) -> float:
 
 
 def log_axis(axes: Axes) -> None:
-    """A logarithmic y axis whose ticks are numbers, not powers; also within a decade, at 1, 2 and 5."""
+    """Make the y axis logarithmic, with numbers instead of powers at its ticks, also at 2 and 5 within a decade."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     locator = LogLocator(subs=(1.0, 2.0, 5.0) if high < 1000 * low else (1.0,))
@@ -183,19 +189,25 @@ def log_axis(axes: Axes) -> None:
 
 
 def number_axis(axes: Axes, values: Sequence[float], *, is_log: bool) -> None:
-    """Ticks at the values themselves where they are few and have room; else where it is usual."""
-    each = sorted(set(values))
+    """Set ticks at the values themselves if they are few and have room, otherwise at the usual places.
+
+    Args:
+        axes: with the points.
+        values: of x.
+        is_log: whether the x axis is logarithmic.
+    """
+    ticks = sorted(set(values))
     if is_log:
         axes.set_xscale("log")
-        if len(each) <= _FEW:
-            axes.xaxis.set_major_locator(FixedLocator(each))
+        if len(ticks) <= _FEW:
+            axes.xaxis.set_major_locator(FixedLocator(ticks))
         else:
             axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=_FEW))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         return
-    gaps = np.diff(each)
-    if len(each) <= _FEW and gaps.min() > 0.08 * (each[-1] - each[0]):
-        axes.set_xticks(each, [f"{value:g}" for value in each])
+    gaps = np.diff(ticks)
+    if len(ticks) <= _FEW and gaps.min() > 0.08 * (ticks[-1] - ticks[0]):
+        axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))

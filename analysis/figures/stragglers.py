@@ -1,4 +1,4 @@
-"""Who holds rounds up: how long participants take by class of client, who is the slowest, who is late or lost."""
+"""Figure of stragglers: time to answer by class of client, slowest clients of rounds, and late or lost participants."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,40 +16,39 @@ from analysis.style import width
 from analysis.tables import Unit, seconds_unit
 from testbed.records import RunRecords
 
-_DEFAULT_DEADLINE_S = 60.0  # of runs that were recorded without one
-_FEW = 4  # devices that are named one by one
+_DEFAULT_DEADLINE_S = 60.0  # of runs recorded without a deadline
+_FEW = 4  # largest number of devices with a group each
 _THIRDS = ("fastest third", "middle third", "slowest third")
 _MEASURES = {"answer_s": "Time to answer", "is_slowest": "Slowest of the round", "is_lost": "Late or lost"}
 
 
 def stragglers(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
-    """By class of client: how long its participants take to answer, how often the slowest is one, how many are lost.
+    """Draw by class of client: time to answer, share of rounds with the slowest client, share of lost participants.
 
-    Time to answer is summed over the stages of a round, each from its start to the client's answer: unlike client time
-    it has no waiting for others. A client for which a stage waited until its deadline took at least until then: the
-    class's time is a lower bound then. Clients of which another answer is missing (they had dropped out) have no time.
-    The slowest of a round is the client with the longest time, of those for which the round waited in vain if there
-    are any.
-    Late or lost are the class's participants that were offline, dropped out, came too late or refused.
+    Time to answer is summed over the stages of a round, each from its start to the client's answer. Unlike client time
+    it excludes waiting for others. A client for which a stage waited until its deadline took at least that long; the
+    class's time is a lower bound then. Clients that miss another answer (they had dropped out) have no time. The
+    slowest client of a round has the longest time, among the clients that the round waited for in vain if there are
+    any. Late or lost are participants that were offline, dropped out, were too late or refused.
 
-    Clients without classes are told apart by their devices: by the factor, or in thirds of the population where there
-    are many factors. Points are means over the seeds of the means over the rounds; error bars are 95% intervals over
-    the seeds, of a single run over its rounds.
+    Clients without classes are grouped by their devices: by the factor, or in thirds of the population if there are
+    many factors. Points are means over the seeds of the means over the rounds; error bars are 95% intervals over the
+    seeds, of a single run over its rounds.
 
     Args:
         rows: from `analysis.comparison.rows.rows_of`.
         columns: of the page, 1 or 2.
 
     Returns:
-        The figure, or why there is none.
+        the figure, or the reason for its absence.
     """
     kinds = [[kinds_of(run) for run in row.runs] for row in rows]
     names = stage_order([list(each.cat.categories) for group in kinds for each in group])
     if len(names) < 2:
-        return "clients have neither classes nor devices that differ (or no table of clients was recorded)"
+        return "clients differ neither in class nor in device (or no table of clients was recorded)"
     frames = [_by_kind(row, of_runs, names) for row, of_runs in zip(rows, kinds, strict=True)]
     if not any(frame["value"].notna().any() for frame in frames):
-        return "nobody took part in these runs"
+        return "these runs have no participants"
     times = pd.concat([frame[frame["measure"] == "answer_s"]["value"] for frame in frames])
     seconds = seconds_unit(times.dropna())
     units = {"answer_s": seconds, "is_slowest": Unit("%", 0.01, 1), "is_lost": Unit("%", 0.01, 1)}
@@ -58,7 +57,7 @@ def stragglers(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithDat
     labels, settings = list(dict.fromkeys(row.label for row in rows)), settings_of(rows)
     named = labels if len(labels) > 1 else []
     bounds = any(frame["is_bound"].any() for frame in frames)
-    entries = [("at least: answers had not come at the deadline", bound_handle())] if bounds else []
+    entries = [("at least: answers were missing at the deadline", bound_handle())] if bounds else []
     legend = fitted([*named, *(text for text, _ in entries)], width(columns), note)
     figure, grid = grid_of(settings, panels, columns, legend.inches + 0.3)
     colours = row_colours(rows)
@@ -83,26 +82,28 @@ def _series(look: Look, frame: pd.DataFrame, names: Sequence[str]) -> Series:
 
 
 def kinds_of(run: RunRecords) -> "pd.Series[Any]":
-    """Each client's class, or what its device is like: categories in their order, index the client; may be empty."""
+    """Return each client's class or device group: ordered categories, index the client; may be empty."""
     clients = run.clients
     if clients.empty:
         return pd.Series(pd.Categorical([]), dtype="category")
     classes, factors = clients["class"].astype(str), clients["device_factor"]
     if (classes != "").any():
-        given = list(run.experiment.get("classes") or {})
-        found, order = classes, [*given, *sorted(set(classes) - set(given))]
+        class_names = list(run.experiment.get("classes") or {})
+        groups, order = classes, [*class_names, *sorted(set(classes) - set(class_names))]
         order = [name for name in order if name in set(classes)]
     elif factors.nunique() <= _FEW:
         order = [f"device {factor:g}" for factor in sorted(factors.unique())]
-        found = factors.map(lambda factor: f"device {factor:g}")
+        groups = factors.map(lambda factor: f"device {factor:g}")
     else:
         third = (3 * (factors.rank(method="first") - 1) // len(factors)).astype(int)
-        order, found = list(_THIRDS), third.map(dict(enumerate(_THIRDS)))
-    return pd.Series(pd.Categorical(found, order), clients["client"].to_numpy())
+        order, groups = list(_THIRDS), third.map(dict(enumerate(_THIRDS)))
+    return pd.Series(pd.Categorical(groups, order), clients["client"].to_numpy())
 
 
 def _by_kind(row: ComparisonRow, kinds: Sequence["pd.Series[Any]"], names: Sequence[str]) -> pd.DataFrame:
-    """A row per class and measure: class, measure, value, half_width, is_bound; NaN where none of it took part."""
+    """Return a row per class and measure: class, measure, value, half_width, is_bound; NaN for classes without
+    participants.
+    """
     of_runs = [_rounds(run, kind) for run, kind in zip(row.runs, kinds, strict=True)]
     records = []
     for name in names:
@@ -119,7 +120,7 @@ def _of_class(frame: pd.DataFrame, name: str) -> pd.Series:
 
 
 def _rounds(run: RunRecords, kinds: "pd.Series[Any]") -> Mapping[str, pd.DataFrame]:
-    """For each measure a row per round and a column per class; NaN where none of it took part.
+    """Return for each measure a row per round and a column per class; NaN for classes without participants.
 
     ``is_bound``: whether one of the class's times is only known to be at least that.
     """
@@ -141,7 +142,7 @@ def _rounds(run: RunRecords, kinds: "pd.Series[Any]") -> Mapping[str, pd.DataFra
 
 
 def _times(run: RunRecords) -> pd.DataFrame:
-    """A row per participant of a round: round, client, answer_s (NaN: it dropped out), is_bound (1.0: at least that).
+    """Return one row per participant: round, client, answer_s (NaN: dropped out), is_bound (1.0: at least that).
 
     A stage waits for clients that are late or silent, and for those that have dropped out where the server does not
     see that (``time.disconnects``). It waited in vain where it lasted until its deadline.
@@ -154,7 +155,7 @@ def _times(run: RunRecords) -> pd.DataFrame:
     limit_s = float(times.get("deadline_s") or _DEFAULT_DEADLINE_S)
     limits = rows["stage"].astype(str).map(times.get("stage_deadlines") or {}).astype(float)
     limits = limits.fillna(limit_s)
-    missed &= run.experiment.get("asynchronous") is None  # such a run waits for nobody
+    missed &= run.experiment.get("asynchronous") is None  # asynchronous runs do not wait
     in_vain = missed & (_ends(run, rows) - rows["sent_s"] >= limits * (1 - 1e-9))
     rows["answer_s"] = (rows["received_s"] - rows["sent_s"]).where(~in_vain, limits)
     rows["is_bound"] = in_vain.astype(float)
@@ -168,7 +169,7 @@ def _times(run: RunRecords) -> pd.DataFrame:
 
 
 def _ends(run: RunRecords, rows: pd.DataFrame) -> "pd.Series[Any]":
-    """When the stage of each row ended: when the next one of the round began, or the round ended."""
+    """Return the end of each row's stage: the beginning of the next stage, or the end of the round."""
     begins = rows[["round", "sent_s"]].drop_duplicates().sort_values(["round", "sent_s"])
     following = begins.groupby("round")["sent_s"].shift(-1)
     ends = following.fillna(begins["round"].map(run.rounds.set_index("round")["ended_s"])).rename("ends")

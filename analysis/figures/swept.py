@@ -36,7 +36,7 @@ from testbed.flattening import flattened
 from testbed.records import RunRecords
 from testbed.spelling import did_you_mean
 
-_ASIDE = ("provenance", "output", "sweep", "cluster")  # nothing that a run measures depends on them
+_ASIDE = ("provenance", "output", "sweep", "cluster")  # sections without influence on the measurements of a run
 _KEYS = COSTS | {"transport_bytes": "transport_bytes_per_round"}  # column of the overhead table: key of the summary
 _TITLES = {
     "round_s": "Round time",
@@ -58,7 +58,7 @@ _UNITS = {
     "_bytes": "bytes",
 }
 _COMPLETE = ("participants", "population", "rounds", "epochs", "bits", "seed")
-"""Last parts of a key that say enough by themselves, as do those of several words."""
+"""Last parts of a key that need no section in a title; neither do last parts of several words."""
 
 
 def swept(
@@ -71,23 +71,23 @@ def swept(
     columns: int = 1,
     target: Target | None = None,
 ) -> FigureWithData:
-    """A panel for each of `y`, a point for each value of `x`: the mean over the seeds, with its 95% interval.
+    """Draw a panel for each of `y`, with a point for each value of `x`: the mean over the seeds and its 95% interval.
 
-    Of a point with a single run, costs have their interval over its rounds and other measures have none. Points that
-    are lower bounds (not every seed has reached the target) are hollow, with an arrow upwards; where no seed has
-    reached it, there is an arrow alone.
+    For a point with a single run, costs have their interval over its rounds and other measures have none. Points that
+    are lower bounds (some seeds have not reached the target) are hollow, with an arrow upwards. If no seed reached the
+    target, there is only an arrow.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
-        x: a dotted key of the experiments; numbers go on an axis of numbers, anything else is named.
+        x: a dotted key of the experiments; numbers have a numeric axis, other values are named.
         y: columns of the overhead table, numeric keys of the summary, ``time_to_target_s`` and the like.
-        hue: dotted keys that make a line each; default: those in which runs of one x differ.
+        hue: dotted keys with a line for each value; default: the keys that distinguish runs of one x.
         log: ``x``, ``y`` or ``xy``.
         columns: of the page, 1 or 2.
-        target: what ``..._to_target`` means; default: the best that all reach.
+        target: the target of ``..._to_target``; default: the best that all runs reach.
 
     Raises:
-        ExperimentError: nothing has such a key or measure, or the points cannot be told apart.
+        ExperimentError: no run has such a key or measure, or two rows would be the same point.
     """
     rows = rows_of(runs)
     _check_x(rows, x)
@@ -110,7 +110,7 @@ def swept(
     return FigureWithData(f"{'-'.join(y)}-by-{x}"[:120], figure, data)
 
 
-# -- which points there are -------------------------------------------------------------------------------------------
+# -- points ---------------------------------------------------------------------------------------------------------
 
 
 def _leaves(run: RunRecords) -> list[str]:
@@ -118,7 +118,7 @@ def _leaves(run: RunRecords) -> list[str]:
 
 
 def _differing(rows: Sequence[ComparisonRow]) -> list[str]:
-    """Keys in which the rows differ: those that were swept first, then names of protocols and models."""
+    """Return keys in which the rows differ: swept keys first, then names of protocols and models."""
     firsts = [row.runs[0] for row in rows]
     keys = [key for run in firsts for key in sweep_of(run)]
     leaves = [
@@ -138,20 +138,20 @@ def _value(run: RunRecords, key: str) -> str:
 def _check_x(rows: Sequence[ComparisonRow], x: str) -> None:
     runs = [run for row in rows for run in row.runs]
     differing = _differing(rows)
-    there = f"the runs differ in {', '.join(differing[:12])}" if differing else "the runs differ in their seed at most"
+    there = f"the runs differ in {', '.join(differing[:12])}" if differing else "the runs differ at most in their seed"
     if x == "seed" or x.partition(".")[0] in _ASIDE:
-        raise ExperimentError(f"--x {x}: makes no points: runs that differ in nothing else are repetitions; {there}")
+        raise ExperimentError(f"--x {x}: not a key for an axis: runs that differ only in it are repetitions; {there}")
     if not any(has_key(run, x) for run in runs):
-        known = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run))])
-        hint = did_you_mean(x, known, quoted=False)
-        raise ExperimentError(f"--x {x}: no run here has this key; {hint}{there}")
+        key_names = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run))])
+        hint = did_you_mean(x, key_names, quoted=False)
+        raise ExperimentError(f"--x {x}: no run has this key; {hint}{there}")
     if len({_value(run, x) for run in runs}) == 1:
         value = _names(runs[:1], x)[0]
-        raise ExperimentError(f"--x {x}: has one value only, {value[:60]}; {there}")
+        raise ExperimentError(f"--x {x}: has only one value, {value[:60]}; {there}")
 
 
 def _telling(rows: Sequence[ComparisonRow], x: str) -> list[str]:
-    """The fewest keys, taken in order, that tell rows of one x apart."""
+    """Return the fewest keys, taken in order, that distinguish rows of one x."""
     firsts = [row.runs[0] for row in rows]
     chosen: list[str] = []
 
@@ -169,12 +169,16 @@ def _telling(rows: Sequence[ComparisonRow], x: str) -> list[str]:
 
 
 def _lines(rows: Sequence[ComparisonRow], x: str, hue: Sequence[str]) -> list[str]:
-    """The line that each row is on; raises `ExperimentError` where two rows are the same point."""
+    """Return the name of the line that each row belongs to.
+
+    Raises:
+        ExperimentError: two rows are the same point, or there are too many lines.
+    """
     firsts = [row.runs[0] for row in rows]
     for key in hue:
         if not any(has_key(run, key) for run in firsts):
-            differing = ", ".join(_differing(rows)[:12]) or "their seed at most"
-            raise ExperimentError(f"--hue {key}: no run here has this key; the runs differ in {differing}")
+            differing = ", ".join(_differing(rows)[:12]) or "at most their seed"
+            raise ExperimentError(f"--hue {key}: no run has this key; the runs differ in {differing}")
     points: dict[tuple[str, ...], ComparisonRow] = {}
     for row in rows:
         run = row.runs[0]
@@ -182,76 +186,78 @@ def _lines(rows: Sequence[ComparisonRow], x: str, hue: Sequence[str]) -> list[st
         if other is not row:
             more = [key for key in _differing([row, other]) if key not in hue and not x.startswith(f"{key}.")]
             if not more:
-                raise ExperimentError(f"{run.path} and {other.runs[0].path} are the same point; give one of them")
+                raise ExperimentError(f"{run.path} and {other.runs[0].path} are the same point; give only one of them")
             raise ExperimentError(
                 f"--hue: runs of the same point differ in {', '.join(more[:5])}: --hue {','.join([*hue, more[0]])}, or "
                 "plot fewer directories"
             )
-    each = [_names(firsts, key, alone=len(hue) == 1) for key in hue]
-    labels = [", ".join(parts) for parts in zip(*each, strict=True)] if hue else [""] * len(rows)
+    columns_of_names = [_names(firsts, key, alone=len(hue) == 1) for key in hue]
+    labels = [", ".join(parts) for parts in zip(*columns_of_names, strict=True)] if hue else [""] * len(rows)
     if len(set(labels)) > len(SERIES_COLOURS):
         raise ExperimentError(
-            f"--hue {','.join(hue)}: has {len(set(labels))} values; at most {len(SERIES_COLOURS)} are told apart; name "
+            f"--hue {','.join(hue)}: has {len(set(labels))} values; at most {len(SERIES_COLOURS)} have colours; name "
             "another key, or plot fewer directories"
         )
     return labels
 
 
 def _names(runs: Sequence[RunRecords], key: str, *, alone: bool = True) -> list[str]:
-    """What the value of a key is called in each run; with the key's last part unless it stands alone."""
+    """Return the name of a key's value in each run; with the key's last part unless it stands alone."""
     if key.rpartition(".")[2] == "protocol":
         return [names_of(run).get(key) or str(value_of(run, key) or "–") for run in runs]
-    told = settings_of(runs, [key])
+    setting_names = settings_of(runs, [key])
     if not alone:
-        return told
+        return setting_names
     named = [names_of(run).get(key) for run in runs]
     short = (f"{key}=", f"{key.rpartition('.')[2]}=")
-    found = [next((text.removeprefix(start) for start in short if text.startswith(start)), text) for text in told]
-    texts = ["–" if value_of(run, key) is None else text for run, text in zip(runs, found, strict=True)]
+    shortened = [
+        next((text.removeprefix(start) for start in short if text.startswith(start)), text) for text in setting_names
+    ]
+    texts = ["–" if value_of(run, key) is None else text for run, text in zip(runs, shortened, strict=True)]
     return [name or text for name, text in zip(named, texts, strict=True)]
 
 
-# -- what is measured -------------------------------------------------------------------------------------------------
+# -- measures --------------------------------------------------------------------------------------------------------
 
 
 def _measured(
     runs: Sequence[RunRecords], rows: Sequence[ComparisonRow], y: Sequence[str], target: Target | None
 ) -> dict[str, dict[str, list[Any]]]:
-    """By name of a measure, of each row: value, half_width, interval_over (seeds, rounds or empty), is_bound, reached.
+    """Return by measure and row: value, half_width, interval_over (seeds, rounds or empty), is_bound, reached.
 
-    ``reached`` is False where no seed has reached the target; measures without a target have True.
+    ``reached`` is False if no seed has reached the target; True for measures without a target.
     """
     summaries = [[summarise(run) for run in row.runs] for row in rows]
-    known = dict.fromkeys([*_KEYS, *_numeric(summaries), *MEASURES])
-    found: dict[str, dict[str, list[Any]]] = {}
+    measure_names = dict.fromkeys([*_KEYS, *_numeric(summaries), *MEASURES])
+    measures: dict[str, dict[str, list[Any]]] = {}
     for name in y:
-        if name not in known:
-            hint = did_you_mean(name, known, quoted=False)
-            raise ExperimentError(f"--y {name}: no such measure; {hint}there are {', '.join(known)}")
+        if name not in measure_names:
+            hint = did_you_mean(name, measure_names, quoted=False)
+            raise ExperimentError(f"--y {name}: no such measure; {hint}choose among {', '.join(measure_names)}")
         if name in MEASURES:
             table = compare_targets(runs, None if target is None else [target])
             at = {(row["setting"], row["label"]): row for row in table.to_dict("records")}
             mine = [at[row.setting, row.label] for row in rows]
-            each = [(row[name], row[f"{name}_half_width"], row["estimator"] != MEAN) for row in mine]
+            estimates = [(row[name], row[f"{name}_half_width"], row["estimator"] != MEAN) for row in mine]
             reached = [row["estimator"] != NOT_REACHED for row in mine]
         else:
             intervals = [_interval(of_runs, _KEYS.get(name, name)) for of_runs in summaries]
-            each = [(interval.mean, interval.half_width, False) for interval in intervals]
+            estimates = [(interval.mean, interval.half_width, False) for interval in intervals]
             reached = [True] * len(rows)
-        values = [math.nan if value is None else float(value) for value, _, _ in each]
-        half = [math.nan if half is None else float(half) for _, half, _ in each]
+        values = [math.nan if value is None else float(value) for value, _, _ in estimates]
+        half = [math.nan if half is None else float(half) for _, half, _ in estimates]
         if all(map(math.isnan, values)):
-            raise ExperimentError(f"--y {name}: was measured in none of these runs")
+            raise ExperimentError(f"--y {name}: not measured in any of these runs")
         kinds = ["seeds" if len(row.runs) > 1 else "rounds" for row in rows]
         over = ["" if math.isnan(width) else kind for width, kind in zip(half, kinds, strict=True)]
-        bounds = [is_bound for _, _, is_bound in each]
-        found[name] = {"value": values, "half_width": half, "interval_over": over, "is_bound": bounds}
-        found[name]["reached"] = reached
-    return found
+        bounds = [is_bound for _, _, is_bound in estimates]
+        measures[name] = {"value": values, "half_width": half, "interval_over": over, "is_bound": bounds}
+        measures[name]["reached"] = reached
+    return measures
 
 
 def _interval(summaries: Sequence[Mapping[str, Any]], key: str) -> Interval:
-    """Over the seeds; of a single run what its summary says, if that has an interval."""
+    """Return the interval over the seeds; of a single run the interval in its summary, if any."""
     if len(summaries) == 1:
         return Interval(summaries[0].get(key), summaries[0].get(f"{key}_half_width"))
     values = [summary.get(key) for summary in summaries]
@@ -259,7 +265,7 @@ def _interval(summaries: Sequence[Mapping[str, Any]], key: str) -> Interval:
 
 
 def _numeric(summaries: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Keys of the summaries that hold a number somewhere."""
+    """Return keys of the summaries that have a number in some run."""
     items = [item for of_runs in summaries for summary in of_runs for item in summary.items()]
     keys = [key for key, value in items if isinstance(value, int | float) and not isinstance(value, bool)]
     return [key for key in dict.fromkeys(keys) if key != "seed" and not key.endswith("_half_width")]
@@ -277,14 +283,18 @@ def _check_log(log: str, x: str, values: Sequence[float] | None, measured: Mappi
             raise ExperimentError(f"--log {log}: {name} has values that are not above 0")
 
 
-# -- the picture ------------------------------------------------------------------------------------------------------
+# -- drawing ----------------------------------------------------------------------------------------------------------
 
 
 def key_title(key: str) -> str:
-    """What a key is called beside an axis: ``links.up_mbit_s`` is ``Links up [Mbit/s]``.
+    """Return the title of a key beside an axis.
 
     Args:
         key: dotted.
+
+    Example:
+        >>> key_title("links.up_mbit_s")
+        'Links up [Mbit/s]'
     """
     unit = next((suffix for suffix in _UNITS if key.endswith(suffix)), "")
     parts = key.removesuffix(unit).split(".") if unit else key.split(".")
@@ -348,7 +358,7 @@ def _figure(
 
 
 def _number(label: str) -> float:
-    """Lines that are named by a number are in its order, others in that of the runs."""
+    """Return the number in a line's label, which orders the lines; 0 for other labels."""
     try:
         return float(label)
     except ValueError:
@@ -367,9 +377,11 @@ def _unit(name: str, values: pd.Series) -> Unit:
 
 
 def _title(name: str, unit: Unit, target: Target | None) -> str:
-    said = name.removesuffix("_s").replace("_", " ").replace(".", ": ")
-    said = _TITLES.get(name, said[:1].upper() + said[1:])
+    title = name.removesuffix("_s").replace("_", " ").replace(".", ": ")
+    title = _TITLES.get(name, title[:1].upper() + title[1:])
     if name in MEASURES:
-        label = "the best that all reach" if target is None else target.label
-        said = said.replace("target", label.replace(" ≥ ", " ≥\N{NO-BREAK SPACE}").replace(" %", "\N{NO-BREAK SPACE}%"))
-    return f"{said} [{unit.symbol}]" if unit.symbol else said
+        label = "the best that all runs reach" if target is None else target.label
+        title = title.replace(
+            "target", label.replace(" ≥ ", " ≥\N{NO-BREAK SPACE}").replace(" %", "\N{NO-BREAK SPACE}%")
+        )
+    return f"{title} [{unit.symbol}]" if unit.symbol else title

@@ -1,4 +1,4 @@
-"""Findings: at most five lines that say which rows of a comparison do not mean what a reader would take them for."""
+"""Findings: the lines below a comparison that warn of rows that are easily misread, at most five."""
 
 from analysis.findings.checks import findings
 from analysis.findings.compared import MOST, Finding

@@ -32,22 +32,22 @@ def findings(
     group_by: Sequence[str] = (),
     targets: pd.DataFrame | None = None,
 ) -> list[Finding]:
-    """What a reader of the comparison of some runs should know before believing it, the worst first; often nothing.
+    """Return the findings about a comparison of runs, the most serious first; often none.
 
-    All of it is computed from the records. `docs/explanation/findings.md` has the criterion of each.
+    Findings are computed from the records only. `docs/explanation/findings.md` has the criterion of each.
 
     Args:
-        runs: e.g. from `testbed.records.find_runs`; runs that go on count as far as they are.
-        baseline, group_by: as of `analysis.comparison.overhead.compare`, so that the rows are those of its table. A
-            baseline that cannot be told apart is none.
+        runs: e.g. from `testbed.records.find_runs`; of runs in progress, the rounds recorded so far count.
+        baseline, group_by: as for `analysis.comparison.overhead.compare`, so that the rows are those of its table. An
+            ambiguous or unknown baseline counts as no baseline.
         targets: from `analysis.comparison.time_to_target.compare_targets`, to find times to a target that cannot be
-            ranked; None: these are left out.
+            ranked; None: times to a target are not checked.
 
     Returns:
-        all findings; `analysis.findings.MOST` of them are shown, the first ones.
+        all findings; the first `analysis.findings.MOST` of them are displayed.
 
     Raises:
-        ExperimentError: there are no runs, or one of `group_by` is not a key of theirs.
+        ExperimentError: there are no runs, or `group_by` has a key that the runs do not have.
         RunError: records are damaged.
     """
     rows = rows_of(runs, group_by)

@@ -1,4 +1,4 @@
-"""Findings, the rows in which they are looked for, and what the checks share."""
+"""The `Finding` type, the rows that the checks look at, and functions that the checks share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from testbed.records import RunRecords
 from testbed.records.vocabulary import DIVERGED
 
 MOST = 5
-"""Findings that are shown at most."""
+"""Number of findings that are displayed at most."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Finding:
     """A reason not to take a row of a table at face value.
 
     Attributes:
-        code: identifies the kind of finding, e.g. ``waited-for-deadline``; never changes its meaning.
+        code: identifies the kind of finding, e.g. ``waited-for-deadline``; its meaning never changes.
         text: one sentence with the numbers and their units, without the rows and the keys.
-        rows: labels of the rows that it holds for, in the order of the table; empty: of all rows.
+        rows: labels of the rows that the finding holds for, in the order of the table; empty: all rows.
         keys: dotted keys of the experiment to change, the most useful first, e.g. ``time.deadline_s``.
     """
 
@@ -40,8 +40,8 @@ class ComparedRows:
 
     Attributes:
         rows: in the order of the table.
-        baselines: the baseline of each row, aligned; None where it has none.
-        targets: from `analysis.comparison.time_to_target.compare_targets`; None: there is no such table.
+        baselines: the baseline of each row, aligned with `rows`; None: the row has no baseline.
+        targets: from `analysis.comparison.time_to_target.compare_targets`; None: the comparison has no targets.
     """
 
     rows: tuple[ComparisonRow, ...]
@@ -50,43 +50,50 @@ class ComparedRows:
     _measures: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def labels(self, rows: Iterable[ComparisonRow]) -> tuple[str, ...]:
-        """The labels of some rows, in the order of the table; empty where these are all of them."""
+        """Return the labels of some rows, in the order of the table; empty when they are all rows."""
         among = {id(row) for row in rows}
         chosen = tuple(row.full_label for row in self.rows if id(row) in among)
         return () if len(chosen) == len(self.rows) else chosen
 
     def measured(self, measure: Callable[[RunRecords], Measured], run: RunRecords) -> Measured:
-        """A measure of one of their runs; each is taken once, whichever checks want it."""
+        """Return a measure of one run, computed once however many checks ask for it."""
         key = measure, id(run)
         if key not in self._measures:
             self._measures[key] = measure(run)
-        taken: Measured = self._measures[key]
-        return taken
+        value: Measured = self._measures[key]
+        return value
 
 
 Check = Callable[[ComparedRows], list[Finding]]
-"""Looks for one kind of finding, and merges it over the rows that it holds for."""
+"""A function that looks for one kind of finding and merges it over the rows that it holds for."""
 
 
 def diverged_rounds(run: RunRecords) -> list[int]:
-    """The rounds in which a client's update was not finite: whatever else went wrong in them follows from that."""
+    """Return the rounds in which a client's update was not finite.
+
+    Checks leave these rounds out, because other failures in them follow from the update.
+    """
     return sorted(set(diverged_events(run)["round"].tolist()))
 
 
 def failed_rounds(run: RunRecords) -> pd.DataFrame:
-    """The rounds that were skipped or aborted, of those whose clients all had finite updates."""
+    """Return the rounds that were skipped or aborted although all updates were finite."""
     rounds = run.rounds
     return rounds[rounds["outcome"].ne("completed") & ~rounds["round"].isin(diverged_rounds(run))]
 
 
 def diverged_events(run: RunRecords) -> pd.DataFrame:
-    """The refusals of clients whose update was not finite."""
+    """Return the refusals of clients that had an update that was not finite."""
     events = run.events
     return events[events["kind"].eq("refusal") & events["detail"].str.startswith(f"{DIVERGED}:")]
 
 
 def span(values: Sequence[float], form: str) -> str:
-    """The smallest and the largest value, e.g. ``9.8 to 11.2``; one of them where they look the same.
+    """Return the smallest and the largest value as text, e.g. ``9.8 to 11.2``; a single number if both read the same.
+
+    Args:
+        values: at least one number.
+        form: a format for one number.
 
     Example:
         >>> span([9.81, 11.2], "{:.1f}"), span([2.0, 2.0], "{:.0f}")
@@ -97,7 +104,11 @@ def span(values: Sequence[float], form: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """E.g. ``1 round``, ``3 rounds``.
+    """Return a number with its noun, e.g. ``1 round``, ``3 rounds``.
+
+    Args:
+        count: number of things.
+        noun: in the singular; the plural adds an ``s``.
 
     Example:
         >>> counted(1, "round"), counted(3, "round")
@@ -107,7 +118,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time with its unit: milliseconds below a second.
+    """Return a time with its unit: milliseconds below a second.
 
     Example:
         >>> seconds(59.04), seconds(0.01), seconds(0.00042)

@@ -1,4 +1,4 @@
-"""Rounds that ended early, or waited for a deadline, and the keys that decide about it."""
+"""Checks for rounds that ended early or waited for a deadline, with the keys that change that."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,11 +9,14 @@ from analysis.findings.lost_answers import Waits, lost_answers, waits_of
 from testbed.records import RunRecords
 
 MORE_THAN = 0.1
-"""Of the rounds of a row: then its means are over the lucky ones. Protocols may lose 10 % as intended."""
+"""Share of a row's rounds that end early. Above it, the row's means describe only the rounds that went well.
+
+Protocols may lose up to 10 % of rounds as intended.
+"""
 FEWEST = 3
-"""Rounds of a row: fewer may be an accident, which the table's notes tell."""
+"""Number of rounds of a row that end early. Fewer may be chance; the notes below the table report them."""
 LATE_SHARE = 0.5
-"""Of the answers that were lost in rounds that ended early: then the deadline is the reason for these ends."""
+"""Share of the answers lost in rounds that ended early. Above it, the deadline is taken as the cause."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,10 @@ class Ends:
 
     Attributes:
         row: the row.
-        rounds: all rounds of its runs.
+        rounds: number of all rounds of its runs.
         reasons: how often each reason was recorded.
-        lost: answers that did not come in these rounds, of clients that were asked for one.
-        late: how many of them came after the deadline.
+        lost: number of answers that did not arrive in these rounds although a client was asked.
+        late: how many of the lost answers arrived after the deadline.
     """
 
     row: ComparisonRow
@@ -49,10 +52,15 @@ class Ends:
 
 
 def ends_of(compared: ComparedRows, row: ComparisonRow) -> Ends | None:
-    """The rounds of a row that ended early; None where they are at most 10 % of its rounds, or fewer than 3.
+    """Return the rounds of a row that ended early; None if they are at most 10 % of its rounds, or fewer than 3.
 
-    Rows of which most failed because updates were not finite are left out: another finding explains them. So are rows
-    in which somebody misbehaves: there the end of a round is the result.
+    Two kinds of rows are left out. If most rounds failed because updates were not finite, another finding explains
+    them. In rows with misbehaving parties, the end of a round is the result of the experiment.
+
+
+    Args:
+        compared: the rows of the comparison.
+        row: one of them.
     """
     if any(run.has_misbehaviour for run in row.runs):
         return None
@@ -67,12 +75,12 @@ def ends_of(compared: ComparedRows, row: ComparisonRow) -> Ends | None:
 
 
 def _reasons(run: RunRecords) -> list[str]:
-    """Why rounds ended early, of those whose clients all had finite updates."""
+    """Return why rounds ended early, without the rounds in which an update was not finite."""
     return [str(reason) for reason in failed_rounds(run)["reason"]]
 
 
 def reason_name(reason: str) -> str:
-    """The name of a recorded reason.
+    """Return the name at the beginning of a recorded reason.
 
     Example:
         >>> reason_name("too-few-candidates: 6 candidates, 8 wanted")
@@ -105,16 +113,17 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nobody-available": ("availability", "population"),
     "nobody-recorded": ("selection.recorded",),
 }
-"""By the reason's name, the keys that decide about it, the most useful first."""
+"""By name of a reason, the keys that influence it, the most useful first."""
 
 _DEADLINES = ("time.deadline_s", "time.stage_deadlines")
 _ELSE = ("availability", "time.deadline_s")
 
 
 def ended_early(compared: ComparedRows) -> list[Finding]:
-    """Rows of which more than 10 % of the rounds were skipped or aborted, a finding for each most frequent reason.
+    """Find rows in which more than 10 % of the rounds were skipped or aborted.
 
-    Where most of the lost answers were late, the finding also tells how long rounds waited for their deadlines.
+    Rows with the same most frequent reason share a finding. If most of the lost answers were late, the finding also
+    says how long rounds waited for their deadlines.
     """
     groups: dict[tuple[str, bool], list[Ends]] = {}
     for row in compared.rows:
@@ -125,13 +134,15 @@ def ended_early(compared: ComparedRows) -> list[Finding]:
 
 
 def _finding(compared: ComparedRows, group: list[Ends]) -> Finding:
-    """The finding of rows with the same most frequent reason."""
+    """Return the finding of rows that have the same most frequent reason."""
     reasons = Counter[str]()
     for ends in group:
         reasons += ends.reasons
     name = group[0].name
     frequent = sum(count for reason, count in reasons.items() if reason_name(reason) == name)
-    detail = next((one.partition(":")[2].strip() for one, _ in reasons.most_common() if reason_name(one) == name), "")
+    detail = next(
+        (reason.partition(":")[2].strip() for reason, _ in reasons.most_common() if reason_name(reason) == name), ""
+    )
     detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"
     among = f", {frequent} of them" if frequent < reasons.total() else ""
     number = sum(ends.rounds for ends in group)
@@ -141,7 +152,7 @@ def _finding(compared: ComparedRows, group: list[Ends]) -> Finding:
     keys = KEYS.get(name, _ELSE)
     if group[0].by_deadline:
         late, lost = sum(ends.late for ends in group), sum(ends.lost for ends in group)
-        text += f"; {late:,} of {counted(lost, 'missing answer')} in them came after the deadline"
+        text += f"; {late:,} of {counted(lost, 'missing answer')} in them arrived after the deadline"
         keys = (*_DEADLINES, *(key for key in keys if key not in _DEADLINES))
         waits = Waits()
         for ends in group:
@@ -152,13 +163,13 @@ def _finding(compared: ComparedRows, group: list[Ends]) -> Finding:
 
 
 WAITING_SHARE = 0.2
-"""Of the time of all rounds: below it, waiting for deadlines does not rule the round time."""
+"""Share of the time of all rounds. Below it, waiting for deadlines does not dominate the round time."""
 
 
 def waited_for_deadlines(compared: ComparedRows) -> list[Finding]:
-    """Rows whose rounds spent at least a fifth of their time waiting for deadlines, a finding for each cause.
+    """Find rows that spent at least a fifth of their round time waiting for deadlines; one finding for each cause.
 
-    Rows whose rounds ended early because of a deadline are left out: that finding tells how long they waited.
+    Rows that ended early because of a deadline are left out: `ended_early` reports their waiting time.
     """
     groups: dict[tuple[str, tuple[str, ...]], tuple[list[ComparisonRow], Waits]] = {}
     for row in compared.rows:
@@ -177,10 +188,10 @@ def waited_for_deadlines(compared: ComparedRows) -> list[Finding]:
 
 
 def _cause(waits: Waits, row: ComparisonRow) -> tuple[str, tuple[str, ...]]:
-    """The clients that rounds waited for, and the keys that decide about it."""
+    """Return the clients that rounds waited for, and the keys to change."""
     visible = row.runs[0].value("time.disconnects", "invisible") == "visible"
     if waits.gone >= waits.late and not visible:
-        return "for clients that had gone, which the server did not see", ("time.disconnects", "time.deadline_s")
+        return "for clients that had gone unnoticed by the server", ("time.disconnects", "time.deadline_s")
     if waits.late >= waits.gone:
-        return "for answers that came too late", ("time.deadline_s", "time.stage_deadlines", "time.stage_quorums")
+        return "for answers that arrived too late", ("time.deadline_s", "time.stage_deadlines", "time.stage_quorums")
     return "for clients that did not answer", ("time.deadline_s", "time.stage_deadlines")

@@ -1,4 +1,4 @@
-"""Properties of the federation that mislead: absent clients, unscaled features, single steps, other transports."""
+"""Checks for misleading federations: absent clients, unscaled features, single gradient steps, unlike transports."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,25 +15,25 @@ from testbed.records.clients import take_single_steps
 from testbed.records.point_names import leaves_of
 
 ASKED_ROUNDS = 10
-"""In which a client was asked before its absence says anything."""
+"""Number of rounds in which a client must have been asked before its absence counts."""
 ABSENT_SHARE = 0.1
-"""Of the population: fewer clients that never come do not change a result."""
+"""Share of the population. Fewer clients that are always absent do not change a result."""
 
 
 def never_available_of(run: RunRecords) -> int:
-    """How many clients were offline in every round in which they were asked for something, of at least 10 rounds."""
+    """Return how many clients were offline in every round that asked them, among those asked in at least 10 rounds."""
     population = int(run.value("population", 0))
-    asked, away = np.zeros(population, np.int64), np.zeros(population, np.int64)
+    asked_rounds, offline_rounds = np.zeros(population, np.int64), np.zeros(population, np.int64)
     for rows in run.exchanges_in_stretches(["client", "outcome"], keep=False):
         first = rows.drop_duplicates(["round", "client"])
         first = first[first["client"] < population]
-        asked += np.bincount(first["client"], minlength=population)
-        away += np.bincount(first.loc[first["outcome"] == "offline", "client"], minlength=population)
-    return int(np.count_nonzero((asked >= ASKED_ROUNDS) & (away == asked)))
+        asked_rounds += np.bincount(first["client"], minlength=population)
+        offline_rounds += np.bincount(first.loc[first["outcome"] == "offline", "client"], minlength=population)
+    return int(np.count_nonzero((asked_rounds >= ASKED_ROUNDS) & (offline_rounds == asked_rounds)))
 
 
 def never_available(compared: ComparedRows) -> list[Finding]:
-    """Rows in which at least a tenth of the population was never there."""
+    """Find rows in which at least a tenth of the population was offline throughout."""
     rows, numbers, population = list[ComparisonRow](), list[int](), 0
     model = "trace"
     for row in compared.rows:
@@ -57,20 +57,20 @@ def never_available(compared: ComparedRows) -> list[Finding]:
 
 
 LEARNED_ACCURACY = 0.95
-"""Accuracy of a model that has learned in spite of its features' scales."""
+"""Accuracy from which a model counts as trained despite unscaled features."""
 
 
 def unscaled(compared: ComparedRows) -> list[Finding]:
-    """Rows whose data have a feature that is far larger than the others, unless all of their models have learned.
+    """Find rows with data in which one feature is far larger than the others, unless all models have a high accuracy.
 
-    Runs of earlier versions do not say.
+    Runs of earlier versions do not record the scale of features and are never reported.
     """
     rows, worst, name = list[ComparisonRow](), 0.0, ""
     for row in compared.rows:
         run = row.runs[0]
         feature = run.value("provenance.data.unscaled_feature")
-        learned = [_has_learned(run) for run in row.runs]
-        if not isinstance(feature, dict) or run.has_misbehaviour or all(learned):
+        have_learned = [_has_learned(run) for run in row.runs]
+        if not isinstance(feature, dict) or run.has_misbehaviour or all(have_learned):
             continue
         rows.append(row)
         if float(feature["ratio"]) > worst:
@@ -78,33 +78,33 @@ def unscaled(compared: ComparedRows) -> list[Finding]:
     if not rows:
         return []
     text = (
-        f"the features are unscaled: {name} is {worst:,.0f} times as large as the median one; standardise them in the "
-        "loader"
+        f"the features are unscaled: {name} is {worst:,.0f} times as large as the median feature; standardise the "
+        "features in the loader of the data"
     )
     return [Finding("unscaled-features", text, compared.labels(rows), ("workload.dataset",))]
 
 
 def _has_learned(run: RunRecords) -> bool:
-    """Whether the last accuracy is high, and not just the share of the one label that the model predicts."""
+    """Return whether the last accuracy is high, and is not merely the share of the only label that is predicted."""
     values = run.rounds["accuracy"].dropna()
     return len(values) > 0 and bool(values.iloc[-1] >= LEARNED_ACCURACY) and not predicts_one_label(run)
 
 
 def trains_in_batches(run: RunRecords) -> bool:
-    """Whether clients really train, in epochs and batches, as far as the records tell."""
+    """Return whether clients train in epochs and batches, as far as the records show."""
     if run.value("workload.training", "real") != "real" or run.value("workload.flower") is not None:
         return False
-    if run.value("records.aggregates", "none") != "none":  # kept for attacks: single steps are their subject
+    if run.value("records.aggregates", "none") != "none":  # recorded for attacks, which study single gradient steps
         return False
     if "sample_rate" in run.value("aggregation", {}):  # DP-SGD draws its own batches
         return False
     if ":" not in str(run.value("workload.dataset", "digits")):
         return True
-    return bool(run.value("provenance.data.trained_in_batches", False))  # a class may train in its own way
+    return bool(run.value("provenance.data.trained_in_batches", False))  # a user's class may train in another way
 
 
 def single_step(compared: ComparedRows) -> list[Finding]:
-    """Rows in which (nearly) all clients have no more samples than a batch, and go through them once."""
+    """Find rows in which almost all clients have at most one batch of samples and one epoch, thus one step a round."""
     rows, medians, batches = list[ComparisonRow](), list[float](), list[float]()
     for row in compared.rows:
         run = row.runs[0]
@@ -119,8 +119,8 @@ def single_step(compared: ComparedRows) -> list[Finding]:
     if not rows:
         return []
     text = (
-        f"clients take one gradient step a round: the median client has {span(medians, '{:.0f}')} samples, a batch "
-        f"{span(batches, '{:.0f}')}, with 1 epoch"
+        f"clients take one gradient step per round: the median client has {span(medians, '{:.0f}')} samples, a "
+        f"batch has {span(batches, '{:.0f}')}, and there is 1 epoch"
     )
     return [Finding("one-step", text, compared.labels(rows), ("workload.epochs", "workload.batch_size"))]
 
@@ -129,9 +129,9 @@ TRANSPORT = "links.transport"
 
 
 def transport_of(run: RunRecords) -> str | None:
-    """The transport of a run's messages, e.g. ``tcp``, with `auto` resolved; None: the records do not tell.
+    """Return the transport of a run's messages, e.g. ``tcp``; None if the records do not have it.
 
-    `auto` is `tcp` where a client has a latency or loss above 0, or a buffer (`testbed.emulation.links`).
+    `auto` is resolved: to `tcp` if a client has a latency or loss above 0, or a buffer (`testbed.emulation.links`).
     """
     transport = run.value(TRANSPORT)
     if isinstance(transport, Mapping):
@@ -144,22 +144,22 @@ def transport_of(run: RunRecords) -> str | None:
 
 
 def transport_differs(compared: ComparedRows) -> list[Finding]:
-    """Rows with another transport than most rows, a finding for each of these transports.
+    """Find rows with another transport than most rows; one finding for each such transport.
 
-    Rows that have swept the transport are left out: there the difference is the result.
+    Rows of a sweep over the transport are left out: there the difference is the result.
     """
-    found: list[tuple[ComparisonRow, str]] = []
+    transports: list[tuple[ComparisonRow, str]] = []
     for row in compared.rows:
         transport = None if _has_swept(row.runs[0]) else transport_of(row.runs[0])
         if transport is not None:
-            found.append((row, transport))
-    (common, number), *others = Counter(transport for _, transport in found).most_common() or [("", 0)]
+            transports.append((row, transport))
+    (common, number), *others = Counter(transport for _, transport in transports).most_common() or [("", 0)]
     return [
         Finding(
             "transport-differs",
-            f"messages travel with the transport {other}, those of {counted(number, 'other row')} with {common}: "
-            "times and overheads do not compare",
-            compared.labels(row for row, transport in found if transport == other),
+            f"messages travel over the transport {other}, but over {common} in {counted(number, 'other row')}: "
+            "times and overheads are not comparable",
+            compared.labels(row for row, transport in transports if transport == other),
             (TRANSPORT,),
         )
         for other, _ in others
@@ -172,6 +172,6 @@ def _has_swept(run: RunRecords) -> bool:
 
 
 def _is_zero(setting: Any) -> bool:
-    """Whether a setting of the links is nothing for all clients."""
+    """Return whether a setting of the links is zero or absent for all clients."""
     values = setting if isinstance(setting, list) else [setting]
     return all(value is None or value == 0 for value in values)

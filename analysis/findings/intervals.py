@@ -1,4 +1,4 @@
-"""Rows that cannot be ranked: their differences are smaller than the intervals of the differences."""
+"""Check for rows that cannot be ranked because their differences are smaller than the intervals of the differences."""
 
 import math
 from collections.abc import Hashable, Iterator, Mapping
@@ -14,24 +14,24 @@ from testbed.records import RunRecords
 
 ACCURACY = "accuracy"
 WIDE_TIME = 0.05
-"""Half-width of a difference in round time, over the baseline's, from which on it is too wide."""
+"""Relative half-width (half-width over the baseline's round time) from which the interval of a round time is wide."""
 WIDE_ACCURACY = 0.02
-"""The same of a difference in accuracy: two points."""
+"""Half-width from which the interval of a difference in accuracy is wide: two percentage points."""
 WIDE_TARGET = 0.1
-"""The same of the ratio of two times to a target."""
+"""Half-width from which the interval of the ratio of two times to a target is wide."""
 SEEN_TIME, SEEN_ACCURACY, SEEN_TARGET = 0.01, 0.005, 0.02
-"""Differences below these are none that anybody ranks rows by."""
+"""Differences below these are too small to rank rows by."""
 FEWEST_POINTS = 0.05
-"""With one seed there is no interval of an accuracy: closer rows than five points are not ranked by it."""
+"""Difference in accuracy below which rows with one seed, thus without an interval, are not ranked: five points."""
 
 
 @dataclass(frozen=True)
 class _Difference:
-    """How a row differs from its baseline in one measure.
+    """The difference between a row and its baseline in one measure.
 
     Attributes:
-        value: row less baseline.
-        half_width: of the 95% interval of the difference; infinite: not known.
+        value: row minus baseline.
+        half_width: of the 95% interval of the difference; infinite: unknown.
     """
 
     value: float
@@ -45,7 +45,7 @@ class _Unranked:
     Attributes:
         row, base: the row and its baseline.
         measure: e.g. ``accuracy``.
-        difference: in points of accuracy, else in per cent of the baseline.
+        difference: in points of accuracy, otherwise relative to the baseline.
         over: the sample of the interval, e.g. ``3 seeds``; empty: there is no interval.
     """
 
@@ -57,10 +57,12 @@ class _Unranked:
 
 
 def difference(values: Mapping[Hashable, float], others: Mapping[Hashable, float]) -> _Difference | None:
-    """The difference of two means with its 95% interval: of the pairs where all values have one, else independent.
+    """Return the difference of two means with its 95% interval; None if either sample is empty.
+
+    The interval is that of paired samples if both have the same keys, otherwise of independent samples.
 
     Args:
-        values, others: by the key that pairs them (a seed, a round).
+        values, others: samples by the key that pairs them (a seed, a round).
     """
     if not values or not others:
         return None
@@ -69,26 +71,26 @@ def difference(values: Mapping[Hashable, float], others: Mapping[Hashable, float
         paired = mean_interval([values[key] - others[key] for key in values])
         assert paired.mean is not None
         return _Difference(paired.mean, math.inf if paired.half_width is None else paired.half_width)
-    one, two = mean_interval(mine), mean_interval(theirs)
-    assert one.mean is not None
-    assert two.mean is not None
+    first, second = mean_interval(mine), mean_interval(theirs)
+    assert first.mean is not None
+    assert second.mean is not None
     width = math.inf
-    if one.half_width is not None and two.half_width is not None:
-        width = float(np.hypot(one.half_width, two.half_width))
-    return _Difference(one.mean - two.mean, width)
+    if first.half_width is not None and second.half_width is not None:
+        width = float(np.hypot(first.half_width, second.half_width))
+    return _Difference(first.mean - second.mean, width)
 
 
 def cannot_be_ranked(compared: ComparedRows) -> list[Finding]:
-    """Rows whose difference to their baseline is smaller than its interval, where that interval is wide.
+    """Find rows that differ from their baseline by less than the interval of the difference, if it is wide.
 
-    One finding holds for the rows that have the same baseline, the same seeds and the same measures.
+    Rows with the same baseline, the same seeds and the same measures share a finding.
     """
     measures: dict[tuple[int, str], list[_Unranked]] = {}
-    for one in _unranked(compared):
-        measures.setdefault((id(one.row), one.over), []).append(one)
+    for entry in _unranked(compared):
+        measures.setdefault((id(entry.row), entry.over), []).append(entry)
     groups: dict[tuple[int, str, tuple[str, ...]], list[list[_Unranked]]] = {}
     for of_row in measures.values():
-        key = (id(of_row[0].base), of_row[0].over, tuple(one.measure for one in of_row))
+        key = (id(of_row[0].base), of_row[0].over, tuple(entry.measure for entry in of_row))
         groups.setdefault(key, []).append(of_row)
     return [_finding(compared, rows) for rows in groups.values()]
 
@@ -115,13 +117,13 @@ def _unranked(compared: ComparedRows) -> Iterator[_Unranked]:
             yield _Unranked(row, base, "time to target", targets[id(row)], seeds)
 
 
-def _overlaps(found: _Difference, seen: float, wide: float) -> bool:
-    """Whether a difference that somebody may rank by is smaller than its interval, which is wide."""
-    return seen <= abs(found.value) < found.half_width < math.inf and found.half_width >= wide
+def _overlaps(candidate: _Difference, ranked_from: float, wide_from: float) -> bool:
+    """Return whether a difference is large enough to rank by, but smaller than its interval, which is wide."""
+    return ranked_from <= abs(candidate.value) < candidate.half_width < math.inf and candidate.half_width >= wide_from
 
 
 def _is_close(accuracy: _Difference) -> bool:
-    """Whether accuracies that have no interval are too close to rank rows by."""
+    """Return whether accuracies without an interval are too close to rank rows by."""
     return math.isinf(accuracy.half_width) and SEEN_ACCURACY <= abs(accuracy.value) < FEWEST_POINTS
 
 
@@ -131,7 +133,7 @@ def _seeds(row: ComparisonRow, base: ComparisonRow) -> str:
 
 
 def _finding(compared: ComparedRows, rows: list[list[_Unranked]]) -> Finding:
-    """The finding of rows with the same baseline, seeds and measures.
+    """Return the finding of rows with the same baseline, seeds and measures.
 
     Args:
         compared: all rows.
@@ -141,33 +143,36 @@ def _finding(compared: ComparedRows, rows: list[list[_Unranked]]) -> Finding:
     parts = [_part(list(of_measure)) for of_measure in zip(*rows, strict=True)]
     base = f"the baseline {first.base.full_label}"
     if first.over:
-        text = f"the 95% interval of the difference to {base} includes zero over {first.over}: {', '.join(parts)}"
+        text = f"the 95% interval of the difference from {base} includes zero over {first.over}: {', '.join(parts)}"
     else:
-        text = f"the difference to {base} has no interval, as there is only one seed: {', '.join(parts)}"
+        text = f"the difference from {base} has no interval, because there is only 1 seed: {', '.join(parts)}"
     keys = ("sweep.seed", "rounds") if first.over == "the rounds of one seed" else ("sweep.seed",)
     return Finding("cannot-be-ranked", text, compared.labels(of_row[0].row for of_row in rows), keys)
 
 
-def _part(found: list[_Unranked]) -> str:
-    """E.g. ``accuracy +5.3 ±28.4 points`` of one row, ``accuracy ±20.1 to 28.4 points`` of several."""
-    unit = "points" if found[0].measure == ACCURACY else "%"
+def _part(unranked: list[_Unranked]) -> str:
+    """Return the text of one measure: of a single row with its value, of several rows with the range of half-widths.
+
+    For example ``accuracy +5.3 ±28.4 points`` and ``accuracy ±20.1 to 28.4 points``.
+    """
+    unit = "points" if unranked[0].measure == ACCURACY else "%"
     values, widths = (
-        [100 * one.difference.value for one in found],
-        [100 * one.difference.half_width for one in found],
+        [100 * entry.difference.value for entry in unranked],
+        [100 * entry.difference.half_width for entry in unranked],
     )
     if math.isinf(max(widths)):
-        return f"{found[0].measure} {span(values, '{:+.1f}')} {unit}"
-    value = f"{values[0]:+.1f} " if len(found) == 1 else ""
-    return f"{found[0].measure} {value}±{span(widths, '{:.1f}')} {unit}"
+        return f"{unranked[0].measure} {span(values, '{:+.1f}')} {unit}"
+    value = f"{values[0]:+.1f} " if len(unranked) == 1 else ""
+    return f"{unranked[0].measure} {value}±{span(widths, '{:.1f}')} {unit}"
 
 
 def _round_times(row: ComparisonRow) -> dict[Hashable, float]:
-    """Seconds of the completed rounds: of one seed by round, else means by seed."""
+    """Return seconds of the completed rounds: by round if the row has one seed, otherwise means by seed."""
     if len(row.runs) == 1:
         completed = _completed(row.runs[0])
         return dict(zip(completed["round"], completed["ended_s"] - completed["started_s"], strict=True))
     means = {_seed(run): _completed(run) for run in row.runs}
-    return {seed: float((one["ended_s"] - one["started_s"]).mean()) for seed, one in means.items() if len(one)}
+    return {seed: float((entry["ended_s"] - entry["started_s"]).mean()) for seed, entry in means.items() if len(entry)}
 
 
 def _completed(run: RunRecords) -> pd.DataFrame:
@@ -175,31 +180,33 @@ def _completed(run: RunRecords) -> pd.DataFrame:
 
 
 def _accuracies(row: ComparisonRow) -> dict[Hashable, float]:
-    """The last accuracy of each run, by its seed."""
-    found = {_seed(run): run.rounds["accuracy"].dropna() for run in row.runs}
-    return {seed: float(values.iloc[-1]) for seed, values in found.items() if len(values)}
+    """Return the last accuracy of each run, by its seed."""
+    evaluations = {_seed(run): run.rounds["accuracy"].dropna() for run in row.runs}
+    return {seed: float(values.iloc[-1]) for seed, values in evaluations.items() if len(values)}
 
 
 def _seed(run: RunRecords) -> Hashable:
-    """The key that pairs two runs: their seed; a run without a seed has no partner."""
+    """Return the key that pairs two runs: their seed; a run without a seed has no partner."""
     seed = run.experiment.get("seed")
     return seed if isinstance(seed, int) else str(run.path)
 
 
 def _targets(compared: ComparedRows) -> dict[int, _Difference]:
-    """Rows (by identity) whose ratio of times to a target has 1 in its interval: the widest, as a difference to 1."""
+    """Return the widest unranked difference (ratio - 1) of times to a target, by identity of the row."""
     frame = compared.targets
     if frame is None:
         return {}
     rows = {(row.setting, row.label): row for row in compared.rows}
-    found: dict[int, _Difference] = {}
+    widest: dict[int, _Difference] = {}
     for setting, label, base, ratio, width in frame[
         ["setting", "label", "is_baseline", "time_to_target_s_ratio", "time_to_target_s_ratio_half_width"]
     ].itertuples(index=False):
         row = rows.get((setting, label))
         if row is None or base or not (np.isfinite(ratio) and np.isfinite(width)):
             continue
-        one = _Difference(ratio - 1, width)
-        if _overlaps(one, SEEN_TARGET, WIDE_TARGET) and (id(row) not in found or width > found[id(row)].half_width):
-            found[id(row)] = one
-    return found
+        candidate = _Difference(ratio - 1, width)
+        if _overlaps(candidate, SEEN_TARGET, WIDE_TARGET) and (
+            id(row) not in widest or width > widest[id(row)].half_width
+        ):
+            widest[id(row)] = candidate
+    return widest

@@ -1,4 +1,4 @@
-"""Models that do not learn: updates that are not finite, accuracy at chance, losses that grow."""
+"""Checks for models that do not learn: updates that are not finite, accuracy at chance, growing losses."""
 
 from dataclasses import dataclass
 
@@ -10,27 +10,27 @@ from analysis.findings.compared import ComparedRows, Finding, counted, diverged_
 from testbed.records import RunRecords
 
 LEAST_REFUSED = 0.1
-"""Share of a row's trainings whose update was not finite: fewer are an accident, which the table's notes tell."""
+"""Share of a row's trainings with an update that was not finite. Below it, only the notes of the table report them."""
 LEAST_EVALUATIONS = 3
-"""Of models that a round has changed: before that nobody expects a model to have learned."""
+"""Number of evaluations after the first changed model. With fewer, a model is not expected to have learned."""
 ABOVE_CHANCE = 0.05
 """Part of the way from chance to a perfect balanced accuracy within which a model counts as no better than chance."""
 TIMES_CHANCE = 1.5
-"""Of many labels the same holds only below so many times chance."""
+"""Multiple of chance below which a model counts as no better than chance; the stricter limit for many labels."""
 LOSS_FALLS = 0.05
-"""A loss that has fallen by this part of its first value shows that a model at chance does learn."""
+"""Relative fall of the loss that shows that a model at chance does learn."""
 LOSS_OF_A_GUESS = 0.98
-"""Times the cross-entropy of a uniform guess, ln(labels): at or above it a loss that has fallen shows no learning."""
+"""Multiple of the cross-entropy of a uniform guess, ln(labels). At or above it, a falling loss shows no learning."""
 SHARE_OF_ONE_LABEL = 0.75
-"""Accuracy from which on a model that predicts one label for everything looks good."""
+"""Accuracy from which a model that predicts a single label looks good."""
 LOSS_GROWS = 2.0
-"""The last loss over the first one, from which on training diverges."""
+"""Ratio of the last loss to the first above which training diverges."""
 
 _KEYS = ("workload.learning_rate", "workload.momentum", "workload.epochs")
 
 
 def not_finite(compared: ComparedRows) -> list[Finding]:
-    """Rows in which clients refused to hand on updates that were not finite."""
+    """Find rows in which clients refused to send updates that were not finite."""
     rows, clients, refusing, rates = list[ComparisonRow](), 0, 0, list[float]()
     numbers: list[int] = []
     for row in compared.rows:
@@ -51,18 +51,18 @@ def not_finite(compared: ComparedRows) -> list[Finding]:
         return []
     rate = f"; the learning rate is {span(rates, '{:g}')}" if rates else ""
     when = f"round {min(numbers)}" if min(numbers) == max(numbers) else f"rounds {min(numbers)} to {max(numbers)}"
-    text = f"{refusing:,} of {counted(clients, 'client')} had an update that was not finite, in {when}{rate}"
+    text = f"{refusing:,} of {counted(clients, 'client')} had an update that is not finite, in {when}{rate}"
     return [Finding("not-finite", text, compared.labels(rows), _KEYS)]
 
 
 @dataclass(frozen=True)
 class _Course:
-    """How the evaluations of one run went, once a round has changed the model.
+    """The evaluations of one run from the first round that changed the model.
 
     Attributes:
-        accuracy: `(k,)`, NaN where there is none.
-        loss: `(k,)`, NaN where there is none.
-        recalls: `(k, labels)` of the labels that have held-out samples; None where they were not recorded.
+        accuracy: `(k,)`, NaN if not measured.
+        loss: `(k,)`, NaN if not measured.
+        recalls: `(k, labels)` of the labels that have held-out samples; None if not recorded.
     """
 
     accuracy: np.ndarray
@@ -87,18 +87,18 @@ class _Course:
 
     @property
     def loss_falls(self) -> bool:
-        """Whether the last loss is clearly below the first one."""
-        known = self.loss[np.isfinite(self.loss)]
-        return len(known) == len(self.loss) > 1 and bool(known[-1] < (1 - LOSS_FALLS) * known[0])
+        """Whether the last loss is clearly below the first."""
+        finite = self.loss[np.isfinite(self.loss)]
+        return len(finite) == len(self.loss) > 1 and bool(finite[-1] < (1 - LOSS_FALLS) * finite[0])
 
     def is_at_chance(self, evaluations: int = 1) -> bool:
-        """Whether the model was, at its last evaluations, no better than one that does not look at its input.
+        """Return whether the last evaluations are no better than a prediction that ignores the input.
 
         The mean of all recalls (balanced accuracy) of a constant or random prediction is 1 over the number of labels,
-        however frequent each of them is.
+        at any frequency of the labels.
 
         Args:
-            evaluations: how many of the last ones count.
+            evaluations: how many of the last evaluations count.
         """
         if self.recalls is None:
             return False
@@ -108,16 +108,16 @@ class _Course:
 
     @property
     def loss_is_of_a_guess(self) -> bool:
-        """Whether the last loss is about that of a uniform guess among the labels, or larger."""
+        """Whether the last loss is close to that of a uniform guess among the labels, or larger."""
         if self.recalls is None:
             return False
         return bool(self.loss[-1] >= LOSS_OF_A_GUESS * np.log(self.recalls.shape[1]))
 
     def predicted_label(self, evaluation: int = -1) -> int | None:
-        """The place of the only label that a model predicts; None where it predicts several.
+        """Return the index of the only label that a model predicts; None if it predicts several.
 
         Args:
-            evaluation: of which model; the last one.
+            evaluation: index of the evaluation; the last by default.
         """
         if self.recalls is None:
             return None
@@ -127,10 +127,10 @@ class _Course:
         return best if recalls[best] >= 0.9 and np.nanmax(others) <= 0.02 else None
 
     def predicts_by_frequency(self) -> bool:
-        """Whether the last models predict the same label for everything, and know at most how frequent labels are.
+        """Return whether the last models predict one label for everything and learned at most the labels' frequencies.
 
-        Such a model's accuracy is the share of its label, and its loss falls to the entropy of the labels' shares.
-        Either the accuracy is so high that it hides what is wrong, or the loss is that entropy, or larger.
+        The accuracy of such a model is the share of its label, and its loss falls to the entropy of the labels' shares.
+        Either the accuracy is high enough to hide the failure, or the loss is at least that entropy.
         """
         if self.recalls is None or len({self.predicted_label(-1 - back) for back in range(LEAST_EVALUATIONS)}) > 1:
             return False
@@ -140,37 +140,37 @@ class _Course:
         return bool(share >= SHARE_OF_ONE_LABEL or self.loss[-1] >= LOSS_OF_A_GUESS * self._most_entropy(share))
 
     def _most_entropy(self, share: float) -> float:
-        """The entropy of the labels in nats if one has this share: at most, with the others equally frequent."""
+        """Return the largest entropy of the labels, in nats, if one of them has this share."""
         assert self.recalls is not None
-        others = self.recalls.shape[1] - 1
+        others = self.recalls.shape[1] - 1  # the entropy is largest if all other labels are equally frequent
         return float(-share * np.log(share) - (1 - share) * np.log((1 - share) / others))
 
     def is_constant(self) -> bool:
-        """Whether all evaluations gave the same accuracy, of a model that is not perfect."""
-        known = self.accuracy[~np.isnan(self.accuracy)]
-        return len(known) >= LEAST_EVALUATIONS and bool((known == known[0]).all()) and known[0] < 1.0
+        """Return whether all evaluations have the same accuracy, below 1."""
+        measured = self.accuracy[~np.isnan(self.accuracy)]
+        return len(measured) >= LEAST_EVALUATIONS and bool((measured == measured[0]).all()) and measured[0] < 1.0
 
 
 def predicts_one_label(run: RunRecords) -> bool:
-    """Return whether the model that was evaluated last predicts one label for everything, as far as the records say."""
+    """Return whether the model of the last evaluation predicts one label for everything, as far as the records show."""
     course = _Course.of(run)
     return course.recalls is not None and course.predicted_label() is not None
 
 
 def does_not_learn(compared: ComparedRows) -> list[Finding]:
-    """Rows whose models are no better than chance, or whose loss grows."""
+    """Find rows with models no better than chance, or with a growing loss."""
     chance, grows = list[tuple[ComparisonRow, list[_Course]]](), list[tuple[ComparisonRow, list[_Course]]]()
     for row in compared.rows:
         if any(run.has_misbehaviour for run in row.runs):
             continue
         courses = [_Course.of(run) for run in row.runs]
-        courses = [one for one in courses if len(one.loss) >= LEAST_EVALUATIONS]
+        courses = [course for course in courses if len(course.loss) >= LEAST_EVALUATIONS]
         if not courses:
             continue
-        failing = [one for one in courses if _is_stuck(one)]
+        failing = [course for course in courses if _is_stuck(course)]
         if 2 * len(failing) > len(courses):
             chance.append((row, failing))
-        elif growing := [one for one in courses if one.recalls is None and _loss_grows(one)]:
+        elif growing := [course for course in courses if course.recalls is None and _loss_grows(course)]:
             grows.append((row, growing))
     return [*_at_chance(compared, chance), *_growing(compared, grows)]
 
@@ -188,42 +188,46 @@ def _loss_grows(course: _Course) -> bool:
     return not np.isnan(first) and (not np.isfinite(last) or bool(last > LOSS_GROWS * abs(first)))
 
 
-def _at_chance(compared: ComparedRows, found: list[tuple[ComparisonRow, list[_Course]]]) -> list[Finding]:
-    if not found:
+def _at_chance(compared: ComparedRows, failing: list[tuple[ComparisonRow, list[_Course]]]) -> list[Finding]:
+    if not failing:
         return []
-    courses = [one for _, each in found for one in each]
-    accuracy = span([100 * one.accuracy[-1] for one in courses], "{:.1f}")
-    evaluations = max(len(one.loss) for one in courses)
-    balanced = [one for one in courses if one.recalls is not None]
+    courses = [course for _, row_courses in failing for course in row_courses]
+    accuracy = span([100 * course.accuracy[-1] for course in courses], "{:.1f}")
+    evaluations = max(len(course.loss) for course in courses)
+    balanced = [course for course in courses if course.recalls is not None]
     text = f"the model does not learn: accuracy {accuracy} % after {counted(evaluations, 'evaluation')}"
-    single = [one.predicted_label() for one in balanced]
+    single = [course.predicted_label() for course in balanced]
     if balanced and None not in single:
-        text += f", and it predicts one label for everything ({span([float(one or 0) for one in single], '{:.0f}')})"
-        if all(one.predicts_by_frequency() for one in balanced):
-            text += ", so that the accuracy is that label's share"
+        text += (
+            f", and it predicts one label for everything ({span([float(label or 0) for label in single], '{:.0f}')})"
+        )
+        if all(course.predicts_by_frequency() for course in balanced):
+            text += ", so the accuracy is the share of that label"
     elif balanced:
-        labels = span([float(one.recalls.shape[1]) for one in balanced if one.recalls is not None], "{:.0f}")
+        labels = span([float(course.recalls.shape[1]) for course in balanced if course.recalls is not None], "{:.0f}")
         text += f", no better than a guess among {labels} labels"
     else:
-        text += ", the same in each"
-    losses = [one for one in courses if np.isfinite(one.loss).all()]
+        text += ", the same in each evaluation"
+    losses = [course for course in courses if np.isfinite(course.loss).all()]
     if losses:
-        text += f"; loss {np.mean([one.loss[0] for one in losses]):.3g}, then {losses_end(losses):.3g}"
-    rows = [row for row, _ in found]
+        text += (
+            f"; loss {np.mean([course.loss[0] for course in losses]):.3g} at first, {losses_end(losses):.3g} at last"
+        )
+    rows = [row for row, _ in failing]
     noisy = any(run.value("aggregation.noise") for row in rows for run in row.runs)
     keys = ("aggregation.noise", *_KEYS[:2]) if noisy else _KEYS
     return [Finding("does-not-learn", text, compared.labels(rows), keys)]
 
 
 def losses_end(courses: list[_Course]) -> float:
-    """The mean of the last losses."""
-    return float(np.mean([one.loss[-1] for one in courses]))
+    """Return the mean of the last losses."""
+    return float(np.mean([course.loss[-1] for course in courses]))
 
 
-def _growing(compared: ComparedRows, found: list[tuple[ComparisonRow, list[_Course]]]) -> list[Finding]:
-    if not found:
+def _growing(compared: ComparedRows, failing: list[tuple[ComparisonRow, list[_Course]]]) -> list[Finding]:
+    if not failing:
         return []
-    courses = [one for _, each in found for one in each]
-    first, last = np.mean([one.loss[0] for one in courses]), losses_end(courses)
-    end = f"grows from {first:.3g} to {last:.3g}" if np.isfinite(last) else f"was {first:.3g} and is no longer finite"
-    return [Finding("loss-grows", f"the loss {end}: training diverges", compared.labels(r for r, _ in found), _KEYS)]
+    courses = [course for _, row_courses in failing for course in row_courses]
+    first, last = np.mean([course.loss[0] for course in courses]), losses_end(courses)
+    end = f"grows from {first:.3g} to {last:.3g}" if np.isfinite(last) else f"was {first:.3g} and is not finite now"
+    return [Finding("loss-grows", f"the loss {end}: training diverges", compared.labels(r for r, _ in failing), _KEYS)]

@@ -1,4 +1,4 @@
-"""Answers that rounds lost, and how long rounds waited for them."""
+"""Answers that rounds lost, and the time that rounds waited for them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ _DEFAULT_DEADLINE_S = 60.0
 
 @dataclass
 class Waits:
-    """How long rounds waited between the last answer of a stage and the deadline of the stage.
+    """The time that rounds waited between the last answer of a stage and the deadline of the stage.
 
     Attributes:
         rounds: number of recorded rounds.
         waiting: how many of them waited for at least one deadline.
         waited_s: seconds, summed over their stages.
         total_s: seconds of all rounds.
-        late: answers that were still on their way when the deadline came.
-        gone: clients that had gone, or were silent.
+        late: number of answers still in transit at the deadline.
+        gone: number of clients that had dropped out or were silent.
     """
 
     rounds: int = 0
@@ -34,18 +34,18 @@ class Waits:
     gone: int = 0
 
     def add(self, other: "Waits") -> None:
-        """Add those of another run."""
+        """Add the waits of another run."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     @property
     def share(self) -> float:
-        """Of the time of all rounds that was spent waiting for deadlines."""
+        """Share of the time of all rounds that was spent waiting for deadlines."""
         return self.waited_s / self.total_s if self.total_s > 0 else 0.0
 
     @property
     def text(self) -> str:
-        """E.g. ``4 of 5 rounds waited for a deadline, 10 ms each on average (100% of the time)``."""
+        """One clause, e.g. ``4 of 5 rounds waited for a deadline, 10 ms each on average (100% of the time)``."""
         return (
             f"{self.waiting:,} of {counted(self.rounds, 'round')} waited for a deadline, "
             f"{seconds(self.waited_s / self.waiting)} each on average ({self.share:.0%} of the time)"
@@ -54,11 +54,11 @@ class Waits:
 
 @dataclass(frozen=True)
 class LostAnswers:
-    """The answers that did not come in time in one run.
+    """The answers that did not arrive in time in one run.
 
     Attributes:
-        waits: how long its rounds waited for deadlines.
-        in_failed_rounds: how often each outcome kept an answer away, in rounds that ended early.
+        waits: the time that its rounds waited for deadlines.
+        in_failed_rounds: number of lost answers by outcome of the client, in rounds that ended early.
     """
 
     waits: Waits
@@ -66,22 +66,22 @@ class LostAnswers:
 
 
 def lost_answers(run: RunRecords) -> LostAnswers:
-    """The answers that a run lost, in one pass over its exchanges; asynchronous runs wait for nobody.
+    """Return the answers that a run lost, in one pass over its exchanges; asynchronous runs never wait.
 
-    A stage waited for its deadline if a client did not answer in it and it lasted until the deadline. The time between
-    its last answer and the deadline is what the wait cost. Rounds with updates that were not finite are left out: their
-    clients do not answer any more.
+    A stage waited for its deadline if a client did not answer in the stage and the stage lasted until the deadline. The
+    time between the last answer and the deadline is the cost of the wait. Rounds in which an update was not finite are
+    left out, because their clients stop answering.
 
-    Silent clients do not count among the lost answers: where clients select themselves, most of them are silent in
-    every round.
+    Silent clients do not count among the lost answers: if clients select themselves, most of them are silent in every
+    round.
     """
     failed = failed_rounds(run)["round"]
     lost = Counter[str]()
     rounds = run.rounds[~run.rounds["round"].isin(diverged_rounds(run))]
-    found = Waits(rounds=len(rounds), total_s=float((rounds["ended_s"] - rounds["started_s"]).sum()))
+    waits = Waits(rounds=len(rounds), total_s=float((rounds["ended_s"] - rounds["started_s"]).sum()))
     may_wait = run.value("asynchronous") is None and len(rounds) > 0
     if not may_wait and not len(failed):
-        return LostAnswers(found, lost)
+        return LostAnswers(waits, lost)
     deadline_s = float(run.value("time.deadline_s", _DEFAULT_DEADLINE_S))
     of_stages = run.value("time.stage_deadlines", {})
     ended_s = rounds.set_index("round")["ended_s"]
@@ -108,15 +108,20 @@ def lost_answers(run: RunRecords) -> LostAnswers:
         at_deadline = (stages["late"] + stages["gone"] > 0) & (ends - stages["sent_s"] >= limit * (1 - 1e-9))
         answered_after = (stages["answered_s"] - stages["sent_s"]).fillna(0.0).clip(lower=0.0)
         waited = (limit - answered_after)[at_deadline]
-        found.waiting += stages.loc[at_deadline, "round"].nunique()
-        found.waited_s += float(waited.sum())
-        found.late += int(stages.loc[at_deadline, "late"].sum())
-        found.gone += int(stages.loc[at_deadline, "gone"].sum())
-    return LostAnswers(found, lost)
+        waits.waiting += stages.loc[at_deadline, "round"].nunique()
+        waits.waited_s += float(waited.sum())
+        waits.late += int(stages.loc[at_deadline, "late"].sum())
+        waits.gone += int(stages.loc[at_deadline, "gone"].sum())
+    return LostAnswers(waits, lost)
 
 
 def waits_of(compared: ComparedRows, row: ComparisonRow) -> Waits:
-    """How long the rounds of a row waited for deadlines."""
+    """Return the time that the rounds of a row waited for deadlines.
+
+    Args:
+        compared: the rows of the comparison.
+        row: one of them.
+    """
     total = Waits()
     for run in row.runs:
         total.add(compared.measured(lost_answers, run).waits)

@@ -1,17 +1,17 @@
-"""Privacy that was planned and privacy that was spent."""
+"""Checks that compare the privacy that was planned with the privacy that was spent."""
 
 from analysis.comparison.rows import ComparisonRow
 from analysis.findings.compared import ComparedRows, Finding, span
 from testbed.records import RunRecords
 
 SPENT_BELOW = 0.75
-"""Of the planned epsilon: more noise was added than the run needed."""
+"""Share of the planned epsilon. Below it, the run added more noise than it needed."""
 SPENT_ABOVE = 1.1
-"""Over the epsilon with all of the planned noise: drop-outs took a tenth or more of it along."""
+"""Ratio to the epsilon with all of the planned noise. Above it, dropouts removed too much of the noise."""
 
 
 def _largest(run: RunRecords) -> tuple[float, float] | None:
-    """The largest epsilon of an honest client: spent, and with all of the planned noise; None without a ledger."""
+    """Return the largest epsilon of an honest client: spent, and with all planned noise; None without a ledger."""
     rows = run.ledger_of_honest_clients()
     if rows.empty:
         return None
@@ -20,7 +20,7 @@ def _largest(run: RunRecords) -> tuple[float, float] | None:
 
 
 def more_than_planned(compared: ComparedRows) -> list[Finding]:
-    """Rows whose clients have spent more than the planned noise would have cost."""
+    """Find rows with clients that spent more epsilon than they would have with all of the planned noise."""
     rows, spent, planned = list[ComparisonRow](), list[float](), list[float]()
     for row in compared.rows:
         largest = [pair for run in row.runs if (pair := _largest(run)) is not None]
@@ -32,15 +32,15 @@ def more_than_planned(compared: ComparedRows) -> list[Finding]:
     if not rows:
         return []
     text = (
-        f"drop-outs took noise along: the largest epsilon of a client is {span(spent, '{:.3g}')}, and would be "
-        f"{span(planned, '{:.3g}')} with all of the planned noise"
+        f"noise is missing because of dropouts: the largest epsilon of a client is {span(spent, '{:.3g}')}, and "
+        f"would be {span(planned, '{:.3g}')} with all of the planned noise"
     )
     keys = ("aggregation.noise.enforcement", "availability.dropout")
     return [Finding("epsilon-above-plan", text, compared.labels(rows), keys)]
 
 
 def less_than_planned(compared: ComparedRows) -> list[Finding]:
-    """Rows with noise for an epsilon of which no client has spent three quarters, once all rounds are over."""
+    """Find finished rows in which every client spent less than three quarters of the planned epsilon."""
     rows, spent, planned, multipliers = list[ComparisonRow](), list[float](), list[float](), list[float]()
     for row in compared.rows:
         target = row.runs[0].value("aggregation.noise.epsilon")
@@ -57,8 +57,8 @@ def less_than_planned(compared: ComparedRows) -> list[Finding]:
         return []
     noise = f", noise multiplier {span(multipliers, '{:.3g}')}" if multipliers else ""
     text = (
-        f"noise for epsilon {span(planned, '{:g}')}{noise}, but no client has spent more than {max(spent):.3g}: less "
-        "noise would have kept the plan"
+        f"noise was planned for epsilon {span(planned, '{:g}')}{noise}, but no client spent more than "
+        f"{max(spent):.3g}: less noise would have kept to the plan"
     )
     keys = ("aggregation.noise.noise_multiplier", "aggregation.noise.epsilon")
     return [Finding("epsilon-below-plan", text, compared.labels(rows), keys)]

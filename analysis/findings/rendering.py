@@ -19,17 +19,23 @@ _INDENT = "  "
 
 
 def plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Each finding as a mapping of its attributes, for JSON; all of them.
+    """Return all findings as mappings of their attributes, for JSON.
 
     Example:
         >>> plain([Finding("one-step", "clients take one gradient step", (), ("workload.epochs",))])
         [{'code': 'one-step', 'text': 'clients take one gradient step', 'rows': [], 'keys': ['workload.epochs']}]
     """
-    return [{"code": one.code, "text": one.text, "rows": list(one.rows), "keys": list(one.keys)} for one in findings]
+    return [
+        {"code": finding.code, "text": finding.text, "rows": list(finding.rows), "keys": list(finding.keys)}
+        for finding in findings
+    ]
 
 
 def rows_text(finding: Finding) -> str:
-    """The rows that a finding holds for, shortened: the first few labels and how many more there are; empty: all."""
+    """Return the labels of the rows that a finding holds for; empty: all rows.
+
+    Long lists are cut to the first labels and the number of further rows.
+    """
     shown: list[str] = []
     for at, label in enumerate(map(visible, finding.rows)):
         if shown and len(", ".join([*shown, label])) > _LONGEST_ROWS:
@@ -39,7 +45,7 @@ def rows_text(finding: Finding) -> str:
 
 
 def line(finding: Finding) -> str:
-    """A finding as one sentence: its rows, what was found, and the keys to change in parentheses.
+    """Return a finding as one sentence: its rows, the text, and the keys to change in parentheses.
 
     Example:
         >>> line(Finding("waited-for-deadline", "4 of 5 rounds waited", ("random",), ("time.deadline_s",)))
@@ -51,30 +57,30 @@ def line(finding: Finding) -> str:
 
 
 def lines(findings: Sequence[Finding]) -> list[str]:
-    """The findings that are shown, a line each, and a line that says how many more there are."""
+    """Return the displayed findings, one line each, and a line with the number of further findings."""
     shown = list(map(line, findings[:MOST]))
     if len(findings) > MOST:
-        shown.append(f"and {len(findings) - MOST} more: {MORE}")
+        shown.append(f"and {len(findings) - MOST} more, listed by {MORE}")
     return shown
 
 
 def block(findings: Sequence[Finding], format: str = "text") -> str:
-    """What stands below a table, ending in a line feed; empty where nothing was found.
+    """Return the text that stands below a table, ending in a line feed; empty if there are no findings.
 
     Args:
-        findings: all of them.
+        findings: all findings.
         format: ``text`` (118 columns), ``markdown`` (a list) or ``latex`` (comments).
     """
     if not findings:
         return ""
     shown = lines(findings)
     if format == "latex":
-        return "".join(f"% {one}\n" for one in [f"{HEADING}:", *shown])
+        return "".join(f"% {text}\n" for text in [f"{HEADING}:", *shown])
     if format == "markdown":
-        return f"**{HEADING}**\n\n" + "".join(f"- {markdown(one)}\n" for one in shown)
+        return f"**{HEADING}**\n\n" + "".join(f"- {markdown(text)}\n" for text in shown)
     wrapped = [
-        textwrap.fill(one, WIDTH, initial_indent=_INDENT, subsequent_indent=2 * _INDENT, break_on_hyphens=False)
-        for one in shown
+        textwrap.fill(text, WIDTH, initial_indent=_INDENT, subsequent_indent=2 * _INDENT, break_on_hyphens=False)
+        for text in shown
     ]
     return "\n".join([HEADING, *wrapped]) + "\n"
 
@@ -88,10 +94,12 @@ def render(
     *,
     narrow: bool = False,
 ) -> str:
-    """The overhead table with its findings: below it for people, under ``findings`` in JSON; CSV has no room for them.
+    """Return the overhead table with its findings.
+
+    The findings follow the table in text, Markdown and LaTeX, and stand under ``findings`` in JSON. CSV has none.
 
     Args:
-        frame, format, targets, columns, narrow: as of `analysis.comparison.report.render`, which says what it raises.
+        frame, format, targets, columns, narrow: as for `analysis.comparison.report.render`, which also lists errors.
         findings: from `analysis.findings.findings`, of the same runs.
     """
     shown = plain(findings if format == "json" else findings[:MOST])

@@ -1,1 +1,1 @@
-"""The page of runs under way: `server` shows it on loopback, and how the runs stand; `page` makes it anew."""
+"""The report page of runs in progress: `server` serves it on loopback with the runs' status; `page` updates it."""

@@ -1,4 +1,4 @@
-"""The page of runs that go on: what has changed is read again, the rest is kept."""
+"""The page of runs in progress: changed runs are read again, the rest is cached."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from testbed.records import RunRecords
 
 FILES = ("experiment.yaml", "checkpoint.npz", "rounds.parquet", "summary.json")
 PRIVACY_TIME_LIMIT_S = 0.3
-"""For the T of each run that has gone on: somebody waits for the page."""
+"""Seconds for the T of each run that has progressed; short, because a reader waits for the page."""
 
 
 def stamp_of(path: Path) -> str:
-    """Differs when the run in the directory has recorded something: times and sizes of `FILES`."""
-    found = []
+    """Return a text that differs after the run has recorded something: times and sizes of `FILES`."""
+    stamps = []
     for name in FILES:
         try:
-            seen = (path / name).stat()
-            found.append(f"{seen.st_mtime_ns}:{seen.st_size}")
+            file_info = (path / name).stat()
+            stamps.append(f"{file_info.st_mtime_ns}:{file_info.st_size}")
         except OSError:
-            found.append("")
-    return "/".join(found)
+            stamps.append("")
+    return "/".join(stamps)
 
 
 @dataclass
 class LivePage:
-    """Makes the page of runs again and again.
+    """Repeatedly makes the page of runs.
 
     Args:
-        targets, baseline: see `analysis.report.write`.
+        targets, baseline: as for `analysis.report.write`.
     """
 
     targets: Sequence[str] = ()
@@ -40,12 +40,18 @@ class LivePage:
         self._parts: dict[Path, RunPart] = {}
 
     def document(self, paths: Sequence[Path]) -> Document:
-        """The page of the runs in these directories as they are now; raises as `analysis.report.write` does."""
+        """Return the current page of the runs in these directories.
+
+        Raises:
+            ExperimentError, RunError: as `analysis.report.write`.
+        """
         rows = ROWS // max(len(paths), 1)
-        kept: dict[Path, RunPart] = {}
+        current_parts: dict[Path, RunPart] = {}
         for path in paths:
             stamp, before = stamp_of(path), self._parts.get(path)
             same = before is not None and before.stamp == stamp
-            kept[path] = before if before is not None and same else part_of(RunRecords(path), rows, stamp)
-        self._parts = kept
-        return document(list(kept.values()), self.targets, self.baseline, privacy_time_limit_s=PRIVACY_TIME_LIMIT_S)
+            current_parts[path] = before if before is not None and same else part_of(RunRecords(path), rows, stamp)
+        self._parts = current_parts
+        return document(
+            list(current_parts.values()), self.targets, self.baseline, privacy_time_limit_s=PRIVACY_TIME_LIMIT_S
+        )

@@ -1,11 +1,11 @@
-"""The report of runs while they go on: a page on this machine's loopback, for whoever knows its address.
+"""The report of runs in progress: a page on this machine's loopback, for readers with its address.
 
-The address has a random token, without which nothing is answered, and the server only ever reads. A request must also
-name the server as 127.0.0.1 or localhost, so that a page elsewhere cannot reach it under a name of its own (DNS
-rebinding). Nothing is looked at while nobody asks; a run is read again only when it has recorded something.
+The address contains a random token that every request needs, and the server only reads. A request must also address the
+server as 127.0.0.1 or localhost, so that a foreign page cannot reach it under a name of its own (DNS rebinding). Runs
+are read only on request, and again only after they have recorded something.
 
-Connections are bounded in number and time. One that says nothing, or that does not know the token, is closed soon;
-where there are too many, the oldest of those goes first, so that strangers keep no reader out.
+Connections are limited in number and time. A silent connection, or one without the token, is closed soon; if there are
+too many, the oldest of these is closed first, so that strangers cannot lock readers out.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from analysis.report.document import Document
 
 HOST = "127.0.0.1"
-WAITING_CONNECTIONS = 1024  # that the machine keeps until they are accepted: many readers may come at once
+WAITING_CONNECTIONS = 1024  # backlog of the listening socket, for many simultaneous readers
 MOST_CONNECTIONS = 512  # each is a thread
-SILENT_S, KNOWN_S = 3.0, 30.0  # for a request of a connection that has not shown the token, and of one that has
+SILENT_S, KNOWN_S = 3.0, 30.0  # time limits for a request, without and with the token
 _LOOK_EVERY_S = 1.0
-_SHARE = 4  # of the time, at most every so-manieth second is spent on making the page
+_SHARE = 4  # making the page takes at most one part in this many of the time
 _PAGE_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -49,12 +49,12 @@ class ReportServer:
 
     Args:
         directories: of this machine; runs that are added later appear, too.
-        targets, baseline: see `analysis.report.write`.
-        port: 0: any that is free.
+        targets, baseline: as for `analysis.report.write`.
+        port: 0: any free port.
 
     Raises:
-        ExperimentError: the port is taken, or not to be had.
-        RunError: no runs there, or damaged ones.
+        ExperimentError: the port is in use or not permitted.
+        RunError: there are no runs, or their records are damaged.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ReportServer:
 
         self._token = secrets.token_urlsafe(24)
         self._runs = _Runs(directories, LivePage(targets, baseline))
-        self._runs.progress()  # what is wrong with the directories is said before anybody looks
+        self._runs.progress()  # report errors in the directories before the first request
         try:
             self._server = _Server((HOST, port), _PageHandler)
         except OSError as error:
@@ -73,16 +73,16 @@ class ReportServer:
 
     @property
     def port(self) -> int:
-        """On which it listens."""
+        """Port of the server."""
         return int(self._server.server_address[1])
 
     @property
     def address(self) -> str:
-        """Of the page; who knows it may read."""
+        """Address of the page, with the token that grants access."""
         return f"http://{HOST}:{self.port}/{self._token}/"
 
     def serve(self) -> None:
-        """Answer until `stop`, or an interrupt."""
+        """Answer requests until `stop` is called or an interrupt arrives."""
         try:
             self._server.serve_forever(poll_interval=0.2)
         finally:
@@ -94,47 +94,51 @@ class ReportServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each connection, and no more than `MOST_CONNECTIONS` of them."""
+    """Server with a thread for each of at most `MOST_CONNECTIONS` connections."""
 
     daemon_threads = True
     request_queue_size = WAITING_CONNECTIONS
 
     def __init__(self, *arguments: Any) -> None:
         self._turn = threading.Lock()
-        self._known: dict[socket.socket, bool] = {}  # the open connections, the oldest first: the token was shown
+        self._known: dict[
+            socket.socket, bool
+        ] = {}  # open connections, the oldest first, and whether they had the token
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection its thread; where there are too many, another one ends."""
+        """Give a connection its thread; if there are too many connections, close another one."""
         with self._turn:
             if len(self._known) >= MOST_CONNECTIONS:
-                last = min(self._known, key=lambda one: self._known[one])  # the first of the least known
+                last = min(
+                    self._known, key=lambda one: self._known[one]
+                )  # the oldest connection without the token, if any
                 del self._known[last]
                 _hang_up(last)
             self._known[request] = False
         super().process_request(request, client_address)
 
     def note_known(self, connection: socket.socket) -> None:
-        """The connection has shown the token just now: it is the last to be ended."""
+        """Note that the connection has shown the token; it will be closed last."""
         with self._turn:
             if self._known.pop(connection, None) is not None:
                 self._known[connection] = True
 
     def shutdown_request(self, request: Any) -> None:
-        """The connection has ended."""
+        """Close the connection and forget it."""
         with self._turn:
             self._known.pop(request, None)
         super().shutdown_request(request)
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """End a connection that another thread uses: it reads the end, or fails to write, and closes the socket."""
-    with contextlib.suppress(OSError):  # has gone by itself
+    """Shut down a connection of another thread, which then reads the end or fails to write and closes the socket."""
+    with contextlib.suppress(OSError):  # already closed
         connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Runs:
-    """How the runs stand, and the page of them, looked at again when somebody asks and something has changed."""
+    """Status and page of the runs, updated on request after changes."""
 
     def __init__(self, directories: Sequence[str], page: "LivePage") -> None:
         self._directories = directories
@@ -147,26 +151,30 @@ class _Runs:
         self._made: Document | None = None
         self._facts: bytes | None = None
         self._number = 0
-        self._missing = ""  # why the directories cannot be looked at, as long as they cannot
+        self._missing = ""  # why the directories cannot be read at present
         self._error = ""  # why the page could not be made
         self._maker: threading.Thread | None = None
         self._not_before_s = 0.0
 
     def progress(self) -> bytes:
-        """JSON: ``status`` (`testbed.running.status.plain`), the number of the ``facts`` or null, an ``error``."""
+        """Return JSON: ``status`` (`testbed.running.status.plain`), the number of ``facts`` or null, an ``error``."""
         with self._lock:
             if time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
                 self._look()
                 self._looked_s = time.monotonic()
-            found = {"status": plain(self._found), "facts": self._number or None, "error": self._missing or self._error}
-        return _json(found)
+            answer = {
+                "status": plain(self._found),
+                "facts": self._number or None,
+                "error": self._missing or self._error,
+            }
+        return _json(answer)
 
     def facts(self) -> bytes | None:
-        """JSON of what the page says; None: it is not made yet."""
+        """Return JSON of the page's content; None before it has been made."""
         return self._facts
 
     def rounds(self, place: int) -> bytes | None:
-        """The round explorer's data of a run, by its place in the facts; None: there is none."""
+        """Return the round explorer's data of a run, by its index in the facts; None if there is no such run."""
         made = self._made
         return made.rounds[place] if made is not None and 0 <= place < len(made.rounds) else None
 
@@ -184,7 +192,7 @@ class _Runs:
             if not self._found:
                 raise
             self._missing = str(error)
-            self._stamps = ()  # a page that was being made has failed by it: when they are back it is made anew
+            self._stamps = ()  # the page in the making failed, too: make it again when the directories are back
             return
         self._missing = ""
         making = self._maker is not None and self._maker.is_alive()
@@ -195,21 +203,21 @@ class _Runs:
             self._maker.start()
 
     def _status(self, path: Path) -> RunStatus:
-        """How a run stands; of one that is finished and has not been touched since, as it was."""
+        """Return the status of a run, cached for finished runs that have not changed."""
         from analysis.live.page import stamp_of
 
-        stamp, known = stamp_of(path), self._statuses.get(path)
-        if known is None or known[0] != stamp or known[1].state != "finished":
-            self._statuses[path] = known = (stamp, status(path))
-        return known[1]
+        stamp, cached = stamp_of(path), self._statuses.get(path)
+        if cached is None or cached[0] != stamp or cached[1].state != "finished":
+            self._statuses[path] = cached = (stamp, status(path))
+        return cached[1]
 
     def _make(self, paths: Sequence[Path]) -> None:
         began_s = time.monotonic()
         try:
             made = self._page.document(list(dict.fromkeys(paths)))
-        except TestbedError as error:  # e.g. a baseline that has not begun; it is tried again when something changes
+        except TestbedError as error:  # e.g. a baseline that has not begun; retried after the next change
             self._error = str(error)
-        except Exception as error:  # of ours: the page says so, and stays what it was
+        except Exception as error:  # an error of the testbed: the page reports it and stays unchanged
             self._error = f"the page could not be made ({type(error).__name__}: {reason(error)}); this is a bug"
         else:
             self._made, self._facts, self._error = made, _json(made.facts), ""
@@ -228,7 +236,7 @@ def _handler(runs: _Runs, token: str, port: int) -> type["_PageHandler"]:
 
 
 class _PageHandler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD of the page, and nothing else."""
+    """Handler that answers GET and HEAD of the page only."""
 
     runs: _Runs
     token: str
@@ -240,7 +248,7 @@ class _PageHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """The page, or one of its data."""
+        """Answer with the page, or a part of its data."""
         if self.headers.get("Host", "").lower() not in self._names():
             self.close_connection = True
             self._answer(HTTPStatus.FORBIDDEN, b"this server answers as 127.0.0.1 only\n", "text/plain")
@@ -276,7 +284,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         return None, ""
 
     def _names(self) -> set[str]:
-        """What a request calls this server; browsers leave out port 80."""
+        """Return the host names by which requests may address this server; browsers omit port 80."""
         ports = ("", ":80") if self.port == 80 else (f":{self.port}",)
         return {name + port for name in (HOST, "localhost") for port in ports}
 
@@ -292,14 +300,14 @@ class _PageHandler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def handle(self) -> None:
-        """One connection; whoever goes away in the middle of an answer is no error."""
+        """Handle one connection; a reader that disconnects within an answer is no error."""
         try:
             super().handle()
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed: requests have the token in them."""
+        """Print nothing, because requests contain the token."""
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""One page that says what runs have measured: a file that opens in a browser, without a network.
+"""Report of runs as one page: a file that opens in a browser, without a network.
 
-`document` says what is on it, `render` makes the file: `page/` holds its template, style and scripts, and Plotly draws
-the curves. `analysis.live` shows the same page while runs go on.
+`document` collects its content, `render` makes the file: `page/` has its template, style and scripts, and Plotly draws
+the curves. `analysis.live` serves the same page while runs are in progress.
 """
 
 from collections.abc import Sequence
@@ -25,18 +25,19 @@ def write(
     *,
     command: str = "",
 ) -> Path:
-    """Write the report of some runs as one HTML file, and return its path; a file that is there is replaced.
+    """Write the report of some runs as one HTML file, replacing an existing file, and return its path.
 
     Args:
-        runs: e.g. from `testbed.records.find_runs`; also runs that go on.
-        out: the file; folders are made when they are not there.
-        targets: texts as of `testbed compare --target`; default: those that the experiments name, else the best
+        runs: e.g. from `testbed.records.find_runs`; runs may be in progress.
+        out: the file; missing folders are created.
+        targets: texts as for `testbed compare --target`; default: the targets of the experiments, otherwise the best
             accuracy that every row reaches.
-        baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        command: the command that makes the report, which then says so.
+        baseline: as for `analysis.comparison.rows.baselines_of`.
+        command: the command that makes the report, for display on it.
 
     Raises:
-        ExperimentError: there are no runs, `out` is a folder, or a target is none or does not fit the runs.
+        ExperimentError: there are no runs, `out` is a folder, the baseline is unknown, or a target is invalid or does
+            not fit the runs.
         RunError: records are damaged, or the file cannot be written.
     """
     if out.is_dir():

@@ -1,4 +1,4 @@
-"""The page's table of clients: how many samples they hold, and on which devices and links they are."""
+"""The page's table of clients: samples, devices and links."""
 
 from collections.abc import Collection, Sequence
 
@@ -18,11 +18,11 @@ _HEADS = {
     "latency_ms": "Latency [ms]",
 }
 _MOST_NAMED = 3
-"""Runs of a group that are named one by one."""
+"""Largest number of runs of a group that are listed by name."""
 
 
 def clients(runs: Sequence[RunRecords]) -> Sheet | None:
-    """A row for each class of clients of each run; runs with the same clients share it. None: nothing is recorded."""
+    """Return a row for each class of clients of each run; runs with the same clients share it. None: not recorded."""
     kinds: list[tuple[list[RunRecords], pd.DataFrame]] = []
     for run in runs:
         frame = run.clients
@@ -52,7 +52,7 @@ def clients(runs: Sequence[RunRecords]) -> Sheet | None:
 
 
 def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:
-    """A name for the runs of each group: their labels if these are few, else the settings that only they have."""
+    """Return a name for the runs of each group: their labels if there are few, otherwise settings unique to them."""
     if len(groups) == 1:
         return ["all" if len(groups[0]) > 1 else groups[0][0].label]
     written = [written_in(run.experiment) for group in groups for run in group]
@@ -63,37 +63,39 @@ def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:
         if len(group) <= _MOST_NAMED:
             names.append(", ".join(run.label for run in group))
             continue
-        others = [one for at, other in enumerate(values) for one in other if at != place]
-        told = _settings_of_all(values[place], others)
-        names.append(f"{len(group)} runs: {told}" if told else f"{len(group)} runs, e.g. {group[0].label}")
+        others = [values_of_run for at, other in enumerate(values) for values_of_run in other if at != place]
+        settings_text = _settings_of_all(values[place], others)
+        names.append(
+            f"{len(group)} runs: {settings_text}" if settings_text else f"{len(group)} runs, e.g. {group[0].label}"
+        )
     return names
 
 
 def _settings_of_all(group: Sequence[dict[str, str]], others: Sequence[dict[str, str]]) -> str:
-    """The fewest settings, one or two, that all runs of a group have and that no other run has; empty: there are none.
+    """Return the fewest settings, one or two, that all runs of a group and no other run have; empty if there are none.
 
     Args:
         group: values by key, of each run.
         others: of the runs of the other groups.
     """
-    shared = [(key, value) for key, value in group[0].items() if all(one.get(key) == value for one in group)]
-    telling = [(key, value) for key, value in shared if any(one.get(key) != value for one in others)]
-    pairs = [(one, other) for place, one in enumerate(telling) for other in telling[place + 1 :]]
-    for chosen in [*((one,) for one in telling), *pairs]:
+    shared = [(key, value) for key, value in group[0].items() if all(setting.get(key) == value for setting in group)]
+    telling = [(key, value) for key, value in shared if any(setting.get(key) != value for setting in others)]
+    pairs = [(setting, other) for place, setting in enumerate(telling) for other in telling[place + 1 :]]
+    for chosen in [*((setting,) for setting in telling), *pairs]:
         if not any(all(other.get(key) == value for key, value in chosen) for other in others):
             return ", ".join(f"{key}={value}" for key, value in chosen)
     return ""
 
 
 def _values(run: RunRecords, keys: Collection[str] | None) -> dict[str, str]:
-    """The values of the experiment by dotted key; None: of all keys."""
+    """Return the values of the experiment by dotted key; None: of all keys."""
     plain = {key: part for key, part in run.experiment.items() if key not in ("provenance", "name", "sweep")}
     flat = dict(flattened(plain, keep_empty=True))
     return {key: value_text(value) for key, value in flat.items() if keys is None or key in keys}
 
 
 def _spread(values: pd.Series) -> Cell:
-    """Its median, and where it differs among clients its range."""
+    """Return the median and, if the values differ among clients, their range."""
     least, median, most = float(values.min()), float(values.median()), float(values.max())
     text = f"{median:.4g}" if least == most else f"{median:.4g} ({least:.4g} to {most:.4g})"
     return text, median

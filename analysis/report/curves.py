@@ -1,4 +1,4 @@
-"""What the page draws over rounds: accuracy, cost and participants of each row, and what its clients have spent."""
+"""Curves of the page over rounds: accuracy, cost and participants of each row, and the privacy spent by clients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +15,16 @@ from testbed.records import RunRecords
 from testbed.records.vocabulary import is_language
 
 POINTS = 400
-"""Of a curve, at most: more are left out evenly."""
+"""Largest number of points of a curve; further points are left out evenly."""
 _X = ["time_s", "server_bytes"]
 _MEASURES = ["accuracy", "loss", "round_s", "round_bytes", "participants", "survivors"]
 
 
 def over_rounds(run: RunRecords) -> pd.DataFrame:
-    """One run by round: round, time_s and server_bytes (from its start, failed rounds included) and the measures.
+    """Return one run by round: round, time_s and server_bytes (since its start, with failed rounds) and the measures.
 
     The measures are accuracy (a fraction), loss, perplexity (of language models), round_s, round_bytes (server),
-    participants and survivors; NaN where they were not measured.
+    participants and survivors; NaN if not measured.
     """
     frame = per_round(run)
     frame = frame.assign(time_s=frame["ended_s"], round_bytes=frame["server_bytes"])
@@ -35,30 +35,31 @@ def over_rounds(run: RunRecords) -> pd.DataFrame:
 
 
 def of_row(row: ComparisonRow, frames: Sequence[pd.DataFrame]) -> dict[str, Any]:
-    """A row's curves: lists by name, means over its seeds, and with several seeds ``NAME_half`` of 95% intervals.
+    """Return a row's curves: lists by name, means over its seeds, and ``NAME_half`` of 95% intervals if there are
+    several.
 
     Args:
         row: of a comparison.
         frames: `over_rounds` of its runs.
     """
     if len(frames) == 1:
-        found = frames[0]
+        curve = frames[0]
     else:
         together = pd.concat(frames).groupby("round", sort=True)
-        found = together.mean()
-        for name in [str(name) for name in found if name not in _X]:
-            found[f"{name}_half"] = [mean_interval(part.dropna()).half_width for _, part in together[name]]
-        found = found.reset_index()
-    measured = found["accuracy"].notna() | found["loss"].notna()
-    places = np.unique(np.linspace(0, len(found) - 1, min(len(found), POINTS)).astype(int))
+        curve = together.mean()
+        for name in [str(name) for name in curve if name not in _X]:
+            curve[f"{name}_half"] = [mean_interval(part.dropna()).half_width for _, part in together[name]]
+        curve = curve.reset_index()
+    measured = curve["accuracy"].notna() | curve["loss"].notna()
+    places = np.unique(np.linspace(0, len(curve) - 1, min(len(curve), POINTS)).astype(int))
     if 0 < measured.sum() <= POINTS:  # evaluations are not left out
         places = np.union1d(places, np.flatnonzero(measured))
-    shown = found.iloc[places]
+    shown = curve.iloc[places]
     return {str(name): _rounded(shown[name]) for name in shown if shown[name].notna().any()}
 
 
 def ledger(run: RunRecords) -> pd.DataFrame | None:
-    """What its clients have spent by round (`analysis.privacy.spent.Spending.by_round`); None: there is no ledger."""
+    """Return the clients' spending by round (`analysis.privacy.spent.Spending.by_round`); None without a ledger."""
     try:
         return spending(run).by_round
     except ExperimentError:
@@ -66,13 +67,13 @@ def ledger(run: RunRecords) -> pd.DataFrame | None:
 
 
 def as_lists(frame: pd.DataFrame) -> dict[str, Any]:
-    """The frame's columns as lists, of at most `POINTS` rows."""
+    """Return the frame's columns as lists of at most `POINTS` rows."""
     places = np.unique(np.linspace(0, len(frame) - 1, min(len(frame), POINTS)).astype(int))
     return {str(name): _rounded(frame[name].iloc[places]) for name in frame}
 
 
 def _rounded(column: pd.Series) -> list[Any]:
-    """Numbers of six digits."""
+    """Return numbers with six digits."""
     if column.dtype.kind != "f":
         return list(column)
     return [None if not np.isfinite(value) else float(f"{value:.6g}") for value in column.astype(float)]

@@ -1,4 +1,4 @@
-"""What the page says, as plain data: tables, curves, and of each run what the round explorer reads."""
+"""Content of the report page as plain data: tables, curves, and the data of the round explorer for each run."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -42,22 +42,22 @@ from testbed.records.vocabulary import OUTCOMES
 from testbed.version import VERSION
 
 DASHES = 3
-"""Kinds of lines that are told apart at a glance."""
+"""Number of dash patterns that are easy to distinguish."""
 
 
 @dataclass(frozen=True)
 class RunPart:
-    """What the page says of one run alone, so that a live page computes it anew for runs that went on.
+    """The part of the page that depends on one run, so that a live page recomputes it only for runs that progressed.
 
     Attributes:
         run: the records.
         curve: `analysis.report.curves.over_rounds`.
         stages: `analysis.comparison.measures.per_update_by_stage`.
         stage_names: in the order of the protocol.
-        metrics: strong T, F and C after each round; None while no round has given a sum.
+        metrics: strong T, F and C after each round; None before the first sum.
         ledger: epsilons by round, or None.
         rounds: the round explorer's data, gzipped.
-        stamp: differs when the run has gone on.
+        stamp: differs after the run has progressed.
     """
 
     run: RunRecords
@@ -72,7 +72,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class Document:
-    """The page: what is said of all runs, and the explorer's data of each, in the order of ``facts["runs"]``."""
+    """The page: facts about all runs, and the explorer's data of each, in the order of ``facts["runs"]``."""
 
     title: str
     facts: dict[str, Any]
@@ -80,11 +80,11 @@ class Document:
 
 
 def part_of(run: RunRecords, rows: int = rounds.ROWS, stamp: str = "") -> RunPart:
-    """What the page says of one run.
+    """Return the part of the page for one run.
 
     Args:
-        run: its records.
-        rows: how many of its exchanges the page may show.
+        run: the records.
+        rows: number of exchanges that the page may show.
         stamp: see `RunPart`.
     """
     by_round = by_stage(run)
@@ -109,18 +109,19 @@ def document(
     folder: Path = Path(),
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> Document:
-    """The page of some runs.
+    """Return the page of some runs.
 
     Args:
-        parts: of the runs, each as `part_of` makes it.
-        targets: texts that `Target.parse` takes; default: those that the experiments name, else the best that all
-            reach.
-        baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        command: the command that makes the page, where there is one.
-        folder: where the page is, for the commands on it.
-        privacy_time_limit_s: see `analysis.comparison.summary.summarise`.
+        parts: of the runs, from `part_of`.
+        targets: texts that `Target.parse` takes; default: the targets of the experiments, otherwise the best that all
+            runs reach.
+        baseline: as for `analysis.comparison.rows.baselines_of`.
+        command: the command that writes the page, if any.
+        folder: folder of the page, for the commands on it.
+        privacy_time_limit_s: as for `analysis.comparison.summary.summarise`.
 
-    Raises `ExperimentError` when there are no runs, or `targets` that these runs cannot be compared by.
+    Raises:
+        ExperimentError: there are no runs, the baseline is unknown, or the runs cannot be compared by `targets`.
     """
     runs = [part.run for part in parts]
     rows = rows_of(runs)
@@ -130,7 +131,7 @@ def document(
     differences, common = settings(runs)
     names = list(dict.fromkeys(str(run.experiment.get("name") or run.path.name) for run in runs))
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    found: dict[str, Sheet | None] = {
+    all_sheets: dict[str, Sheet | None] = {
         "runs": sheets.runs(runs),
         "clients": clients.clients(runs),
         "differences": differences if len(differences.heads) > 1 else None,
@@ -140,7 +141,7 @@ def document(
         "losses": sheets.dropouts(runs),
         "events": sheets.events(runs),
     }
-    drawn, stages = _curves(rows, parts), _stages(rows, parts)
+    curves_drawn, stages = _curves(rows, parts), _stages(rows, parts)
     facts = {
         "title": title,
         "version": VERSION,
@@ -150,10 +151,10 @@ def document(
         "no_targets": why_not,
         "no_stages": "no completed round" if not stages["stages"] and any(len(run.rounds) for run in runs) else "",
         "targets": [] if reached is None else _lines(reached),
-        "sheets": {name: asdict(sheet) for name, sheet in found.items() if sheet is not None},
-        "headline": _headline(drawn, stages),
+        "sheets": {name: asdict(sheet) for name, sheet in all_sheets.items() if sheet is not None},
+        "headline": _headline(curves_drawn, stages),
         "findings": shown,
-        "curves": drawn,
+        "curves": curves_drawn,
         "stages": stages,
         "stage_colours": stage_colours(stage_order([part.stage_names for part in parts])),
         "outcomes": OUTCOMES,
@@ -162,16 +163,16 @@ def document(
         "runs": _runs(parts),
         "provenance": origins.provenance(runs, folder),
     }
-    return Document(visible(title), _seen(facts), [part.rounds for part in parts])
+    return Document(visible(title), _visible_texts(facts), [part.rounds for part in parts])
 
 
-def _seen(value: Any) -> Any:
-    """The same, with texts in which nothing is hidden or reorders what stands beside it (`testbed.display`)."""
+def _visible_texts(value: Any) -> Any:
+    """Return the value with hidden and reordering characters in its texts made visible (`testbed.display`)."""
     if isinstance(value, str):
         return visible_lines(value)
     if isinstance(value, dict):
-        return {_seen(key): _seen(part) for key, part in value.items()}
-    return [_seen(part) for part in value] if isinstance(value, list | tuple) else value
+        return {_visible_texts(key): _visible_texts(part) for key, part in value.items()}
+    return [_visible_texts(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _metrics(run: RunRecords) -> pd.DataFrame | None:
@@ -185,13 +186,13 @@ def _metrics(run: RunRecords) -> pd.DataFrame | None:
     return frame
 
 
-def _headline(drawn: Sequence[dict[str, Any]], stages: dict[str, Any]) -> dict[str, str] | None:
-    """The figure that the page begins with: how the model learns over time where it does, else what rounds take.
+def _headline(lines: Sequence[dict[str, Any]], stages: dict[str, Any]) -> dict[str, str] | None:
+    """Return the first figure of the page: learning over time if measured, otherwise round time by stage.
 
-    None where there is nothing to draw yet.
+    None if there is nothing to draw yet.
     """
     for measure in ("accuracy", "loss"):
-        counts = [sum(value is not None for value in one["points"].get(measure, ())) for one in drawn]
+        counts = [sum(value is not None for value in curve["points"].get(measure, ())) for curve in lines]
         if max(counts, default=0) > 1:
             return {"kind": "curves", "y": measure, "x": "time_s"}
     return {"kind": "bars", "y": "duration_s"} if stages["stages"] else None
@@ -202,21 +203,21 @@ def _of(row: ComparisonRow, parts: Sequence[RunPart]) -> list[RunPart]:
 
 
 def _curves(rows: Sequence[ComparisonRow], parts: Sequence[RunPart]) -> list[dict[str, Any]]:
-    """A curve per row: its label, colour, seeds and points."""
+    """Return a curve per row: its label, colour, seeds and points."""
     labels = _told_apart([row.full_label for row in rows], [row.runs[0] for row in rows])
     looks = _looks([row.protocol or row.label for row in rows])
-    found = []
+    row_curves = []
     for label, row, (colour, dash) in zip(labels, rows, looks, strict=True):
         points = curves.of_row(row, [part.curve for part in _of(row, parts)])
-        found.append({"label": label, "seeds": len(row.runs), "colour": colour, "dash": dash, "points": points})
-    return found
+        row_curves.append({"label": label, "seeds": len(row.runs), "colour": colour, "dash": dash, "points": points})
+    return row_curves
 
 
 def _looks(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Colour and dash of each row: its protocol's colour, and dashes tell rows of a protocol apart.
+    """Return colour and dash of each row: the colour of its protocol, and dashes for rows of the same protocol.
 
-    Colours tell the rows apart where they are of one protocol, where a protocol has more rows than there are dashes, or
-    where there are more protocols than colours.
+    Colours distinguish the rows instead if all have one protocol, if a protocol has more rows than there are dashes, or
+    if there are more protocols than colours.
     """
     kinds = len(set(names))
     if 1 == kinds < len(names) or max(map(names.count, names)) > DASHES or kinds > len(SERIES_COLOURS):
@@ -226,35 +227,35 @@ def _looks(names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _stages(rows: Sequence[ComparisonRow], parts: Sequence[RunPart]) -> dict[str, Any]:
-    """What a completed round takes in each stage, by row; without stages where no row has completed a round."""
+    """Return the cost of a completed round in each stage, by row; without stages if no row has completed a round."""
     completed = [any(run.rounds["outcome"].eq("completed").any() for run in row.runs) for row in rows]
     frames = [mean_by_stage([part.stages for part in _of(row, parts)]) for row in rows]
     names = stage_order([part.stage_names for part in parts]) if any(completed) else []
     colours: dict[str, str] = dict(stage_colours(names))
     if names and any(FAILED in frame.index for frame in frames):
         names, colours = [*names, FAILED], colours | {FAILED: "#B5544D"}
-    costs = {cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in STAGE_COSTS}
+    costs = {cost: [[_rounded(frame[cost].get(name)) for name in names] for frame in frames] for cost in STAGE_COSTS}
     labels = [row.full_label for row in rows]
     return {"rows": labels, "completed": completed, "stages": names, "colours": colours, **costs}
 
 
 def _lines(reached: pd.DataFrame) -> list[dict[str, Any]]:
-    """What is drawn into the curves: metric, threshold and label of each target."""
-    found = [Target.parse(target) for target in reached["target"].drop_duplicates()]
-    return [{"metric": one.metric, "threshold": one.threshold, "label": one.label} for one in found]
+    """Return the target lines of the curves: metric, threshold and label of each target."""
+    targets = [Target.parse(target) for target in reached["target"].drop_duplicates()]
+    return [{"metric": target.metric, "threshold": target.threshold, "label": target.label} for target in targets]
 
 
-def _known(value: Any) -> float:
+def _rounded(value: Any) -> float:
     return 0.0 if value is None or pd.isna(value) else float(f"{value:.6g}")
 
 
 def _by_run(parts: Sequence[RunPart], name: str) -> list[dict[str, Any]]:
-    found = [(part.run, getattr(part, name)) for part in parts]
+    run_frames = [(part.run, getattr(part, name)) for part in parts]
     names = _names(parts)
-    looks = _looks([run.label for run, _ in found])
+    looks = _looks([run.label for run, _ in run_frames])
     return [
         {"label": names[str(run.path)], "colour": colour, "dash": dash, "points": curves.as_lists(frame)}
-        for (run, frame), (colour, dash) in zip(found, looks, strict=True)
+        for (run, frame), (colour, dash) in zip(run_frames, looks, strict=True)
         if frame is not None
     ]
 
@@ -265,20 +266,20 @@ def _name(run: RunRecords) -> str:
 
 
 def _names(parts: Sequence[RunPart]) -> dict[str, str]:
-    """What each run is called where it has to be chosen among all, by its path."""
+    """Return a name for each run that is unique among all runs, by its path."""
     runs = [part.run for part in parts]
     return dict(zip(map(str, (run.path for run in runs)), _told_apart(list(map(_name, runs)), runs), strict=True))
 
 
 def _told_apart(labels: Sequence[str], runs: Sequence[RunRecords]) -> list[str]:
-    """The labels, with the directories of their runs where several are the same."""
+    """Return the labels, with the directories of their runs where labels are equal."""
     return [
         f"{label} ({run.path})" if labels.count(label) > 1 else label for label, run in zip(labels, runs, strict=True)
     ]
 
 
 def _runs(parts: Sequence[RunPart]) -> list[dict[str, Any]]:
-    """What the round explorer says of a run before its rounds are read."""
+    """Return facts about each run that the round explorer shows before the rounds are loaded."""
     names = _names(parts)
     return [
         {

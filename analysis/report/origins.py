@@ -1,4 +1,4 @@
-"""Where the numbers of each run come from, and the command that repeats it."""
+"""Provenance of each run's numbers, and the command that repeats the run."""
 
 import os
 import shlex
@@ -14,16 +14,16 @@ _ASIDE = ("written", "label", "sweep", "sweep_labels", "point")  # in other tabl
 
 
 def provenance(runs: Sequence[RunRecords], folder: Path) -> dict[str, Any]:
-    """Versions, commit, machine, seed and digests, and how to repeat each run.
+    """Return versions, commit, machine, seed and digests of the runs, and the command that repeats each run.
 
     Args:
         runs: the records.
-        folder: where the page is; the commands are to be run there.
+        folder: folder of the page, from which the commands are run.
 
     Returns:
-        ``common``: [name, value] that all runs share; ``runs``: of each its ``label``, the ``command`` that runs its
-        experiment once more, whether that is ``repeatable`` (with a seed, the numbers are the same) and ``facts`` of
-        the run alone, [name, value].
+        ``common``: [name, value] that all runs share; ``runs``: for each run its ``label``, the ``command`` that
+            repeats it, whether it is ``repeatable`` (with a seed, the numbers are equal) and ``facts`` of this run
+            only, [name, value].
     """
     every = [_facts(run) for run in runs]
     shared = {name: value for name, value in every[0].items() if all(facts.get(name) == value for facts in every)}
@@ -42,12 +42,16 @@ def provenance(runs: Sequence[RunRecords], folder: Path) -> dict[str, Any]:
 
 
 def repeat_command(run: RunRecords, folder: Path) -> str:
-    """The command line that runs the experiment of a run once more, to be typed in `folder`.
+    """Return the command line, for use in `folder`, that repeats the experiment of a run.
 
-    Its paths are relative, so that they say nothing of this machine and still hold when the page is moved together
-    with the runs. Relative paths within the experiment count from the working directory of the run, which the records
-    do not name: the command first changes to the working directory of this process or, where that lacks the files, to
+    Its paths are relative, so that they reveal nothing about this machine and remain valid when the page is moved
+    together with the runs. Relative paths within the experiment count from the working directory of the run, which is
+    not recorded. The command therefore changes to the working directory of this process or, if that lacks the files, to
     the nearest folder above the run that has them.
+
+    Args:
+        run: the records.
+        folder: folder of the page.
     """
     relative = _relative_files(run)
     start = folder.absolute()
@@ -64,7 +68,7 @@ def repeat_command(run: RunRecords, folder: Path) -> str:
 
 
 def _relative_files(run: RunRecords) -> list[str]:
-    """Relative paths of the files that the run has read in its working directory, the user's own modules among them."""
+    """Return relative paths of the files that the run read in its working directory, including the user's modules."""
     origin = run.experiment.get("provenance") or {}
     modules = [path for path, digest in (origin.get("modules") or {}).items() if not digest.startswith("version ")]
     return modules + [path for path in origin.get("files") or {} if not Path(path).is_absolute()]

@@ -1,4 +1,4 @@
-"""The page's overhead table: the columns that are usually read or that vary, the others on demand."""
+"""The page's overhead table: usual and varying columns at first, the others on demand."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -24,11 +24,11 @@ Columns = dict[str, tuple[str, list[Cell]]]
 
 
 def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) -> Sheet:
-    """The table of `analysis.comparison.overhead.compare`: it sorts by these very numbers.
+    """Return the table of `analysis.comparison.overhead.compare`, sorted by its exact numbers.
 
     Args:
         frame: the table.
-        findings: those that the page shows (`analysis.findings.plain`), which the notes need not repeat.
+        findings: the displayed findings (`analysis.findings.plain`), which the notes do not repeat.
     """
     columns: Columns = {}
     if frame["setting"].ne("").any():
@@ -69,8 +69,8 @@ def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) ->
 
 
 def _main(columns: Columns, usual: Sequence[str]) -> Collection[str]:
-    """The columns that are shown at first: those of a narrow table (`usual`), and those that vary."""
-    found: set[str] = set()
+    """Return the columns shown at first: those of a narrow table (`usual`), and those that vary."""
+    names: set[str] = set()
     usual = (*_ALWAYS, *usual)
     for name, (_, cells) in columns.items():
         varies = len({value for _, value in cells}) > 1
@@ -80,45 +80,45 @@ def _main(columns: Columns, usual: Sequence[str]) -> Collection[str]:
         else:
             shown = name in usual or (name in _WHERE_THEY_VARY and (varies or len(cells) == 1))
         if shown:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def _cost(frame: pd.DataFrame, name: str, head: str) -> Columns:
-    """A cost in one unit, with its interval, and its ratio to the baseline."""
+    """Return a cost in one unit, with its interval, and its ratio to the baseline."""
     unit = (bytes_unit if "bytes" in name else seconds_unit)(frame[name].dropna().tolist())
     cells: list[Cell] = []
     for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
         text = MISSING if pd.isna(mean) else unit.number(mean) + ("" if pd.isna(half) else f" ± {unit.number(half)}")
         cells.append((text, None if pd.isna(mean) else float(mean)))
-    ratios = [number(one, "{:.3f}") for one in frame[f"{name}_ratio"]]
+    ratios = [number(ratio, "{:.3f}") for ratio in frame[f"{name}_ratio"]]
     return {name: (f"{head} [{unit.symbol}]", cells), f"{name}_ratio": (f"{head} ×", ratios)}
 
 
 def _completed(frame: pd.DataFrame) -> list[Cell]:
-    """Completed rounds, of how many in all: of those that were planned while a run is not finished."""
+    """Return completed rounds of all rounds; of the planned rounds if a run is not finished."""
     ended = frame[ROUNDS].sum(axis=1)
     every = ended.where(~unfinished(frame), frame["rounds_planned"])
     return [(f"{done} of {count}", int(done)) for done, count in zip(frame["rounds_completed"], every, strict=True)]
 
 
 def _measured(frame: pd.DataFrame, name: str, scale: float, suffix: str) -> list[Cell]:
-    """A mean over the seeds with its interval."""
-    found = []
+    """Return a mean over the seeds with its interval."""
+    cells = []
     for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
         if pd.isna(mean):
-            found.append(words(None))
+            cells.append(words(None))
         else:
             interval = "" if pd.isna(half) else f" ± {scale * half:.1f}"
-            found.append((f"{scale * mean:.1f}{interval}{suffix}", scale * float(mean)))
-    return found
+            cells.append((f"{scale * mean:.1f}{interval}{suffix}", scale * float(mean)))
+    return cells
 
 
 def _privacy(frame: pd.DataFrame) -> list[Cell]:
-    """T, or what is proved of it."""
+    """Return T, or its proven lower bound."""
     cells = []
     certified, bounds = frame[f"{_PRIVACY}_certified"], frame[f"{_PRIVACY}_lower_bound"]
     for value, sure, bound in zip(frame[_PRIVACY], certified, bounds, strict=True):
-        known = not pd.isna(value) and not pd.isna(sure) and bool(sure)
-        cells.append(number(value) if known else ("≥ " + number(bound)[0], number(bound)[1]))
+        is_certified = not pd.isna(value) and not pd.isna(sure) and bool(sure)
+        cells.append(number(value) if is_certified else ("≥ " + number(bound)[0], number(bound)[1]))
     return [cell if cell[1] is not None else words(None) for cell in cells]

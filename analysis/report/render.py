@@ -1,8 +1,8 @@
-"""The page as one file of HTML that needs nothing else and may load nothing else.
+"""The page as a single HTML file without external resources.
 
 The page's policy (Content-Security-Policy) names its own scripts and style by their digests and forbids all other
-sources, so that nothing in it can call out, whatever the records say. What comes from records is data: JSON that the
-page's script sets as text; only the title is in the markup, escaped.
+sources, so that malicious records cannot make the page load or send anything. Recorded content is data: JSON that the
+page's script inserts as text; only the title is part of the markup, escaped.
 """
 
 import base64
@@ -27,9 +27,9 @@ class Part:
     """A place of a section.
 
     Attributes:
-        kind: what draws it: headline, findings, sheet, reason, curves, bars, explorer or provenance.
-        of: which of the facts.
-        closed: the title under which it is folded away; empty: it is open.
+        kind: the function that draws it: headline, findings, sheet, reason, curves, bars, explorer or provenance.
+        of: name of the fact to draw.
+        closed: the title under which the place is folded; empty: it is open.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A section of the page, which shows when one of its parts has something to show."""
+    """A section of the page, displayed if one of its parts has content."""
 
     id: str
     head: str
@@ -48,12 +48,12 @@ class ReportSection:
 
 
 SECTIONS = (
-    # The conclusion.
+    # Results.
     ReportSection(
         "results-section", "Results", (Part("headline", ""), Part("findings", ""), Part("sheet", "overhead"))
     ),
     ReportSection("targets-section", "Time to accuracy", (Part("sheet", "targets"), Part("reason", "no_targets"))),
-    # How it came about.
+    # Explanation of the results.
     ReportSection(
         "curves-section",
         "Curves",
@@ -65,18 +65,18 @@ SECTIONS = (
         "rounds-section",
         "Round explorer",
         (Part("explorer", ""),),
-        "A line per client, from the question of each stage to the answer; hatched: there was none, or too late.",
+        "A line per client, from the question of each stage to the answer; hatched: no answer, or too late.",
     ),
     ReportSection("losses-section", "Losses, refusals and attacks", (Part("sheet", "losses"), Part("sheet", "events"))),
     ReportSection(
         "metrics-section",
         "Multi-round privacy",
         (Part("curves", "metrics"),),
-        "What the server could learn from the sums of many rounds, if updates did not change. The weak T, at the end "
-        "of the runs, is in the table of what a round costs.",
+        "Information that the sums of many rounds give the server if updates do not change. The weak T, at the end "
+        "of the runs, is in the table of results.",
     ),
     ReportSection("ledger-section", "Privacy ledger", (Part("curves", "ledger"),)),
-    # The runs themselves.
+    # The runs.
     ReportSection(
         "runs-section",
         "What was run",
@@ -89,15 +89,15 @@ SECTIONS = (
     ),
     ReportSection("provenance-section", "Where the numbers come from", (Part("provenance", ""),)),
 )
-"""In the order of the page: the conclusion, how it came about, what was run."""
+"""Sections in the order of the page: results, their explanation, the runs."""
 
 
 def render(document: Document, *, live: bool = False) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
-        document: what it says.
-        live: the page asks the server that it comes from for its data, again and again; it holds none.
+        document: the content.
+        live: whether the page repeatedly requests its data from its server instead of containing them.
     """
     script, style, plotting = _script(), _page("report.css"), _plotting()
     own, library = _digest(script), plotting.digest
@@ -127,14 +127,14 @@ def render(document: Document, *, live: bool = False) -> str:
 
 
 def _data(text: str) -> Markup:
-    """JSON as the content of a script element: no character of it can end that, or begin a comment."""
+    """Return JSON as the content of a script element, without characters that end it or begin a comment."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 
 
 def _digest(text: str) -> str:
-    """The source of a policy that allows exactly this text."""
+    """Return the source of a policy that allows exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -143,7 +143,7 @@ def _page(name: str) -> str:
 
 
 def _script() -> str:
-    """The page's own script, in a scope of its own."""
+    """Return the page's own script, in a scope of its own."""
     parts = "\n".join(_page(name) for name in SCRIPTS)
     return f'\n(() => {{\n"use strict";\n{parts}\n}})();\n'
 
@@ -156,7 +156,7 @@ class _Library:
 
 @cache
 def _plotting() -> _Library:
-    """Plotly's script, as the Python package brings it: gzipped, in base64."""
+    """Return Plotly's script from the Python package: gzipped, in base64."""
     script = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
     packed = base64.b64encode(gzip.compress(script, 9, mtime=0)).decode()
     return _Library(packed, f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'")

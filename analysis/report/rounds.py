@@ -1,12 +1,12 @@
-"""What the page's round explorer shows of a run: every stage of every client, in columns, as small as they go.
+"""Data of the page's round explorer for a run: every stage of every client, in compact columns.
 
-The explorer's data of a run are one block that is read only when somebody opens the run: the length of a header
-(4 bytes, little endian), the header (JSON), then for each of `COLUMNS` its rows, byte plane by byte plane (all lowest
-bytes first), which gzip packs well: 350,000 exchanges (700 clients, 10 stages, 50 rounds) take about 2 MB.
+The explorer's data of a run are one block that is decoded only when the run is opened: the length of a header (4 bytes,
+little endian), the header (JSON), then for each of `COLUMNS` its rows, byte plane by byte plane (all lowest bytes
+first), which gzip compresses well: 350,000 exchanges (700 clients, 10 stages, 50 rounds) take about 2 MB.
 
-A stage that is asked once is an *ask*: rows of it that follow one another. What an ask has cost and how many clients
-answered, or were lost and how, is always kept. Where a run has more exchanges than `ROWS` leaves room for, only the
-rows of participants are kept, and if these are too many, those of every k-th round.
+One occurrence of a stage is an *ask*: consecutive rows of the stage. The cost of an ask and the numbers of clients that
+answered or were lost are always included. If a run has more exchanges than `ROWS` allows, only the rows of participants
+are included, and if these are too many, those of every k-th round.
 """
 
 import gzip
@@ -24,15 +24,18 @@ from testbed.records import RunRecords
 from testbed.records.vocabulary import OUTCOMES
 
 ROWS = 1_500_000
-"""Exchanges in all runs of a page: about 10 MB."""
+"""Largest number of exchanges in all runs of a page: about 10 MB."""
 COLUMNS = {"client": 4, "took": 4, "compute": 4, "down": 4, "up": 4, "outcome": 1, "part": 1}
-"""Columns of the rows and their bytes. client: difference to the row before, modulo 2**32; took (from the ask to the
-answer) and compute in units of `time_unit` seconds; down and up in units of `bytes_unit`; outcome: place in `OUTCOMES`;
-part: 1 participant, 2 in the sum, 4 dishonest."""
+"""Columns of the rows and their bytes.
+
+client: difference from the previous row, modulo 2**32; took (from question to answer) and compute in units of
+`time_unit` seconds; down and up in units of `bytes_unit`; outcome: index in `OUTCOMES`; part: 1 participant, 2 in the
+sum, 4 dishonest.
+"""
 NEVER = 2**32 - 1
-"""In ``took``: no answer."""
+"""Value of ``took`` for a missing answer."""
 EVENTS = 2000
-"""Events of a run that are kept, at most."""
+"""Largest number of events of a run in the explorer."""
 _LONGEST_DETAIL = 300
 _READ = ["round", "stage", "client", "sent_s", "received_s", "compute_s", "outcome"]
 _BYTES = ["bytes_down", "bytes_up", "transport_down", "transport_up", "pki_bytes_down", "pki_bytes_up"]
@@ -41,11 +44,11 @@ _TIMES_PER_S = 1e5  # 10 microseconds; coarser where a client takes longer than 
 
 @dataclass(frozen=True)
 class Asks:
-    """The asks of some rounds, and the rows that are kept of them.
+    """The asks of some rounds, with the rows included of them.
 
     Attributes:
-        frame: a row per ask: round, stage, sent_s, kept (rows), the sums of the bytes, last_s (of the last answer),
-            and how many clients had each of `OUTCOMES`.
+        frame: a row per ask: round, stage, sent_s, kept (rows), the sums of the bytes, last_s (of the last answer), and
+            the number of clients with each of `OUTCOMES`.
         rows: client, took_s (NaN: no answer), compute_s, bytes_down, bytes_up, outcome, part; in the order of asks.
     """
 
@@ -54,28 +57,28 @@ class Asks:
 
 
 def packed(run: RunRecords, rows: int = ROWS) -> bytes:
-    """The explorer's data of a run, gzipped; the same records give the same bytes.
+    """Return the explorer's data of a run, gzipped; equal records give equal bytes.
 
     Args:
-        run: the records; also of a run that goes on.
-        rows: how many exchanges may be kept.
+        run: the records; the run may be in progress.
+        rows: largest number of exchanges to include.
     """
     every, others = _thinned(run, rows)
-    found = list(_asks(run, every, others))
-    asks = pd.concat([one.frame for one in found], ignore_index=True) if found else pd.DataFrame()
-    kept = pd.concat([one.rows for one in found], ignore_index=True) if found else pd.DataFrame()
-    took, compute = _column(kept, "took_s"), _column(kept, "compute_s")
-    down, up = _column(kept, "bytes_down"), _column(kept, "bytes_up")
+    asks_list = list(_asks(run, every, others))
+    asks = pd.concat([part.frame for part in asks_list], ignore_index=True) if asks_list else pd.DataFrame()
+    rows_kept = pd.concat([part.rows for part in asks_list], ignore_index=True) if asks_list else pd.DataFrame()
+    took, compute = _column(rows_kept, "took_s"), _column(rows_kept, "compute_s")
+    down, up = _column(rows_kept, "bytes_down"), _column(rows_kept, "bytes_up")
     time_unit = max(1 / _TIMES_PER_S, _largest(took, compute) / (NEVER - 1))
     bytes_unit = max(1.0, _largest(down, up) / (NEVER - 1))
     columns = {
-        "client": np.diff(_column(kept, "client").astype(np.uint32), prepend=np.uint32(0)),
+        "client": np.diff(_column(rows_kept, "client").astype(np.uint32), prepend=np.uint32(0)),
         "took": np.where(np.isnan(took), NEVER, np.rint(np.nan_to_num(took) / time_unit)),
         "compute": np.rint(np.nan_to_num(compute) / time_unit),
         "down": np.rint(down / bytes_unit),
         "up": np.rint(up / bytes_unit),
-        "outcome": _column(kept, "outcome"),
-        "part": _column(kept, "part"),
+        "outcome": _column(rows_kept, "outcome"),
+        "part": _column(rows_kept, "part"),
     }
     events, more = _events(run)
     header = {
@@ -86,7 +89,7 @@ def packed(run: RunRecords, rows: int = ROWS) -> bytes:
         "clients": _by_column(_clients(run, columns["client"])),
         "outcomes": OUTCOMES,
         "columns": COLUMNS,
-        "rows": len(kept),
+        "rows": len(rows_kept),
         "time_unit": time_unit,
         "bytes_unit": bytes_unit,
         "every": every,
@@ -98,9 +101,9 @@ def packed(run: RunRecords, rows: int = ROWS) -> bytes:
 
 
 def _thinned(run: RunRecords, rows: int) -> tuple[int, bool]:
-    """Of every how many-th round rows are kept, and whether those of clients that did not take part are, too."""
-    asked = sum(len(part) for part in run.exchanges_in_stretches(["round"]))
-    if asked <= rows:
+    """Return k, if rows of every k-th round are included, and whether rows of clients that did not participate are."""
+    exchanges = sum(len(part) for part in run.exchanges_in_stretches(["round"]))
+    if exchanges <= rows:
         return 1, True
     return max(1, -(-len(run.exchanges_of_participants) // max(rows, 1))), False
 
@@ -116,30 +119,30 @@ def _asks(run: RunRecords, every: int, others: bool) -> Iterator[Asks]:
 
 
 def _of_stretch(rows: pd.DataFrame, parts: "_Parts", listed: npt.NDArray[np.int64], others: bool) -> Asks:
-    number, sent = rows["round"].to_numpy(np.int64), rows["sent_s"].to_numpy(np.float64)
+    number, sent_s = rows["round"].to_numpy(np.int64), rows["sent_s"].to_numpy(np.float64)
     stage = rows["stage"].astype("category").cat
-    changes = (np.diff(number) != 0) | (np.diff(sent) != 0) | (np.diff(stage.codes) != 0)
+    changes = (np.diff(number) != 0) | (np.diff(sent_s) != 0) | (np.diff(stage.codes) != 0)
     begins = np.concatenate([[0], np.flatnonzero(changes) + 1])
     outcome = _outcomes(rows["outcome"])
     received = rows["received_s"].to_numpy(np.float64)
     part = parts.of(number, rows["client"].to_numpy(np.int64))
-    kept = np.isin(number, listed) & (others | (part > 0))
+    is_kept = np.isin(number, listed) & (others | (part > 0))
     frame = pd.DataFrame({"round": number[begins], "stage": rows["stage"].astype(str).to_numpy(object)[begins]})
-    frame["sent_s"] = sent[begins]
+    frame["sent_s"] = sent_s[begins]
     frame["last_s"] = np.fmax.reduceat(received, begins)
     for name in _BYTES:
         frame[name] = np.add.reduceat(rows[name].to_numpy(np.int64), begins)
     for place, name in enumerate(OUTCOMES):
         frame[name] = np.add.reduceat((outcome == place).astype(np.int64), begins)
-    frame["kept"] = np.add.reduceat(kept.astype(np.int64), begins)
-    columns = {"client": rows["client"].to_numpy(np.int64), "took_s": received - sent}
+    frame["kept"] = np.add.reduceat(is_kept.astype(np.int64), begins)
+    columns = {"client": rows["client"].to_numpy(np.int64), "took_s": received - sent_s}
     columns |= {name: rows[name].to_numpy() for name in ("compute_s", "bytes_down", "bytes_up")}
     columns |= {"outcome": outcome, "part": part}
-    return Asks(frame, pd.DataFrame({name: values[kept] for name, values in columns.items()}))
+    return Asks(frame, pd.DataFrame({name: values[is_kept] for name, values in columns.items()}))
 
 
 def _outcomes(column: pd.Series) -> npt.NDArray[np.int64]:
-    """Places in `OUTCOMES`; of a word that is not there, that of silence."""
+    """Return indices in `OUTCOMES`; unknown words count as silence."""
     words = column.astype("category").cat
     places = [OUTCOMES.index(word) if word in OUTCOMES else 1 for word in words.categories]
     return np.asarray(places, np.int64)[words.codes.to_numpy()]
@@ -147,7 +150,7 @@ def _outcomes(column: pd.Series) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What part clients had in rounds: sorted keys, and for each 1 participant, 2 in the sum, 4 dishonest, added."""
+    """Roles of clients in rounds: sorted keys, and for each the sum of 1 participant, 2 in the sum, 4 dishonest."""
 
     keys: npt.NDArray[np.int64]
     values: npt.NDArray[np.int64]
@@ -177,11 +180,11 @@ def _rounds(run: RunRecords) -> pd.DataFrame:
 
 
 def _events(run: RunRecords) -> tuple[pd.DataFrame, int]:
-    """Those that are kept, refusals and attacks before restarts and the like, and how many are not."""
+    """Return the events to include, refusals and attacks before restarts, and the number of events left out."""
     rows = run.events
     order = rows["kind"].isin(["restart", "resumed"]).to_numpy().argsort(kind="stable")
-    kept = rows.iloc[np.sort(order[:EVENTS])]
-    return kept.assign(detail=kept["detail"].fillna("").map(_shortened)), len(rows) - len(kept)
+    shown = rows.iloc[np.sort(order[:EVENTS])]
+    return shown.assign(detail=shown["detail"].fillna("").map(_shortened)), len(rows) - len(shown)
 
 
 def _shortened(text: str) -> str:
@@ -189,7 +192,7 @@ def _shortened(text: str) -> str:
 
 
 def _clients(run: RunRecords, differences: npt.NDArray[np.uint32]) -> pd.DataFrame:
-    """What the clients are like whose rows are kept."""
+    """Return the properties of clients with included rows."""
     shown = np.unique(np.cumsum(differences, dtype=np.uint32))
     rows = run.clients
     names = ["client", "class", "down_mbit_s", "up_mbit_s", "latency_ms", "device_factor", "samples"]
@@ -197,18 +200,18 @@ def _clients(run: RunRecords, differences: npt.NDArray[np.uint32]) -> pd.DataFra
 
 
 def _by_column(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Lists by column, ready for JSON; nothing hidden in texts.
+    """Return lists by column for JSON, with hidden characters in texts made visible.
 
-    Floats are rounded to a hundredth of a millisecond, None where they are missing.
+    Floats are rounded to a hundredth of a millisecond; missing numbers are None.
     """
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     for name in frame:
         values = frame[name].to_numpy()
-        found[str(name)] = [visible_lines(value) if isinstance(value, str) else value for value in values.tolist()]
+        lists[str(name)] = [visible_lines(value) if isinstance(value, str) else value for value in values.tolist()]
         if values.dtype.kind == "f":
-            known = zip(np.round(values, 5).tolist(), np.isfinite(values).tolist(), strict=True)
-            found[str(name)] = [value if is_known else None for value, is_known in known]
-    return found
+            pairs = zip(np.round(values, 5).tolist(), np.isfinite(values).tolist(), strict=True)
+            lists[str(name)] = [value if is_known else None for value, is_known in pairs]
+    return lists
 
 
 def _column(rows: pd.DataFrame, name: str) -> npt.NDArray[Any]:
@@ -220,6 +223,6 @@ def _largest(*arrays: npt.NDArray[Any]) -> float:
 
 
 def _planes(values: npt.NDArray[Any], size: int) -> bytes:
-    """The bytes of unsigned integers of `size` bytes, all lowest first."""
+    """Return the bytes of unsigned integers of `size` bytes, all lowest bytes first."""
     whole = np.asarray(values).astype("<u4" if size == 4 else "u1")
     return np.ascontiguousarray(whole.view(np.uint8).reshape(-1, size).T).tobytes()

@@ -1,4 +1,4 @@
-"""How the experiments of the runs differ, by the keys that somebody has written, and what the runs have in common."""
+"""Differences between the experiments of the runs, and settings that all runs share."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -9,14 +9,14 @@ from testbed.flattening import flattened
 from testbed.records import RunRecords
 
 MAIN_COLUMNS = 8
-"""Keys that differ and are shown at first; the others are shown on demand."""
+"""Number of differing keys shown at first; the others are shown on demand."""
 
 _ASIDE = ("provenance", "output", "cluster", "sweep", "name")
 _LONGEST_NAMED = 6  # keys in the note on keys that follow
 
 
 def value_text(value: Any) -> str:
-    """A value of an experiment as it would be written in YAML, on one line."""
+    """Return a value of an experiment as written in YAML, on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {value_text(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -27,22 +27,28 @@ def value_text(value: Any) -> str:
 
 
 def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
-    """How the runs' experiments differ, a row per run; and what they have in common, a row per key.
+    """Return the differences of the runs' experiments, a row per run, and their common settings, a row per key.
 
-    A key in which the runs differ stands in the first table if somebody has written it in one of the runs at least, or
-    if the runs are of different versions of the testbed, whose defaults may differ. The other keys that differ follow
-    from these: they are the defaults of another protocol, say.
+    A differing key is listed in the first table if an experiment file sets it, or if the runs are of different versions
+    of the testbed, which may have different defaults. The other differing keys follow from these: they are defaults of
+    another protocol, for example.
     """
     flat = [_settings_of(run) for run in runs]
-    keys = list(dict.fromkeys(key for one in flat for key in one))
-    values = {key: [value_text(one[key]) if key in one else None for one in flat] for key in keys}
+    keys = list(dict.fromkeys(key for flat_experiment in flat for key in flat_experiment))
+    values = {
+        key: [value_text(flat_experiment[key]) if key in flat_experiment else None for flat_experiment in flat]
+        for key in keys
+    }
     written = [written_in(run.experiment) for run in runs]
     differing = [key for key in keys if len(set(values[key])) > 1]
     versions = {_version(run) for run in runs}
     listed = [key for key in differing if _is_listed(key, flat, written, len(versions) > 1)]
     swept = {key for run in runs for key in run.value("provenance.sweep", {})}
     listed.sort(key=lambda key: not _is_among(key, swept))
-    rows = [[words(run.label), *(_cell(one, key) for key in listed)] for run, one in zip(runs, flat, strict=True)]
+    rows = [
+        [words(run.label), *(_cell(flat_experiment, key) for key in listed)]
+        for run, flat_experiment in zip(runs, flat, strict=True)
+    ]
     more = tuple(range(1 + MAIN_COLUMNS, 1 + len(listed)))
     notes = [] if len(runs) == 1 else _notes([key for key in differing if key not in listed])
     differences = Sheet("How the runs differ", ["Run", *listed], rows, (), notes, more)
@@ -50,26 +56,26 @@ def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
 
 
 def _settings_of(run: RunRecords) -> dict[str, Any]:
-    """The experiment by dotted keys, with the noise multiplier that was found for an epsilon."""
+    """Return the experiment by dotted keys, with the noise multiplier that was computed for an epsilon."""
     plain = {key: part for key, part in run.experiment.items() if key not in _ASIDE}
-    found = dict(flattened(plain, keep_empty=True))
+    values = dict(flattened(plain, keep_empty=True))
     multiplier = run.value("provenance.noise_multiplier")
-    return found if multiplier is None else found | {"noise multiplier": multiplier}
+    return values if multiplier is None else values | {"noise multiplier": multiplier}
 
 
 def _is_listed(
     key: str, flat: Sequence[Mapping[str, Any]], written: Sequence[list[str] | None], other_versions: bool
 ) -> bool:
-    if other_versions and all(key in one for one in flat):
+    if other_versions and all(key in flat_experiment for flat_experiment in flat):
         return True
     return any(
-        key in one and (keys is None or key == "seed" or _is_among(key, keys))
-        for one, keys in zip(flat, written, strict=True)
+        key in flat_experiment and (keys is None or key == "seed" or _is_among(key, keys))
+        for flat_experiment, keys in zip(flat, written, strict=True)
     )
 
 
 def _is_among(key: str, keys: Collection[str]) -> bool:
-    """Whether a dotted key is one of some keys, or within one of them."""
+    """Return whether a dotted key is one of some keys, or within one of them."""
     return any(key == other or key.startswith(f"{other}.") for other in keys)
 
 
@@ -79,26 +85,26 @@ def _version(run: RunRecords) -> str:
 
 
 def _notes(following: Sequence[str]) -> list[str]:
-    """Which keys differ because others do."""
+    """Return a note on the keys that differ only as a consequence of others."""
     if not following:
         return []
     named = ", ".join(following[:_LONGEST_NAMED])
     more = f" and {len(following) - _LONGEST_NAMED} more" if len(following) > _LONGEST_NAMED else ""
-    return [f"Nobody has set these keys; their defaults differ with the keys above: {named}{more}."]
+    return [f"These keys are not set; their defaults depend on the keys above: {named}{more}."]
 
 
 def _common(
     values: Mapping[str, Sequence[str | None]], differing: Sequence[str], written: Sequence[list[str] | None]
 ) -> Sheet:
-    """The keys that all runs have alike; those that somebody has set come first."""
-    known = [keys for keys in written if keys is not None]
+    """Return the keys with equal values in all runs; keys set in an experiment come first."""
+    written_keys = [keys for keys in written if keys is not None]
     rows = []
     for key in values:
         if key not in differing:
-            is_set = any(_is_among(key, keys) for keys in known)
+            is_set = any(_is_among(key, keys) for keys in written_keys)
             rows.append([words(key), words(values[key][0]), words("experiment" if is_set else "default")])
     rows.sort(key=lambda row: row[2][0] != "experiment")
-    if not known:
+    if not written_keys:
         rows = [row[:2] for row in rows]
     return Sheet("What all runs have in common", ["Key", "Value", "Set by"][: len(rows[0]) if rows else 3], rows)
 

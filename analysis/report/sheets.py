@@ -1,6 +1,6 @@
-"""The page's tables: cells as they are read, with the values by which they sort.
+"""The page's tables: displayed cells, with the values to sort by.
 
-What is in them comes from records and is text, never markup: the page's script sets it as text.
+Their content comes from records and is text, never markup: the page's script inserts it as text.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ _LONGEST_NAME, _LONGEST_EXAMPLE = 60, 300
 
 Value = float | int | str | None
 Cell = tuple[str, Value]
-"""What is read, and by what it sorts; None sorts last."""
+"""Displayed text, and the value to sort by; None sorts last."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Sheet:
     """A table of the page.
 
     Attributes:
-        caption: says what it is.
+        caption: title of the table.
         heads: of its columns.
         rows: cells in the order of the heads.
-        numeric: which columns are numbers, aligned to the right.
-        notes: what a reader needs to know, a sentence or two each.
-        more: which columns are shown on demand only.
-        legend: what columns mean: a text, and the columns with which it is shown.
+        numeric: indices of columns of numbers, aligned to the right.
+        notes: sentences that explain the numbers.
+        more: indices of columns shown on demand only.
+        legend: explanations of columns: a text, and the columns with which it is shown.
     """
 
     caption: str
@@ -49,30 +49,36 @@ class Sheet:
 
 
 def words(value: Any) -> Cell:
-    """A text."""
+    """Return a cell with a text."""
     text = MISSING if value is None or value == "" else str(value)
     return text, None if text == MISSING else text
 
 
 def number(value: Any, form: str = "{:g}", suffix: str = "") -> Cell:
-    """A number laid out by `form`, with something after it."""
+    """Return a cell with a number.
+
+    Args:
+        value: the number; None or NaN: missing.
+        form: a format for the number.
+        suffix: text after the number.
+    """
     if value is None or pd.isna(value):
         return MISSING, None
     return form.format(value) + suffix, float(value) if isinstance(value, float) else int(value)
 
 
 def state(run: RunRecords) -> str:
-    """``finished``, ``not finished``, or why it was stopped before its last round."""
+    """Return ``finished``, ``not finished``, or why the run was stopped before its last round."""
     if is_unfinished(run):
         return NOT_FINISHED
     few = len(run.rounds) < int(run.experiment.get("rounds", 0))
     return f"stopped: {run.why_stopped}" if few else "finished"
 
 
-def runs(found: Sequence[RunRecords]) -> Sheet:
-    """What was run: a row per run, in their order."""
+def runs(records: Sequence[RunRecords]) -> Sheet:
+    """Return the table of runs, in their order."""
     rows = []
-    for run in found:
+    for run in records:
         rounds, outcomes = run.rounds, run.rounds["outcome"].value_counts()
         accuracy = rounds["accuracy"].dropna()
         planned = int(run.experiment.get("rounds", len(rounds)))
@@ -101,23 +107,23 @@ def runs(found: Sequence[RunRecords]) -> Sheet:
 def on_demand(
     heads: Sequence[str], rows: Sequence[Sequence[Cell]], usual: Collection[str], rare: Collection[str] = ()
 ) -> tuple[int, ...]:
-    """The columns of a table that are shown on demand: those that say the same in all rows, and some others.
+    """Return the columns of a table that are shown on demand: those with equal cells in all rows, and rare ones.
 
     Args:
         heads, rows: of the table.
         usual: heads of columns that are always shown.
         rare: heads of columns that are shown on demand although they vary.
     """
-    found = []
+    columns = []
     for place, head in enumerate(heads):
         varies = len(rows) == 1 or len({row[place] for row in rows}) > 1
         if head in rare or not (varies or head in usual):
-            found.append(place)
-    return tuple(found)
+            columns.append(place)
+    return tuple(columns)
 
 
 def targets(frame: pd.DataFrame) -> Sheet:
-    """The table of `analysis.comparison.time_to_target.compare_targets`; bounds sort behind these numbers."""
+    """Return the table of `analysis.comparison.time_to_target.compare_targets`; bounds sort after equal numbers."""
     several, settings = frame["target"].nunique() > 1, frame["setting"].ne("").any()
     numbers = target_table.for_programs(frame)
     columns: dict[str, list[Cell]] = {}
@@ -130,15 +136,15 @@ def targets(frame: pd.DataFrame) -> Sheet:
     columns["Reached"] = list(zip(target_table.reached_of(frame), frame["reached"].tolist(), strict=True))
     for measure, head in target_table.HEADS.items():
         unit = target_table.unit_of(frame, measure)
-        told = target_table.cells_of(frame, measure, unit, ratio_intervals=True)
+        cells = target_table.cells_of(frame, measure, unit, ratio_intervals=True)
         means, ratios = numbers[measure].tolist(), frame[f"{measure}_ratio"].tolist()
-        texts_of = [mean + (f" ± {half}" if half else "") for mean, half, _ in told]
+        texts_of = [mean + (f" ± {half}" if half else "") for mean, half, _ in cells]
         columns[f"{head} [{unit.symbol}]" if unit.symbol else head] = [
             (text, None if pd.isna(mean) else mean) for text, mean in zip(texts_of, means, strict=True)
         ]
         columns[f"{head} ×"] = [
             (ratio.removesuffix("×").replace("±", " ± ") or MISSING, None if pd.isna(value) else value)
-            for (_, _, ratio), value in zip(told, ratios, strict=True)
+            for (_, _, ratio), value in zip(cells, ratios, strict=True)
         ]
     if (frame["estimator"] == RESTRICTED).any():
         columns["Median"] = [number(value, "{:.0f}") for value in frame[MEDIAN]]
@@ -157,7 +163,7 @@ def _without_unit(head: str) -> str:
 
 
 def _of_columns(notes: Sequence[str], heads: Sequence[str]) -> tuple[list[str], list[tuple[str, Sequence[int]]]]:
-    """The notes that begin with the name of a column or with × apart from the others, with the columns they explain."""
+    """Return general notes, and separately the notes that begin with a column's name or ×, with their columns."""
     rest: list[str] = []
     legend: list[tuple[str, Sequence[int]]] = []
     for note in notes:
@@ -172,9 +178,9 @@ def _of_columns(notes: Sequence[str], heads: Sequence[str]) -> tuple[list[str], 
     return rest, legend
 
 
-def dropouts(found: Sequence[RunRecords]) -> Sheet | None:
-    """Who was lost at which stage, of the participants and of all that were asked; None: nobody was."""
-    frame = losses.dropouts(found)
+def dropouts(records: Sequence[RunRecords]) -> Sheet | None:
+    """Return losses by stage, of the participants and of all clients asked; None if there were no losses."""
+    frame = losses.dropouts(records)
     lost = [name for name in (*losses.LOST, losses.CRASHED) if (frame[f"asked_{name}"] > 0).any()]
     if not lost:
         return None
@@ -191,17 +197,17 @@ def dropouts(found: Sequence[RunRecords]) -> Sheet | None:
         for row in frame.to_dict("records")
     ]
     notes = [
-        "A client that has gone and is asked again in the same round counts once. Only rounds with participants count."
+        "A client that is offline and asked again in the same round counts once. Only rounds with participants count."
     ]
     if (empty := frame.loc[frame["rounds"] == 0, "label"].drop_duplicates()).size:
-        notes.append(f"Nobody took part in any round of {', '.join(empty)}: all its rounds are counted.")
+        notes.append(f"No round of {', '.join(empty)} had participants: all its rounds are counted.")
     return Sheet("Who was lost, and where", heads, rows, tuple(range(texts, len(heads))), notes)
 
 
-def events(found: Sequence[RunRecords]) -> Sheet | None:
-    """Refusals, attacks, crashes, restarts: a row per run, kind, stage and name of what happened; None: nothing."""
+def events(records: Sequence[RunRecords]) -> Sheet | None:
+    """Return refusals, attacks, crashes and restarts: a row per run, kind, stage and name; None if there are none."""
     rows = []
-    for run in found:
+    for run in records:
         frame = run.events
         groups = frame.assign(name=frame["detail"].map(_check)).groupby(["kind", "stage", "name"], sort=False)
         for (kind, stage, what), part in groups:
@@ -219,6 +225,6 @@ def events(found: Sequence[RunRecords]) -> Sheet | None:
 
 
 def _check(detail: str | None) -> str:
-    """The name of what failed, at the beginning of a detail; empty where that is a sentence."""
+    """Return the name of the failed check at the beginning of a detail; empty if the detail is a sentence."""
     name = (detail or "").partition(":")[0].strip()
     return name if len(name) <= _LONGEST_NAME else ""

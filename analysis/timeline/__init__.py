@@ -1,4 +1,4 @@
-"""Rounds of a run as a trace that Perfetto and chrome://tracing show: `placed` in time, `events`, and the file."""
+"""Rounds of a run as a trace for Perfetto and chrome://tracing: `placed` in time, `events`, and the file."""
 
 from analysis.timeline.trace import Written, numbered, write
 

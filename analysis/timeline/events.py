@@ -18,19 +18,19 @@ from analysis.timeline.placed import PARTS, Placed
 from testbed.arrays import Ids
 
 SERVER, CLIENTS = 1, 2
-_FIRST_CLIENT = 3  # threads: numbers of processes are not used again, some viewers keep both in one table
+_FIRST_CLIENT = 3  # threads: distinct from the numbers of processes, because some viewers keep both in one table
 _OUTCOMES_SHOWN = ("silent", "offline", "dropped", "late", "refused")
 _BYTES = ("bytes_down", "bytes_up", "transport_down", "transport_up", "pki_bytes_down", "pki_bytes_up")
 _EXPLAINED = {"refused": "refusal", "silent": "crash"}
-"""Outcomes of exchanges whose reason an event of this kind has."""
+"""Outcomes of exchanges, with the kind of event that gives the reason."""
 
 
 def tracks(clients: Sequence[int], classes: "pd.Series[str] | None") -> list[str]:
-    """The names of the server's track and of each client's, in their order.
+    """Return the names of the server's track and of each client's, in their order.
 
     Args:
         clients: their numbers.
-        classes: by client; None: there are none.
+        classes: by client; None: there are no classes.
     """
     named = [_metadata(SERVER, SERVER, "process_name", name="server")]
     named.append(_metadata(SERVER, SERVER, "process_sort_index", sort_index=0))
@@ -46,12 +46,21 @@ def tracks(clients: Sequence[int], classes: "pd.Series[str] | None") -> list[str
 
 
 def of_server(placed: Placed) -> list[str]:
-    """A slice for each round, and in it one for each stage."""
+    """Return a slice for each round, with a slice for each stage in it."""
     made = []
     for row in placed.rounds.to_dict("records"):
-        kept = ("round", "outcome", "reason", "population", "candidates", "participants", "survivors", "bytes_down")
+        round_columns = (
+            "round",
+            "outcome",
+            "reason",
+            "population",
+            "candidates",
+            "participants",
+            "survivors",
+            "bytes_down",
+        )
         more = ("bytes_up", "beacon_bytes_down", "beacon_bytes_up", "server_compute_s", "behind_s", "accuracy", "loss")
-        args = {name: row[name] for name in (*kept, *more) if not pd.isna(row[name]) and row[name] != ""}
+        args = {name: row[name] for name in (*round_columns, *more) if not pd.isna(row[name]) and row[name] != ""}
         made.append(_slice(f"round {row['round']}", "round", row, args))
     for row in placed.stages.to_dict("records"):
         args = {name: row[name] for name in ("round", "asked", "answered", "bytes_down", "bytes_up")}
@@ -62,7 +71,7 @@ def of_server(placed: Placed) -> list[str]:
 
 
 def of_clients(placed: Placed) -> list[pa.Array]:
-    """A slice for each exchange with a client that was there, and in it those of its parts."""
+    """Return a slice for each exchange with a client that was online, with slices of its parts in it."""
     there = (placed.exchanges["outcome"] != "offline").to_numpy()
     rows = placed.exchanges[there]
     outcome, stage = _quoted(rows["outcome"]), _quoted(rows["stage"])
@@ -80,62 +89,73 @@ def of_clients(placed: Placed) -> list[pa.Array]:
     for part in PARTS:
         bounds = placed.parts[part][there]
         if part == "compute":
-            drawn = (rows["compute_s"] > 0).to_numpy()
+            is_drawn = (rows["compute_s"] > 0).to_numpy()
             cut = bounds[:, 1] - bounds[:, 0] < np.rint(rows["compute_s"].to_numpy() * 1e9)
-            own: list[Any] = ['{"compute_s":', _text(rows["compute_s"][drawn])]
-            own += [_where(cut[drawn], ',"derived":"begin, end"}', ',"derived":"begin"}')]
+            own: list[Any] = ['{"compute_s":', _text(rows["compute_s"][is_drawn])]
+            own += [_where(cut[is_drawn], ',"derived":"begin, end"}', ',"derived":"begin"}')]
             category = '"compute"'
         else:
             size = sizes[part]
-            drawn = (size.sum(axis=1) > 0).to_numpy()
+            is_drawn = (size.sum(axis=1) > 0).to_numpy()
             own = []
             for name in size.columns:
-                own += ["," if own else "{", f'"{name}":', _text(size[name][drawn])]
+                own += ["," if own else "{", f'"{name}":', _text(size[name][is_drawn])]
             own.append(',"derived":"begin, end"}')
             category = '"transfer"'
-        begin, end = bounds[drawn].T
-        made.append(_slices(json.dumps(part), category, begin, end, rows["client"][drawn], own))
+        begin, end = bounds[is_drawn].T
+        made.append(_slices(json.dumps(part), category, begin, end, rows["client"][is_drawn], own))
     return made
 
 
 def losses(placed: Placed, events: pd.DataFrame) -> list[pa.Array]:
-    """An instant for each exchange that was not answered, with the reason where an event has it; see `other_events`.
+    """Return an instant for each unanswered exchange, with the reason if an event gives it; see `other_events`.
 
     Args:
         placed: the rounds.
-        events: of these rounds, with `client` (-1: another party's) and `explains` (an outcome, or empty).
+        events: of these rounds, with `client` (-1: another party) and `explains` (an outcome, or empty).
     """
     rows = placed.exchanges[placed.exchanges["outcome"].isin(_OUTCOMES_SHOWN)]
     why = events[events["explains"] != ""].groupby(["round", "stage", "client", "explains"])["detail"].agg("; ".join)
     keys = [rows["round"], rows["stage"].astype(str), rows["client"], rows["outcome"].astype(str)]
-    found = why.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(object) if len(why) else np.full(len(rows), None)
+    reasons = why.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(object) if len(why) else np.full(len(rows), None)
     offline = rows["outcome"] == "offline"
     at = np.where(offline, rows["begin"], rows["end"])
-    said = pa.array(["" if pd.isna(one) else f',"reason":{json.dumps(one)}' for one in found], pa.string())
-    args = ['{"round":', _text(rows["round"]), ',"stage":', _quoted(rows["stage"]), said]
+    reason_texts = pa.array(
+        ["" if pd.isna(reason) else f',"reason":{json.dumps(reason)}' for reason in reasons], pa.string()
+    )
+    args = ['{"round":', _text(rows["round"]), ',"stage":', _quoted(rows["stage"]), reason_texts]
     args += [_where(offline | rows["complete"], "}", ',"derived":"time"}')]
     event = ['{"ph":"i","s":"t","name":', _quoted(rows["outcome"]), ',"cat":"loss","ts":', _microseconds(at)]
     return [_objects([*event, *_of_client(rows["client"]), *args, "}"])]
 
 
 def with_parties(placed: Placed, events: pd.DataFrame) -> pd.DataFrame:
-    """`events` with `client` and `explains`: to whom it happened, and which outcome of its exchange it explains."""
+    """Return `events` with the columns `client` and `explains`: the outcome of the client's exchange that it explains.
+
+    Args:
+        placed: the rounds.
+        events: of these rounds.
+    """
     named = events["party"].str.extract(r"^client:(\d{1,9})$")[0]
     client = named.fillna(-1).astype(np.int64)
     kinds = {kind: outcome for outcome, kind in _EXPLAINED.items()}
     explains = events["kind"].map(kinds).fillna("").astype(object)
     exchanges = placed.exchanges[placed.exchanges["outcome"].isin(_EXPLAINED)]
-    known = pd.MultiIndex.from_arrays(
+    unanswered = pd.MultiIndex.from_arrays(
         [exchanges["round"], exchanges["stage"].astype(str), exchanges["client"], exchanges["outcome"].astype(str)]
     )
-    told = pd.MultiIndex.from_arrays([events["round"], events["stage"], client, explains]).isin(known)
-    return events.assign(client=client, explains=explains.where(told, ""))
+    is_explained = pd.MultiIndex.from_arrays([events["round"], events["stage"], client, explains]).isin(unanswered)
+    return events.assign(client=client, explains=explains.where(is_explained, ""))
 
 
 def other_events(placed: Placed, events: pd.DataFrame) -> list[str]:
-    """An instant for each event that explains no exchange: on the client's track, else on the server's.
+    """Return an instant for each event that explains no exchange: on the client's track, otherwise on the server's.
 
-    Events have no time of their own: one stands at the end of its stage, else of its round.
+    Events have no recorded time: they appear at the end of their stage, otherwise of their round.
+
+    Args:
+        placed: the rounds.
+        events: from `with_parties`.
     """
     of_round = placed.rounds.set_index("round")["end"]
     of_stage = placed.stages.groupby(["round", "stage"])["end"].last()
@@ -144,15 +164,15 @@ def other_events(placed: Placed, events: pd.DataFrame) -> list[str]:
         at = int(of_stage.get((row["round"], row["stage"]), of_round[row["round"]]))
         client = row["client"]
         where = (SERVER, SERVER) if client < 0 else (CLIENTS, _FIRST_CLIENT + client)
-        kept = ("round", "stage", "party", "detail")
-        args = {name: row[name] for name in kept if row[name] != ""} | {"derived": "time"}
+        columns = ("round", "stage", "party", "detail")
+        args = {name: row[name] for name in columns if row[name] != ""} | {"derived": "time"}
         event = {"ph": "i", "s": "t", "name": row["kind"], "cat": "event", "ts": at / 1000}
         made.append(json.dumps(event | {"pid": where[0], "tid": where[1], "args": args}))
     return made
 
 
 def counters(placed: Placed) -> list[pa.Array]:
-    """Bytes on their way, headers included: how many there are from each moment on at which that changes."""
+    """Return the bytes in transit, including headers, at each moment at which they change."""
     times, changes = [], []
     for at, (part, way) in enumerate((("question", "down"), ("answer", "up"))):
         size = (placed.exchanges[f"bytes_{way}"] + placed.exchanges[f"transport_{way}"]).to_numpy(np.int64)
@@ -189,8 +209,8 @@ def _slices(name: Any, category: str, begin: Any, end: Any, client: Any, args: I
 
 
 def _objects(parts: Sequence[Any]) -> pa.Array:
-    """`(m,)` text: what stands in the columns, with the text that is the same in all rows between them."""
-    return pc.binary_join_element_wise(*(pa.scalar(one) if isinstance(one, str) else one for one in parts), "")
+    """Return `(m,)` texts: the columns' values, with constant text between them."""
+    return pc.binary_join_element_wise(*(pa.scalar(part) if isinstance(part, str) else part for part in parts), "")
 
 
 def _text(values: Any) -> pa.Array:
@@ -207,7 +227,7 @@ def _microseconds(nanoseconds: Ids) -> pa.Array:
 
 
 def _quoted(words: "pd.Series[Any]") -> pa.Array:
-    """Words of few kinds as JSON text."""
+    """Return words of few kinds as JSON text."""
     codes, kinds = pd.factorize(words.astype(str))
     return pa.array([json.dumps(str(kind)) for kind in kinds], pa.string()).take(pa.array(codes))
 

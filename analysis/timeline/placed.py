@@ -1,18 +1,19 @@
-"""Where in time the things stand that records tell of, in whole nanoseconds, so that what is inside stays inside.
+"""Times of all parts of rounds, in whole nanoseconds, so that nested parts stay nested.
 
-Recorded are the beginning and end of a round, the beginning of a stage, when an answer was complete at the server, and
-how long a client computed. Everything else here is derived, and the trace says so:
+The records have the beginning and end of a round, the beginning of a stage, the time at which an answer was complete at
+the server, and the computing time of a client. All other times are derived, and the trace says so:
 
-- A stage ends with its last answer; where somebody did not answer, when the next stage began or the round ended. So it
-  holds the wait for the deadline, and the server's work after it.
+- A stage ends with its last answer; if a client did not answer, when the next stage began or the round ended. The stage
+then includes the wait for the deadline and the server's work after it.
 - An exchange without an answer ends with its stage.
-- In an asynchronous run clients train when they do, perhaps from an earlier round on. ``train`` is one stage from the
-  round's beginning until its buffer is full. Who was lost in training is shown until then, or until asked again.
-- What is left of an exchange beside the computing is shared by question, look-up at the key directory and answer, as
-  the time that each would take alone on the client's own link (its mean rate and latency). Where the server's link was
-  shared, or connections were opened, that is an estimate.
-- Of an exchange without an answer, question, computing and what was sent of the answer take that time, one after the
-  other, as far as the exchange goes.
+- In an asynchronous run clients train at times of their own, perhaps since an earlier round. ``train`` is one stage
+from the round's beginning until its buffer is full. Clients lost in training are shown until then, or until asked
+again.
+- The time of an exchange apart from computing is divided among question, look-up at the key directory and answer in
+proportion to the time that each would take alone on the client's own link (its mean rate and latency). This is an
+estimate if the server's link was shared or connections were opened.
+- In an exchange without an answer, question, computing and the sent part of the answer take these times, one after the
+other, until the exchange ends.
 """
 
 from collections.abc import Iterable
@@ -25,9 +26,9 @@ from testbed.arrays import Floats, Ids
 from testbed.records import RunRecords
 from testbed.records.vocabulary import BYTES_PER_MBIT, IN_FLIGHT_STAGES
 
-_LONGEST_S = 1e9  # longer does not fit into nanoseconds
+_LONGEST_S = 1e9  # longer times exceed the range of nanoseconds
 PARTS = ("question", "compute", "key directory", "answer")
-"""What an exchange consists of, in this order."""
+"""Parts of an exchange, in this order."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Placed:
 
     Attributes:
         rounds: the rows of `rounds`.
-        stages: a row per stage: round, stage, asked, answered, bytes_down, bytes_up, by_deadline (somebody did not
-            answer, so its end is not recorded).
-        exchanges: the rows of `exchanges`, with `of_stage` (position in `stages`), `complete` (the answer arrived).
+        stages: a row per stage: round, stage, asked, answered, bytes_down, bytes_up, by_deadline (a client did not
+            answer, so the end is not recorded).
+        exchanges: the rows of `exchanges`, with `of_stage` (index in `stages`), `complete` (the answer arrived).
         parts: for each of `PARTS`, `(m, 2)` begin and end within the m exchanges.
     """
 
@@ -49,7 +50,15 @@ class Placed:
 
 
 def placed(run: RunRecords, numbers: Iterable[int]) -> Placed:
-    """The rounds of these numbers; raises `RunError` when the records are damaged."""
+    """Return rounds of a run with their times.
+
+    Args:
+        run: the records.
+        numbers: of the rounds.
+
+    Raises:
+        RunError: the records are damaged.
+    """
     numbers = list(numbers)
     rounds = run.rounds[run.rounds["round"].isin(numbers)].reset_index(drop=True)
     rounds["begin"], rounds["end"] = _ns(rounds["started_s"]), _ns(rounds["ended_s"])
@@ -77,9 +86,9 @@ def _ns(seconds: "pd.Series[float]") -> Ids:
 
 
 def _stages(rounds: pd.DataFrame, exchanges: pd.DataFrame, on_their_own: "pd.Series[bool]") -> pd.DataFrame:
-    """The stages, whose rows are together and in the order in which they began; also enters `of_stage`.
+    """Return the stages in the order in which they began, and set `of_stage` of the exchanges.
 
-    What clients did on their own is one stage of its round, and comes first.
+    Activity of clients at times of their own is one stage of its round, and comes first.
     """
     key = exchanges[["round", "sent_s"]].assign(stage=exchanges["stage"].astype(str))
     key["sent_s"] = key["sent_s"].mask(on_their_own, -1.0)
@@ -120,9 +129,9 @@ def _parts(exchanges: pd.DataFrame, clients: pd.DataFrame) -> dict[str, Ids]:
 
 
 def _alone(exchanges: pd.DataFrame, clients: pd.DataFrame) -> Floats:
-    """Seconds that question, look-up and answer take on the client's own link, `(3, m)`.
+    """Return seconds that question, look-up and answer would take alone on the client's own link, `(3, m)`.
 
-    Runs without the `clients` table: as if all links were alike and had no latency; only the proportions count then.
+    Without a `clients` table all links count as equal and without latency; only the proportions matter then.
     """
 
     def bytes_of(way: str) -> Floats:

@@ -1,4 +1,4 @@
-"""The file: Chrome's trace format, in its JSON object form, plain or in gzip."""
+"""The trace file: Chrome's trace format, in its JSON object form, plain or gzipped."""
 
 import gzip
 import json
@@ -19,24 +19,24 @@ from testbed.records import RunRecords
 
 _RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 DERIVED = {
-    "begin, end": "estimated: of an exchange, what is left beside the computing is shared by question, look-up at the "
+    "begin, end": "estimated: the rest of an exchange beside the computing is divided among question, look-up at the "
     "key directory and answer as the time that each would take alone on the client's own link; without an answer they "
     "take that time, as far as the exchange goes",
     "begin": "follows from the estimated end of the question; how long is recorded",
     "end": "somebody did not answer, so it lasts until the next stage began, or the round ended",
     "time": "not recorded; it stands at the end of its exchange or stage, or of its round",
 }
-"""What an event's `derived` says of it; whatever it does not name is recorded."""
+"""Explanations of the values of an event's `derived`; all other fields are recorded."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """The trace that was written.
 
     Attributes:
         path: the file.
         rounds: numbers of the rounds in it.
-        events: how many it holds.
+        events: number of events.
         size: of the file, in bytes.
     """
 
@@ -52,9 +52,9 @@ def write(run: RunRecords, rounds: str | Sequence[int] | None, out: Path) -> Wri
     Times are microseconds since the run began, by the run's clock.
 
     Args:
-        run: the records, of an unfinished run too.
-        rounds: ``3-5``, ``3,7-9``, or their numbers; None: the last completed one.
-        out: the file; in gzip if its name ends with ``.gz``.
+            run: the records; the run may be unfinished.
+        rounds: ``3-5``, ``3,7-9``, or their numbers; None: the last completed round.
+        out: the file; gzipped if its name ends with ``.gz``.
 
     Raises:
         ExperimentError: the run has no such round.
@@ -106,26 +106,38 @@ def _events(run: RunRecords, numbers: Sequence[int]) -> Iterator[list[str]]:
 
 
 def numbered(text: str) -> list[tuple[int, int]]:
-    """The ranges that `text` names, first and last round of each; raises `ExperimentError` when it names none."""
-    found = []
+    """Return the ranges in a text, first and last round of each.
+
+    Args:
+        text: e.g. ``3,7-9``.
+
+    Raises:
+        ExperimentError: the text has no range.
+
+    Example:
+        >>> numbered("3,7-9")
+        [(3, 3), (7, 9)]
+    """
+    ranges = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None or int(match[1]) > int(match[2] or match[1]):
             raise ExperimentError(f"--rounds {text!r}: give rounds as 3, 3-5 or 3,7-9")
-        found.append((int(match[1]), int(match[2] or match[1])))
-    return found
+        ranges.append((int(match[1]), int(match[2] or match[1])))
+    return ranges
 
 
 def _chosen(wanted: str | Sequence[int] | None, outcomes: Sequence[str], where: str) -> list[int]:
-    """The numbers of the wanted rounds, in order.
+    """Return the numbers of the requested rounds, in order.
 
     Args:
-        wanted: as `numbered` takes it, or the numbers; None: the last completed round, or the last if none is.
+        wanted: as `numbered` takes it, or the numbers; None: the last completed round, or the last if none is
+            completed.
         outcomes: of the run's rounds, from round 1 on.
-        where: the run, for errors.
+        where: name of the run, for errors.
 
     Raises:
-        ExperimentError: the run has no rounds, or lacks one of these.
+        ExperimentError: the run has no rounds, or lacks one of the requested rounds.
     """
     last = len(outcomes)
     if not last:

@@ -1,7 +1,6 @@
 """A run's records: Parquet tables in one directory, the only interface between running and analysing.
 
-`schemas` lists the columns, `tables` makes the rows, `writer` appends a round at a time, and `reader` gives pandas
-frames back.
+`schemas` lists the columns, `tables` makes the rows, `writer` appends rounds, and `reader` returns pandas frames.
 """
 
 from testbed.records.reader import RunRecords, find_runs

@@ -1,20 +1,19 @@
-"""What a run keeps as arrays, in ``.npz`` files: where it stands, and what the server saw.
+"""Arrays of a run in ``.npz`` files: its checkpoint, and the server's view of rounds.
 
-``checkpoint.npz`` says where a run stands after its last finished round, and makes that round count. So one that is
-missing or damaged never means that nothing has been recorded: the one before stands in (the rounds after it are run
-again, and what they have released is charged, see `writer`), and where there is none either, a run that has recorded
-rounds does not go on.
+``checkpoint.npz`` is the state of a run after its last finished round, and validates that round. A missing or damaged
+checkpoint therefore never means that nothing has been recorded: the previous checkpoint takes its place (later rounds
+are repeated, and their releases are charged, see `writer`), and without a previous one a run with recorded rounds
+cannot be resumed.
 
-``aggregates/round-000123.npz``, one for each completed round that an experiment asks for (`records.aggregates`), has
-what the server sees of the updates: the model that the round began with and the mean that the aggregation gave. It is
-written as the tables are: under a temporary name, then renamed, all before the checkpoint that makes the round count.
-It is 12 bytes a parameter, uncompressed (the numbers are noise to a compressor). Who was in the mean stands in the
-table ``participation``.
+``aggregates/round-000123.npz``, one for each completed round if the experiment asks for it (`records.aggregates`), has
+the server's view of the updates: the model at the beginning of the round and the mean from the aggregation. It is
+written like the tables: under a temporary name, then renamed, before the checkpoint that validates the round. It takes
+12 bytes per parameter, uncompressed (a compressor sees noise). The table ``participation`` has the clients in the mean.
 
-No file is larger in memory than on disk. `numpy.load` makes room for what an array's header says, and unpacks what is
-packed, before it looks at the data: a file of a kilobyte can ask for terabytes. What `numpy.savez` writes is not
-packed, so here a member that is, or whose header does not say just the bytes that follow it, is damage. Pickled objects
-are refused, as `allow_pickle=False` does.
+No file takes more memory than it has bytes on disk. `numpy.load` allocates the size in an array's header and unpacks
+compressed members before it checks the data, so a file of a kilobyte can ask for terabytes. `numpy.savez` does not
+compress; here a compressed member, or a header that does not agree with the size of its data, is damage. Pickled
+objects are refused, as with `allow_pickle=False`.
 """
 
 import contextlib
@@ -38,17 +37,20 @@ from testbed.files import limits
 from testbed.files.atomic import atomic_write
 
 ERRORS = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
-"""What reading `Arrays` raises: of the system, and when a file is damaged."""
+"""Errors that reading `Arrays` raises: from the system, and for a damaged file."""
 
 _LONGEST_HEADER = 10_000
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 class Arrays:
-    """The arrays in a file, by their names, each read when it is asked for; a context manager.
+    """The arrays in a file by name, each read on access; a context manager.
 
     Args:
-        source: the file's path, or the file, open for reading; raises `ERRORS`.
+        source: the file's path, or the file, open for reading.
+
+    Raises:
+        OSError, ValueError, zipfile.BadZipFile: see `ERRORS`.
     """
 
     def __init__(self, source: Path | IO[bytes]) -> None:
@@ -56,12 +58,12 @@ class Arrays:
         members = self._zip.infolist()
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
         if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
-            raise ValueError("a packed array")
+            raise ValueError("a compressed array")
         file = self._zip.fp
         assert file is not None
         size = file.seek(0, 2)
         if size > limits.ARRAYS_BYTES or sum(member.file_size for member in members) > size:
-            raise ValueError("more bytes of arrays than there are in the file")
+            raise ValueError("arrays larger than the file")
 
     def __enter__(self) -> "Arrays":
         return self
@@ -71,7 +73,7 @@ class Arrays:
 
     @property
     def names(self) -> list[str]:
-        """In the order of the file."""
+        """Names in the order of the file."""
         return list(self._members)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -79,11 +81,11 @@ class Arrays:
         with self._zip.open(member) as file:
             version = np.lib.format.read_magic(file)
             if version not in _HEADERS:
-                raise ValueError("an array of another version")
+                raise ValueError("an array of an unknown version")
             shape, by_column, kind = _HEADERS[version](file, max_header_size=_LONGEST_HEADER)
             content = file.read()  # no more than the member's size, which is no more than the file's
         if kind.hasobject or math.prod(shape) * kind.itemsize != len(content):
-            raise ValueError("an array of other bytes than its header says")
+            raise ValueError("an array that does not match its header")
         if by_column:
             return np.frombuffer(content, kind).reshape(shape[::-1]).T.copy(order="F")
         return np.frombuffer(content, kind).reshape(shape).copy()
@@ -91,20 +93,20 @@ class Arrays:
 
 CHECKPOINT = "checkpoint.npz"
 PREVIOUS = "checkpoint-previous.npz"
-_MEMORY = "memory/"  # what the selection protocol's arrays are called in a checkpoint, before their names
+_MEMORY = "memory/"  # prefix of the selection protocol's arrays in a checkpoint
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands after a round.
+    """The state of a run after a round.
 
     Attributes:
         round_number: the last finished round (0: none).
         now_s: virtual seconds.
         model: `(d,)` float32 after that round.
         participations: `(n,)` int64 rounds for which each client was selected.
-        wall_s: wall-clock seconds spent so far, over all sessions of the run.
-        memory: what the selection protocol keeps from round to round, arrays by name.
+        wall_s: wall-clock seconds so far, over all sessions of the run.
+        memory: state of the selection protocol, arrays by name.
     """
 
     round_number: int
@@ -117,7 +119,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells a checkpoint from all others of its run: its round, virtual and wall-clock seconds."""
+    """Identification of a checkpoint within its run: its round, virtual and wall-clock seconds."""
 
     round_number: int
     now_s: float
@@ -126,11 +128,11 @@ class Stamp:
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """What a run directory holds.
+    """The checkpoint in a run directory.
 
     Attributes:
         checkpoint: None: no round has been recorded.
-        lost: what is wrong with the last checkpoint, in whose place the one before stands; empty: nothing.
+        lost: why the last checkpoint is unusable, if `checkpoint` is the previous one; empty: it is usable.
     """
 
     checkpoint: Checkpoint | None
@@ -138,7 +140,7 @@ class LoadedCheckpoint:
 
 
 def read_checkpoint(path: Path) -> LoadedCheckpoint:
-    """The last checkpoint of the run in a directory, or in its place the one before.
+    """Return the last checkpoint of the run in a directory, or the previous one in its place.
 
     Raises:
         RunError: both are missing or damaged, and rounds have been recorded.
@@ -156,26 +158,37 @@ def read_checkpoint(path: Path) -> LoadedCheckpoint:
     except ERRORS as error:
         lost += f", and so is the one before ({error})"
     recorded = _rounds_recorded(path)
-    if lost.endswith("missing") and recorded < 2:  # killed in the middle of recording round 1: it did not count yet
+    if lost.endswith("missing") and recorded < 2:  # killed while recording round 1, which did not count yet
         return LoadedCheckpoint(None)
     raise RunError(
-        f"{path / CHECKPOINT}: {lost}, and there is none before it; round {recorded} was reached, so the run cannot be "
-        f"resumed without it: {whole} from a copy, or start again with another --out, "
-        "which does not know what this run released"
+        f"{path / CHECKPOINT}: {lost}, and there is no previous one; round {recorded} was reached, so the run cannot "
+        f"be resumed without it: {whole} from a copy, or start again with another --out, "
+        "which does not account for the releases of this run"
     )
 
 
 def stamp(path: Path) -> Stamp | None:
-    """As `read_checkpoint`, of a run whose model need not be read; None: no round has been recorded."""
+    """Return the stamp of a run's checkpoint without reading its model; None: no round has been recorded.
+
+    Raises:
+        RunError: as `read_checkpoint`.
+    """
     for name in (CHECKPOINT, PREVIOUS):
         with contextlib.suppress(*ERRORS), Arrays(path / name) as stored:
             return _stamp(stored)
-    found = read_checkpoint(path).checkpoint  # says what is wrong
-    return None if found is None else Stamp(found.round_number, found.now_s, found.wall_s)
+    checkpoint = read_checkpoint(path).checkpoint  # raises an error that explains the damage
+    return None if checkpoint is None else Stamp(checkpoint.round_number, checkpoint.now_s, checkpoint.wall_s)
 
 
 def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
-    """The stamp of a checkpoint file (its path, which need not exist, or its bytes); raises `RunError` when damaged."""
+    """Return the stamp of a checkpoint file.
+
+    Args:
+        checkpoint: its content, or its path; None is returned if the path does not exist.
+
+    Raises:
+        RunError: the checkpoint is damaged.
+    """
     try:
         with Arrays(io.BytesIO(checkpoint) if isinstance(checkpoint, bytes) else checkpoint) as stored:
             return _stamp(stored)
@@ -188,7 +201,10 @@ def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
 
 
 def restored(path: Path) -> Stamp | None:
-    """As `stamp`, of a directory that nobody else writes to: one that stands in for a lost one takes its place."""
+    """Return the stamp as `stamp` does, after putting the previous checkpoint in the place of a lost one.
+
+    Only for a directory to which no other process writes.
+    """
     if read_checkpoint(path).lost:
         shutil.copyfile(path / PREVIOUS, path / f".{CHECKPOINT}.writing")
         os.replace(path / f".{CHECKPOINT}.writing", path / CHECKPOINT)
@@ -196,7 +212,13 @@ def restored(path: Path) -> Stamp | None:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint, *, keep_last: bool) -> None:
-    """Put a checkpoint in its place, on disk; `keep_last`: the last one becomes the one before, in case it is lost."""
+    """Write a checkpoint to disk.
+
+    Args:
+        path: the run directory.
+        checkpoint: the new checkpoint.
+        keep_last: whether the last checkpoint becomes the previous one, in case the new one is lost.
+    """
     if keep_last:
         keep_checkpoint(path)
     plain = {name: value for name, value in vars(checkpoint).items() if name != "memory"}
@@ -204,11 +226,11 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, *, keep_last: bool) -> 
 
 
 def keep_checkpoint(path: Path, *, copy: bool = False) -> None:
-    """Let the last checkpoint be the one before, too; does nothing where there is none.
+    """Make the last checkpoint the previous one, too; do nothing without a checkpoint.
 
     Args:
-        path: the directory.
-        copy: the last one stays in its place, so that what damages one file must not damage both.
+        path: the run directory.
+        copy: whether to copy the file, so that damage to one file does not affect the other.
     """
     last, before = path / CHECKPOINT, path / PREVIOUS
     temporary = path / f".{PREVIOUS}.writing"
@@ -216,13 +238,13 @@ def keep_checkpoint(path: Path, *, copy: bool = False) -> None:
         temporary.unlink(missing_ok=True)
         if not last.exists():
             return
-        with contextlib.suppress(OSError):  # of a file system without links
+        with contextlib.suppress(OSError):  # a file system without links
             if not copy:
-                os.link(last, temporary)  # the file is never written again, but replaced
+                os.link(last, temporary)  # the file is never modified, only replaced
         if not temporary.exists():
             shutil.copyfile(last, temporary)
         os.replace(temporary, before)
-        temporary.unlink(missing_ok=True)  # of two names of one file, renaming one to the other does nothing
+        temporary.unlink(missing_ok=True)  # renaming does nothing if both names are the same file
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -230,17 +252,26 @@ def keep_checkpoint(path: Path, *, copy: bool = False) -> None:
 
 
 def cannot_write(path: Path, why: str) -> RunError:
-    """The error of a file that cannot be written."""
-    return RunError(f"{path}: cannot write: {why}; what was recorded before is intact, rerun with --resume")
+    """Return the error for a file that cannot be written.
+
+    Args:
+        path: of the file.
+        why: the reason.
+    """
+    return RunError(f"{path}: cannot write: {why}; earlier records are intact, rerun with --resume")
 
 
 def replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
-    """A file of a run, open to be written; see `atomic_write`. Raises `cannot_write`."""
+    """Open a file of a run for writing; see `atomic_write`.
+
+    Raises:
+        RunError: as `cannot_write`.
+    """
     return atomic_write(path, lambda why: cannot_write(path, why))
 
 
 def _save(path: Path, arrays: Mapping[str, Any]) -> None:
-    stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
+    stored = io.BytesIO()  # first in memory: a zip file truncated by a full disk raises errors when it is collected
     np.savez(stored, **arrays)
     with replacing(path) as file:
         file.write(stored.getbuffer())
@@ -258,7 +289,7 @@ def _load(file: Path) -> Checkpoint:
 
 
 def _rounds_recorded(path: Path) -> int:
-    """A round that was reached for sure: of a part, or, for the tables of a finished run, any beyond the first."""
+    """Return a lower bound of the rounds recorded: the latest part, or 2 if the run has merged tables."""
     parts = [int(part.name.removeprefix("round-")) for part in path.glob("parts/round-*") if part.name[6:].isdigit()]
     merged = 2 if (path / "rounds.parquet").is_file() else 0
     return max([merged, *parts])
@@ -270,7 +301,7 @@ _AGGREGATE = re.compile(rf"{_AGGREGATES}/round-(\d{{6,}})\.npz")
 
 @dataclass(frozen=True)
 class RoundAggregate:
-    """A completed round as the server sees it.
+    """The server's view of a completed round.
 
     Attributes:
         model: `(d,)` float32 at the start of the round.
@@ -284,24 +315,33 @@ class RoundAggregate:
 
 
 def _aggregate_name(round_number: int) -> str:
-    """The name of a round's file in the run directory."""
+    """Return the name of a round's file in the run directory."""
     return f"{_AGGREGATES}/round-{round_number:06d}.npz"
 
 
 def round_of_aggregate(name: str) -> int | None:
-    """The round of such a file by its name; None when it is another file."""
-    found = _AGGREGATE.fullmatch(name)
-    return int(found[1]) if found else None
+    """Return the round of an aggregate's file by its name; None for another file."""
+    match = _AGGREGATE.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def aggregate_files(path: Path) -> list[str]:
-    """The names of such files in a run directory, in the order of the rounds."""
+    """Return the names of aggregates in a run directory, in the order of the rounds."""
     names = (file.relative_to(path).as_posix() for file in path.glob(f"{_AGGREGATES}/*.npz"))
     return sorted(name for name in names if round_of_aggregate(name) is not None)
 
 
 def write_aggregate(path: Path, round_number: int, aggregate: RoundAggregate | None) -> None:
-    """Write a round's file into a run directory; None: this round has none, nor one of a session that died in it."""
+    """Write a round's aggregate into a run directory, or delete the file of an earlier attempt.
+
+    Args:
+        path: the run directory.
+        round_number: the round.
+        aggregate: None: this round has none.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
     file_path = path / _aggregate_name(round_number)
     try:
         if aggregate is None:
@@ -314,7 +354,15 @@ def write_aggregate(path: Path, round_number: int, aggregate: RoundAggregate | N
 
 
 def read_aggregate(path: Path, round_number: int) -> RoundAggregate | None:
-    """A round's file in a run directory; None when there is none. Raises `RunError` when it is damaged."""
+    """Return a round's aggregate; None if there is none.
+
+    Args:
+        path: the run directory.
+        round_number: the round.
+
+    Raises:
+        RunError: the file is damaged.
+    """
     file = path / _aggregate_name(round_number)
     try:
         with Arrays(file) as stored:

@@ -1,7 +1,7 @@
-"""The `clients` table: what each client of a run is like. A file of its own, written when the run begins.
+"""The `clients` table with the properties of each client of a run, in a file written when the run begins.
 
-10^6 clients take 0.5 s and at most 30 MB on disk (rates, latencies and factors that all differ); `records.clients:
-false` leaves it out.
+10^6 clients take 0.5 s and at most 30 MB on disk (if all rates, latencies and factors differ); `records.clients: false`
+leaves the table out.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from testbed.records.tables import damaged
 CLIENTS = "clients"
 FILE = f"{CLIENTS}.parquet"
 NEARLY_ALL = 0.9
-"""Share of the clients that take a single gradient step a round from which on users are told."""
+"""Share of clients with a single gradient step per round from which users are warned."""
 
 SCHEMA = pa.schema(
     [
         ("client", pa.int64()),
-        ("class", pa.dictionary(pa.int16(), pa.string())),  # empty where the experiment has no classes
-        ("down_mbit_s", pa.float64()),  # the mean over a period, of a client on a trace or with outages
+        ("class", pa.dictionary(pa.int16(), pa.string())),  # empty if the experiment has no classes
+        ("down_mbit_s", pa.float64()),  # mean over a period if the client has a trace or outages
         ("up_mbit_s", pa.float64()),
         ("latency_ms", pa.float64()),  # one way
         ("loss", pa.float64()),
@@ -35,20 +35,24 @@ SCHEMA = pa.schema(
 
 
 def clients_table(names: tuple[str, ...], class_of: npt.NDArray[np.int16], columns: Mapping[str, Any]) -> pa.Table:
-    """One row per client of a population of n.
+    """Return the table, one row per client of a population of n.
 
     Args:
         names: of the classes.
-        class_of: `(n,)` each client's class by its position in `names`.
-        columns: `(n,)` each, the other ones but for ``client``.
+        class_of: `(n,)` each client's class by its index in `names`.
+        columns: `(n,)` each, the other columns except ``client``.
     """
     named = pa.DictionaryArray.from_arrays(pa.array(class_of), pa.array(names, pa.string()))
-    given = {"client": np.arange(len(class_of)), "class": named, **columns}
-    return pa.table([given[name] for name in SCHEMA.names], schema=SCHEMA)
+    arrays = {"client": np.arange(len(class_of)), "class": named, **columns}
+    return pa.table([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def read_clients(path: Path) -> pa.Table:
-    """The table of the run in the directory `path`, empty where there is none; raises `RunError` if it is damaged."""
+    """Return the table of the run in the directory `path`; empty if there is none.
+
+    Raises:
+        RunError: the table is damaged.
+    """
     try:
         return parquet_files.read_table(path / FILE, SCHEMA)
     except FileNotFoundError:
@@ -58,7 +62,7 @@ def read_clients(path: Path) -> pa.Table:
 
 
 def take_single_steps(samples: npt.NDArray[np.int64], epochs: int, batch_size: int) -> bool:
-    """Whether at least 90 % of the clients with samples take one gradient step a round.
+    """Return whether at least 90 % of the clients with samples take one gradient step per round.
 
     Args:
         samples: `(n,)` training samples of each client.

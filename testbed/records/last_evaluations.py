@@ -1,7 +1,7 @@
-"""Evaluations of a round that was the last one of its run, until the run was given more rounds.
+"""Evaluations of a former last round of a run that was later given more rounds.
 
-The last round of a run is always evaluated, also where ``workload.evaluate_every`` leaves it out. A run of more rounds
-has no such evaluation, so it moves from the table of the rounds into the run's provenance.
+The last round of a run is always evaluated, even if ``workload.evaluate_every`` skips it. A run planned with more
+rounds would not have this evaluation, so it moves from the table of the rounds to the run's provenance.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,18 +19,18 @@ from testbed.records.uploads import EXPERIMENT
 from testbed.workload.client_accuracy import CLIENT_ACCURACY
 
 MORE_ROUNDS = "more_rounds"
-"""The key of a run's provenance with an entry for each time that the run was given more rounds."""
+"""Key of a run's provenance with an entry for each extension of the run by more rounds."""
 _COLUMNS = ("accuracy", "loss", "recalls", "metrics", "attack_success", *CLIENT_ACCURACY)
 _EVALUATION = "evaluation"
 
 
 def more_rounds_entry(rounds: pa.Table, former: int, to: int, evaluate_every: int, at: str) -> dict[str, Any]:
-    """The entry of `MORE_ROUNDS` for a run that is given more rounds.
+    """Return the entry of `MORE_ROUNDS` for a run that is extended by more rounds.
 
     Args:
-        rounds: the table of the rounds that are recorded.
-        former: how many rounds the run was to have.
-        to: how many it is to have now.
+        rounds: the recorded table of the rounds.
+        former: the former number of planned rounds.
+        to: the new number of planned rounds.
         evaluate_every: of its workload.
         at: the time, in UTC.
     """
@@ -43,7 +43,7 @@ def more_rounds_entry(rounds: pa.Table, former: int, to: int, evaluate_every: in
 
 
 def drop_moved_evaluations(path: Path, metadata: dict[bytes, bytes]) -> None:
-    """Take the evaluations that are in the run's provenance out of its merged table of rounds.
+    """Remove the evaluations that are in the run's provenance from its merged table of rounds.
 
     Args:
         path: the run's directory.
@@ -60,7 +60,7 @@ def drop_moved_evaluations(path: Path, metadata: dict[bytes, bytes]) -> None:
 
 
 def _moved(path: Path) -> set[int]:
-    """The rounds whose evaluations are in the run's provenance."""
+    """Return the rounds with evaluations in the run's provenance."""
     text = (path / EXPERIMENT).read_text()
     if MORE_ROUNDS not in text:
         return set()
@@ -74,6 +74,6 @@ def _without_evaluations(rounds: pa.Table, moved: Collection[int]) -> pa.Table:
     for name in _COLUMNS:
         at = rounds.schema.get_field_index(name)
         values = zip(gone, rounds.column(at).to_pylist(), strict=True)
-        kept = [None if is_gone else value for is_gone, value in values]
-        rounds = rounds.set_column(at, rounds.schema.field(at), pa.array(kept, rounds.schema.field(at).type))
+        values_left = [None if is_gone else value for is_gone, value in values]
+        rounds = rounds.set_column(at, rounds.schema.field(at), pa.array(values_left, rounds.schema.field(at).type))
     return rounds

@@ -1,13 +1,13 @@
-"""A run's log: one JSON object per line in ``log.jsonl``, for people who look after a run.
+"""A run's log for operators: one JSON object per line in ``log.jsonl``.
 
-Wall-clock times, rates and restarts stand here and nowhere else. No result is computed from the log, and it may differ
-between identical runs; what a run found out is in its tables.
+Wall-clock times, rates and restarts are only in the log. Results are never computed from it, and it may differ between
+identical runs; results are in the tables.
 
-Several processes may write to the same log: the one that drives the run, its coordinator, one that resumes it on
-another machine. Each line goes out with one `write` to a file opened for appending, which the kernel does not
-interleave (a network file system may). A process killed within that call, or a full disk, leaves a torn line behind;
-`RunLog.write` then begins a new one, and `RunLog.read` leaves the torn one out. Who looks while another line is half
-written takes it for torn, and an empty line comes after it: that is left out, too.
+Several processes may write to the same log: the process that drives the run, its coordinator, or a process that resumes
+it on another machine. Each line is one `write` to a file opened for appending, which the kernel does not interleave (a
+network file system may). A process killed within that call, or a full disk, leaves a torn line; `RunLog.write` then
+begins a new line, and `RunLog.read` skips the torn one. A process that checks while another line is half written also
+takes it for torn and adds an empty line, which is skipped, too.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ FILE = "log.jsonl"
 
 
 class RunLog:
-    """The log of the run in a directory. Keeps no file open: a directory may be moved, mirrored or deleted.
+    """The log of the run in a directory. No file stays open: the directory may be moved, mirrored or deleted.
 
     Args:
-        directory: the run's directory; the log does not make it.
+        directory: the run's directory, which has to exist.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -40,7 +40,7 @@ class RunLog:
         """Append ``{"time": now, "event": event, **fields}``, time in ISO 8601, UTC, milliseconds.
 
         Args:
-            event: what happened, e.g. ``"round-ended"`` (docs/how-to/monitoring.md lists them).
+            event: name of the event, e.g. ``"round-ended"`` (docs/how-to/monitoring.md lists them).
             fields: JSON values; NumPy scalars and arrays become numbers and lists, numbers that are not finite
                 become null, anything else its `str`. Units are in the names: ``wall_s``, ``bytes_up``.
 
@@ -64,12 +64,12 @@ class RunLog:
             return False
 
     def read(self) -> list[dict[str, Any]]:
-        """All entries in the order in which they were written; none when there is no log.
+        """Return all entries in the order of writing; empty if there is no log.
 
-        Lines that are torn (a half-written last one, in particular), or too long to be an entry, are left out.
+        Torn lines (in particular a half-written last line) and lines too long for an entry are skipped.
 
         Raises:
-            RunError: the file is there and cannot be read, or is larger than a log is.
+            RunError: the file cannot be read, or is larger than `limits.LOG_BYTES`.
         """
         entries = []
         try:
@@ -82,14 +82,14 @@ class RunLog:
         except FileNotFoundError:
             return []
         except limits.TooLarge as why:
-            raise RunError(f"{self.path}: {why}; move it away, no result depends on it") from None
+            raise RunError(f"{self.path}: {why}; move it elsewhere, no result depends on it") from None
         except OSError as error:
             raise RunError(f"{self.path}: cannot read: {error.strerror or error}") from None
         return entries
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of an open file, but for those that are too long to be an entry's."""
+    """Yield the lines of an open file, except lines too long for an entry."""
     left, goes_on = limits.LOG_BYTES, False
     while piece := file.readline(limits.LOG_LINE_BYTES):
         left -= len(piece)
@@ -102,7 +102,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON can say it."""
+    """Return `value` as a JSON value."""
     if hasattr(value, "tolist"):  # NumPy's scalars and arrays
         value = value.tolist()
     if isinstance(value, float):

@@ -1,9 +1,9 @@
-"""Records at a URI: a local copy to work on, brought together with what lies there before it is used.
+"""Records at a URI: synchronisation with a local copy.
 
-Runs write to the local copy; `RunDirectory` pushes what it writes (see `uploads`). Between the copy and the URI the
-later checkpoint wins, run by run; at the same round with different checkpoints the URI does. What loses is at most a
-round that had not been pushed when another machine resumed. A copy whose run has been removed from the URI, or
-replaced there by another run, is not deleted but put aside in the cache.
+Runs write to the local copy, and `RunDirectory` pushes new records to the URI (see `uploads`). If the copy and the URI
+differ, the later checkpoint wins, run by run; if the round is the same, the URI wins. At most a round is lost: one that
+was not pushed before another machine resumed the run. If a run was removed from the URI or replaced by another run, its
+copy is not deleted but archived in the cache.
 """
 
 import contextlib
@@ -42,23 +42,24 @@ from testbed.records.uploads import (
 from testbed.records.writer import LOCK, WRITER, decoded_attempts, run_lock, unite_attempts
 
 _RUNS_AT_A_TIME = 4
-_ATTEMPTS = 5  # a run that goes on elsewhere may move on while it is read
+_ATTEMPTS = 5  # a run in progress on another machine may change while it is read
 _PASSING = re.compile(r"(.*/)?\.([^/]*\.writing|probe-[0-9a-f]+)")
 
 
 def local_staging_dir(out: str | Path) -> Path:
-    """A local directory for a run or sweep whose records belong at `out`.
+    """Return a local directory for a run or sweep with records that belong at `out`.
 
-    A path is returned as it is, untouched. For a URI it is the local copy: what is at the URI is there already, what
-    a killed session had not pushed yet is at the URI, and what `RunDirectory` writes there will be.
+    A path is returned unchanged. For a URI the local copy is returned, after synchronising both: the copy has all
+    records of the URI, and records that a killed session had not pushed are pushed. `RunDirectory` will push new
+    records.
 
     Args:
         out: a directory, or a URI of any pyarrow filesystem.
 
     Raises:
-        ExperimentError: a URI that pyarrow does not take, or that holds a secret.
-        RunError: the URI cannot be reached or written (no such bucket, no credentials), holds other things than runs,
-            or the copy is in use by a run that goes on.
+        ExperimentError: pyarrow does not support the URI, or it contains a secret.
+        RunError: the URI cannot be reached or written (no such bucket, no credentials), contains other files than runs,
+            or the copy is in use by a run in progress.
     """
     place = _place(out)
     if isinstance(place, Path):
@@ -67,25 +68,25 @@ def local_staging_dir(out: str | Path) -> Path:
     store.probe()
     copy = _copy(store)
     with _alone(copy):
-        found = store.files()
-        store.delete_abandoned(found)
-        listed = {name: info for name, info in found.items() if not _PASSING.fullmatch(name)}
+        listing = store.files()
+        store.delete_abandoned(listing)
+        listed = {name: info for name, info in listing.items() if not _PASSING.fullmatch(name)}
         runs = {name for name in _runs(listed) if "/" not in name}
         if listed and not runs:
-            raise RunError(f"{store.shown}: is not empty and holds no run; give another --out")
+            raise RunError(f"{store.shown}: is not empty and contains no run; give another --out")
         _mark(copy, store)
         _sync(copy, store, runs | _local_runs(copy), listed, push=True)
     return copy
 
 
 def fetched(where: str | Path) -> Path:
-    """A local directory with the runs at or below `where`, for reading.
+    """Return a local directory with the runs at or below `where`, for reading.
 
-    A path is returned as it is. For a URI it is the local copy, brought up to date; nothing is written at the URI. A
-    run that goes on here is left as it is: it is ahead of the URI.
+    A path is returned unchanged. For a URI the local copy is returned, after updating it; nothing is written to the
+    URI. A run in progress on this machine is not updated, because it is ahead of the URI.
 
     Raises:
-        ExperimentError: see `local_staging_dir`.
+        ExperimentError: as `local_staging_dir`.
         RunError: the URI cannot be reached or read, or there is no run.
     """
     place = _place(where)
@@ -98,7 +99,9 @@ def fetched(where: str | Path) -> Path:
         runs = _runs(listed) | _local_runs(copy)
         _sync(copy, store, runs, listed, push=False)
         if not _local_runs(copy):
-            raise RunError(f"{store.shown}: no runs here; `testbed run EXPERIMENT.yaml --out {store.shown}` makes some")
+            raise RunError(
+                f"{store.shown}: no runs here; start one with `testbed run EXPERIMENT.yaml --out {store.shown}`"
+            )
         _mark(copy, store)
     return copy
 
@@ -111,8 +114,8 @@ def _place(where: str | Path) -> str | Path:
 
 
 def _copy(store: Store) -> Path:
-    """The directory of the local copy: a readable name, and a digest that tells apart what reads alike."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")  # to be ignored when relative, says the XDG specification
+    """Return the directory of the local copy: a readable name and a digest that makes it unique."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")  # the XDG specification says to ignore a relative path
     root = Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache"
     readable = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", store.shown.partition("://")[2]).strip("-.")[-60:]
     digest = hashlib.sha256(store.uri.encode()).hexdigest()[:12]
@@ -120,13 +123,13 @@ def _copy(store: Store) -> Path:
     try:
         copy.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{copy}: cannot make the directory: {error.strerror}; is XDG_CACHE_HOME right?") from None
+        raise RunError(f"{copy}: cannot create the directory: {error.strerror}; check XDG_CACHE_HOME") from None
     return copy
 
 
 @contextlib.contextmanager
 def _alone(copy: Path) -> Iterator[None]:
-    """One process at a time brings a copy and its URI together; the next one waits, it will have less to do."""
+    """Let one process at a time synchronise a copy with its URI; others wait and then have less to do."""
     with open(copy.with_name(f"{copy.name}.lock"), "wb") as file:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -139,7 +142,7 @@ def _mark(copy: Path, store: Store) -> None:
 
 
 def _runs(names: Iterable[str]) -> set[str]:
-    """The directories among these files that hold a run: "" or "label" or deeper."""
+    """Return the directories among these files that contain a run: "" or "label" or deeper."""
     return {name.removesuffix(EXPERIMENT).rstrip("/") for name in names if PurePosixPath(name).name == EXPERIMENT}
 
 
@@ -149,29 +152,34 @@ def _local_runs(copy: Path) -> set[str]:
 
 def _sync(copy: Path, store: Store, runs: set[str], listed: dict[str, Stored], *, push: bool) -> None:
     with ThreadPoolExecutor(_RUNS_AT_A_TIME) as pool:
-        waiting = []
+        futures = []
         for run in sorted(runs):
             start = f"{run}/" if run else ""
             files = {name.removeprefix(start): info for name, info in listed.items() if name.startswith(start)}
-            both = _RunSync(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
-            waiting.append(pool.submit(both.sync, files, push=push))
-        for run_done in waiting:
+            run_sync = _RunSync(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
+            futures.append(pool.submit(run_sync.sync, files, push=push))
+        for run_done in futures:
             run_done.result()
 
 
 class _RemoteChanged(Exception):
-    """The run at the URI went on while it was read."""
+    """The run at the URI changed while it was read."""
 
 
 class _RunSync:
-    """One run: its directory in the local copy, and what lies at the URI."""
+    """Synchronisation of one run between its directory in the local copy and the URI."""
 
     def __init__(self, path: Path, store: Store, copy: Path) -> None:
         self.path, self.store, self.copy = path, store, copy
         self.mirror = Mirror(path, store)
 
     def sync(self, files: dict[str, Stored], *, push: bool) -> None:
-        """Bring both to the same state; without `push`, only the local one, and not while a run goes on there."""
+        """Bring both places to the same state.
+
+        Args:
+            files: files of the run at the URI.
+            push: whether to write to the URI. Otherwise only the copy is updated, and not while its run is in progress.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as locks:
             try:
@@ -185,55 +193,55 @@ class _RunSync:
                 listed = files if attempt == 0 else self.store.files()
                 try:
                     self._sync_files(listed, push=push)
-                    if ATTEMPTS in listed:  # what either has tried was tried, whichever checkpoint is the later
-                        there = self.store.read(ATTEMPTS, limits.ATTEMPTS_BYTES)
-                        unite_attempts(self.path, decoded_attempts(there, f"{self.store.shown}/{ATTEMPTS}"))
+                    if ATTEMPTS in listed:  # attempts of both places count, regardless of the checkpoints
+                        remote_attempts = self.store.read(ATTEMPTS, limits.ATTEMPTS_BYTES)
+                        unite_attempts(self.path, decoded_attempts(remote_attempts, f"{self.store.shown}/{ATTEMPTS}"))
                     return
                 except (_RemoteChanged, FileNotFoundError):
                     continue
-        raise RunError(f"{self.store.shown}: cannot be read: files are missing, or a run goes on there too fast")
+        raise RunError(f"{self.store.shown}: cannot be read: files are missing, or the run there changes too fast")
 
     def _sync_files(self, files: dict[str, Stored], *, push: bool) -> None:
-        memory, here = self.mirror.memory(), (self.path / EXPERIMENT).is_file()
-        if here and EXPERIMENT not in files and memory is None:  # made here, and never there
+        memory, has_local = self.mirror.memory(), (self.path / EXPERIMENT).is_file()
+        if has_local and EXPERIMENT not in files and memory is None:  # created here and never pushed
             if push:
                 self.mirror.push_experiment()
                 self.mirror.push_rounds()
             return
-        if here and (EXPERIMENT not in files or self._other_experiment()):
+        if has_local and (EXPERIMENT not in files or self._other_experiment()):
             self._archive()
-            here = False
+            has_local = False
         if EXPERIMENT not in files:
             return
-        memory = memory if here and memory is not None else Memory()
-        seen = self.store.info(CHECKPOINT)
-        local, there = None, memory.same
+        memory = memory if has_local and memory is not None else Memory()
+        remote_info = self.store.info(CHECKPOINT)
+        local, remote = None, memory.same
         try:
-            local = restored(self.path) if here else None
+            local = restored(self.path) if has_local else None
         except RunError:
-            if seen is None:  # it is lost there, too
+            if remote_info is None:  # the URI has no checkpoint either
                 raise
         fresh = self.path / f".{CHECKPOINT}.fresh"
-        if seen is None:
-            there = None
-        elif seen != memory.seen or there is None:
+        if remote_info is None:
+            remote = None
+        elif remote_info != memory.seen or remote is None:
             self.store.copy_to(CHECKPOINT, fresh)
-            there = stamp_of(fresh)
+            remote = stamp_of(fresh)
         try:
-            if there is not None and _round(there) >= _round(local) and there != local:
-                self._pull(memory, there, seen, fresh)
-            elif _round(there) < _round(local):
-                same = memory.same if _round(memory.same) <= _round(there) else None
-                self.mirror.remember(Memory(same, there, None))
+            if remote is not None and _round(remote) >= _round(local) and remote != local:
+                self._pull(memory, remote, remote_info, fresh)
+            elif _round(remote) < _round(local):
+                same = memory.same if _round(memory.same) <= _round(remote) else None
+                self.mirror.remember(Memory(same, remote, None))
                 if push:
                     self._push()
             else:
-                self._same(files, Memory(there, None, seen), push=push)
+                self._same(files, Memory(remote, None, remote_info), push=push)
         finally:
             fresh.unlink(missing_ok=True)
 
     def _push(self) -> None:
-        """Bring the URI up to what is recorded here."""
+        """Push the records of this machine to the URI."""
         self.mirror.push_rounds()
         if not (self.path / "parts").exists():
             self.mirror.push_tables()
@@ -241,7 +249,7 @@ class _RunSync:
                 self.mirror.push_summary()
 
     def _same(self, files: dict[str, Stored], memory: Memory, *, push: bool) -> None:
-        """Both have the same rounds: what only one of them has merged or summarised comes to the other."""
+        """Exchange merged tables and summaries when both places have the same rounds."""
         if not (self.path / EXPERIMENT).is_file():
             self.store.copy_to(EXPERIMENT, self.path / EXPERIMENT)
         self._copy_clients(files)
@@ -259,8 +267,8 @@ class _RunSync:
             self.store.copy_to(SUMMARY, self.path / SUMMARY)
 
     def _pull(self, memory: Memory, there: Stamp, seen: Stored | None, fresh: Path) -> None:
-        """Bring the directory to what lies at the URI: rows, then the checkpoint, then what is too much goes."""
-        files = self.store.files()  # after the checkpoint was read: all its rounds are among them
+        """Update the directory to the URI: first rows, then the checkpoint, then delete superfluous files."""
+        files = self.store.files()  # listed after the checkpoint was read, so all its rounds are included
         if not (self.path / EXPERIMENT).is_file():
             self.store.copy_to(EXPERIMENT, self.path / EXPERIMENT)
         if not fresh.is_file():
@@ -269,30 +277,32 @@ class _RunSync:
                 raise _RemoteChanged
         self._copy_clients(files)
         covered = self._pull_merged(files, there)
-        kept = _round(memory.same)
-        wanted = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
-        if len(wanted) < len(tables_in(wanted)) * (there.round_number - covered):
-            raise _RemoteChanged  # finished meanwhile: the parts went into the tables
+        same_round = _round(memory.same)
+        parts_to_keep = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
+        if len(parts_to_keep) < len(tables_in(parts_to_keep)) * (there.round_number - covered):
+            raise _RemoteChanged  # finished meanwhile: the parts were merged into the tables
         thread_map(
-            self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])]
+            self._copy,
+            [name for name in parts_to_keep if (round_of(name) or 0) > same_round or not self._has(name, files[name])],
         )
-        seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
+        remote_aggregates = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
         thread_map(
-            self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])]
+            self._copy,
+            [n for n in remote_aggregates if (round_of_aggregate(n) or 0) > same_round or not self._has(n, files[n])],
         )
-        (self.path / PREVIOUS).unlink(missing_ok=True)  # perhaps of what another machine has resumed from
+        (self.path / PREVIOUS).unlink(missing_ok=True)  # may belong to rounds that another machine replaced
         os.replace(fresh, self.path / CHECKPOINT)
         self.mirror.remember(Memory(there, None, seen))
-        for name in {*aggregate_files(self.path)} - seen_there:
+        for name in {*aggregate_files(self.path)} - remote_aggregates:
             (self.path / name).unlink(missing_ok=True)
         for name in (*self.mirror.parts(), *TABLES, SUMMARY):
-            if name not in wanted and (name not in files or round_of(name) is not None):
+            if name not in parts_to_keep and (name not in files or round_of(name) is not None):
                 (self.path / name).unlink(missing_ok=True)
-        if not wanted:
+        if not parts_to_keep:
             shutil.rmtree(self.path / "parts", ignore_errors=True)
 
     def _pull_merged(self, files: dict[str, Stored], there: Stamp) -> int:
-        """Copy merged tables, summary and log; up to which round all tables are merged."""
+        """Copy merged tables, summary and log; return the round up to which all tables are merged."""
         names = [name for name in (*TABLES, SUMMARY) if name in files]
         if LOG in files and not ((log := self.path / LOG).is_file() and log.stat().st_size >= files[LOG].size):
             names.append(LOG)
@@ -303,7 +313,7 @@ class _RunSync:
         return min(merged)
 
     def _copy_clients(self, files: dict[str, Stored]) -> None:
-        """The `clients` table, which never changes."""
+        """Copy the `clients` table if it is missing; it never changes."""
         if CLIENTS_FILE in files and not self._has(CLIENTS_FILE, files[CLIENTS_FILE]):
             self._copy(CLIENTS_FILE)
 
@@ -311,7 +321,7 @@ class _RunSync:
         self.store.copy_to(name, inside(self.path, name, self.store.shown))
 
     def _other_experiment(self) -> bool:
-        """Whether what lies at the URI is of another run."""
+        """Return whether the URI has another run than the copy."""
         here = limits.whole(self.path / EXPERIMENT, limits.YAML_BYTES)
         return self.store.read(EXPERIMENT, limits.YAML_BYTES) != here
 
@@ -320,7 +330,7 @@ class _RunSync:
         return file.is_file() and file.stat().st_size == info.size
 
     def _archive(self) -> None:
-        """Make room for what is at the URI now; the copy's run stays in the cache, out of the way."""
+        """Move the copy's run to an archive in the cache, to make room for the run at the URI."""
         aside = self.copy.with_name(f"{self.copy.name}.aside") / f"{self.path.name}-{secrets.token_hex(4)}"
         aside.mkdir(parents=True)
         entries = [entry for entry in self.path.iterdir() if entry.name not in (MARK, LOCK, WRITER)]
@@ -333,6 +343,10 @@ def _round(stamp: Stamp | None) -> int:
 
 
 def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
+    """Return the runs at or below the directories (or URIs), without duplicates.
+
+    Raises:
+        RunError: a directory contains no run.
+    """
     by_path = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
     return list(by_path.values())

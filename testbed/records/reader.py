@@ -1,4 +1,4 @@
-"""Reading runs back: pandas frames per table, the schedule that a run followed, and what went wrong in words."""
+"""Reading of recorded runs: tables as pandas frames, the schedule of dropouts, and summaries of failures."""
 
 import contextlib
 from collections import Counter, defaultdict
@@ -25,17 +25,20 @@ from testbed.records.tables import ROWS, STOPPED, joined, read_chunks, read_tabl
 from testbed.records.writer import RunDirectory
 
 if TYPE_CHECKING:
-    import pandas as pd  # slow to import, and not everything that writes records reads them
+    import pandas as pd  # slow to import, and code that only writes records does not need it
 
 _LONGEST_DETAIL = 100  # characters
 _ORDER = ("aborted", "skipped")
 
 
 class RunRecords:
-    """One run's records; works on runs that are finished, stopped, or still going on.
+    """One run's records; the run may be finished, stopped, or in progress.
 
     Args:
-        path: the run's directory; raises `RunError` when it holds no run.
+        path: the run's directory.
+
+    Raises:
+        RunError: the directory contains no run.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +56,7 @@ class RunRecords:
             raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {reason(error)}") from None
 
     def value(self, key: str, default: Any = None) -> Any:
-        """The value of a dotted key of the experiment; `default` where the key or its section is absent or None."""
+        """Return the value of a dotted key of the experiment; `default` if the key or its section is absent or None."""
         value: Any = self.experiment
         for part in key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
@@ -61,17 +64,17 @@ class RunRecords:
 
     @property
     def label(self) -> str:
-        """What tells this run from the others of its sweep; else the experiment's name."""
+        """The name that distinguishes this run in its sweep; otherwise the experiment's name."""
         return str(self.value("provenance.label") or self.experiment.get("name") or self.path.name)
 
     @property
     def point(self) -> int:
-        """Which point of its sweep the run is, from 1; 0 when nothing says so (no sweep, or an earlier version)."""
+        """The number of the run's point in its sweep, from 1; 0 if not recorded (no sweep, or an earlier version)."""
         place = self.value("provenance.point")
         return place if isinstance(place, int) else 0
 
     def frame(self, table: str) -> "pd.DataFrame":
-        """A table of `testbed.records.schemas.SCHEMAS`, or ``clients``."""
+        """Return a table of `testbed.records.schemas.SCHEMAS`, or ``clients``."""
         if table == CLIENTS:
             return self.clients
         rows: pd.DataFrame = read_table(self.path, table, self._checkpoint).to_pandas()
@@ -79,9 +82,9 @@ class RunRecords:
 
     @property
     def verifiable(self) -> bool:
-        """Whether the merged tables have digests, against which reading checks them; runs of earlier versions do not.
+        """Whether the merged tables have digests that reading verifies; runs of earlier versions have none.
 
-        Files that are absent or cannot be read are passed over: who reads them says what is wrong.
+        Missing or unreadable files are skipped: reading them reports the error.
         """
         for file in (CLIENTS_FILE, *(f"{name}.parquet" for name in SCHEMAS)):
             with contextlib.suppress(OSError):
@@ -96,38 +99,40 @@ class RunRecords:
 
     @cached_property
     def exchanges(self) -> "pd.DataFrame":
-        """One row per client asked in a stage; all of them, see `exchanges_in_stretches` for large populations."""
+        """One row per client asked in a stage, all in memory; see `exchanges_in_stretches` for large populations."""
         return self.frame("exchanges")
 
     def exchanges_in_stretches(
         self, columns: Sequence[str] | None = None, *, keep: bool = True
     ) -> Iterator["pd.DataFrame"]:
-        """`exchanges` in chunks of whole rounds, of about 10^6 rows unless a single round has more.
+        """Yield `exchanges` in chunks of whole rounds, of about 10^6 rows unless a single round has more.
 
         Args:
-            columns: those that are needed; a chunk has at least these, and ``round``.
-            keep: few rows are read with all their columns and kept, for others that will ask for them.
+            columns: the columns needed; a chunk has at least these, and ``round``.
+            keep: whether a small table is read with all columns and cached for later calls.
         """
         if "exchanges" in self.__dict__ or (keep and self._few_exchanges):
             yield self.exchanges
             return
-        wanted = None if columns is None else list(dict.fromkeys(("round", *columns)))
-        for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", wanted):
+        columns_to_read = None if columns is None else list(dict.fromkeys(("round", *columns)))
+        for chunk in read_chunks(
+            recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", columns_to_read
+        ):
             yield chunk.to_pandas()
 
     @cached_property
     def exchanges_of_participants(self) -> "pd.DataFrame":
-        """The rows of `exchanges` of clients that were participants of that round, renumbered."""
+        """The rows of `exchanges` of clients that participated in the round, renumbered."""
         if self._few_exchanges:
             return self.exchanges[self._took_part(self.exchanges)].reset_index(drop=True)
-        kept = []
+        chunks = []
         for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
-            kept.append(chunk.filter(pa.array(self._took_part(chunk))))
-        rows: pd.DataFrame = joined(kept).to_pandas()
+            chunks.append(chunk.filter(pa.array(self._took_part(chunk))))
+        rows: pd.DataFrame = joined(chunks).to_pandas()
         return rows
 
     def _took_part(self, rows: Any) -> npt.NDArray[np.bool_]:
-        """`(m,)` whether the rows' clients were participants of their rounds."""
+        """Return `(m,)` whether the rows' clients were participants of their rounds."""
         if not len(rows) or self.participation.empty:
             return np.zeros(len(rows), np.bool_)
         span = 1 + max(int(np.max(rows["client"])), int(self.participation["client"].max()))
@@ -139,14 +144,14 @@ class RunRecords:
 
     @cached_property
     def _few_exchanges(self) -> bool:
-        """Whether `exchanges` may as well be read once and kept."""
+        """Whether `exchanges` is small enough to be read at once and cached."""
         if "exchanges" in self.__dict__:
             return True
         try:
             files = recorded_files(self.path, "exchanges", self._checkpoint)
             return sum(int(pq.read_metadata(file).num_rows) for file in files) <= ROWS
         except (OSError, pa.ArrowException):
-            return True  # damaged, or finished meanwhile: who reads it all knows what to do
+            return True  # damaged, or finished meanwhile: reading the whole table handles both
 
     @cached_property
     def participation(self) -> "pd.DataFrame":
@@ -155,45 +160,46 @@ class RunRecords:
 
     @cached_property
     def clients(self) -> "pd.DataFrame":
-        """One row per client of the population; empty in runs of earlier versions, and with `records.clients: false`.
+        """One row per client of the population; empty in runs of earlier versions and with `records.clients: false`.
 
-        Raises `RunError` when the table is damaged.
+        Raises:
+            RunError: the table is damaged.
         """
         rows: pd.DataFrame = read_clients(self.path).to_pandas()
         return rows
 
     @cached_property
     def events(self) -> "pd.DataFrame":
-        """Refusals, misbehaviour, restarts."""
+        """Refusals, attacks, misbehaviour, restarts."""
         return self.frame("events")
 
     @property
     def why_stopped(self) -> str:
-        """Why it ended before its last round and may not go on (a budget, a target); empty otherwise."""
-        said = self.events.loc[self.events["kind"] == STOPPED, "detail"]
-        return str(said.iloc[-1]) if len(said) else ""
+        """The reason for ending before the last round for good (a budget, a target); empty otherwise."""
+        details = self.events.loc[self.events["kind"] == STOPPED, "detail"]
+        return str(details.iloc[-1]) if len(details) else ""
 
     @property
     def has_misbehaviour(self) -> bool:
-        """Whether a server or clients misbehave: then failed rounds and models that do not learn are the result."""
+        """Whether a server or clients misbehave; failed rounds or models that do not learn are then a result."""
         adversary = self.experiment.get("adversary") or {}
         return bool(adversary.get("server") or adversary.get("clients"))
 
     def ledger_of_honest_clients(self) -> "pd.DataFrame":
-        """The privacy ledger's rows of the honest clients: nobody protects dishonest ones from themselves."""
+        """Return the privacy ledger of the honest clients; dishonest clients have no guarantee."""
         rows, participants = self.frame("privacy"), self.participation
         dishonest = participants.loc[participants["dishonest"], "client"].unique()
         return rows[~rows["client"].isin(dishonest)]
 
     def aggregate(self, round_number: int) -> arrays.RoundAggregate | None:
-        """What the server saw in a finished round; None: it did not complete, or it was not asked for."""
+        """Return the server's view of a finished round; None if the round did not complete or was not recorded."""
         if self._checkpoint is None or round_number > self._checkpoint.round_number:
             return None
         return arrays.read_aggregate(self.path, round_number)
 
     @property
     def model(self) -> npt.NDArray[np.float32] | None:
-        """`(d,)` the global model after the last finished round."""
+        """The global model after the last finished round, `(d,)`."""
         return None if self._checkpoint is None else self._checkpoint.model
 
     @property
@@ -203,30 +209,33 @@ class RunRecords:
 
 
 def find_runs(path: Path) -> list[RunRecords]:
-    """The runs at or below `path`, those of a sweep in its order, others in that of their directories.
+    """Return the runs at or below `path`: points of a sweep in their order, other runs ordered by directory.
 
-    Raises `RunError` when there is none, or an experiment cannot be read.
+    Raises:
+        RunError: there is no run, or an experiment cannot be read.
     """
     path = Path(path)
     if not path.is_dir():
         raise RunError(f"{path}: no such directory")
-    found = sorted(file.parent for file in path.rglob("experiment.yaml"))
-    if not found:
-        raise RunError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml --out {path}` makes some")
-    runs = [RunRecords(directory) for directory in found]
+    directories = sorted(file.parent for file in path.rglob("experiment.yaml"))
+    if not directories:
+        raise RunError(f"{path}: no runs here; start one with `testbed run EXPERIMENT.yaml --out {path}`")
+    runs = [RunRecords(directory) for directory in directories]
     return sorted(runs, key=lambda run: (run.path.parent, run.point))
 
 
 def recorded_schedule(run: RunRecords) -> Schedule:
-    """Who took part in which round, and who was offline or dropped out, at which stage.
+    """Return the participants of each round, and the clients that were offline or dropped out, with the stage.
 
-    What counts is a client's first stage of a round in which it was offline or dropped out. A client that was away
-    already when it was first asked, and did not take part, has no stage: it was away for the round, whatever stages
-    another protocol has. Answers that came too late, and refusals, are the protocol's doing and not on the schedule.
+    For each client the first stage of a round counts in which it was offline or dropped out. A client that was offline
+    at its first question and did not participate has no stage: it was offline for the whole round, and another protocol
+    may have other stages. Late answers and refusals depend on the protocol and are not part of the schedule.
 
     Args:
-        run: the records, also those of a run that has not ended: its finished rounds. Raises `RunError` when
-            they are damaged.
+        run: the records; of a run in progress, the finished rounds count.
+
+    Raises:
+        RunError: the records are damaged.
     """
     exchanges, participation = run.exchanges, run.participation
     asked_first = ~exchanges.duplicated(["round", "client"])  # rows are in the order in which the stages began
@@ -248,7 +257,7 @@ def recorded_schedule(run: RunRecords) -> Schedule:
 
 
 def counted(rounds: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """How many rounds each reason has ended, by its name (what precedes the colon), the most frequent first.
+    """Return the number of rounds that ended for each reason (the part before the colon), the most frequent first.
 
     Args:
         rounds: outcome and reason of each.
@@ -258,12 +267,17 @@ def counted(rounds: Iterable[tuple[str, str]]) -> dict[str, int]:
 
 
 def summed_up(rounds: Iterable[tuple[str, str]]) -> str:
-    """E.g. ``3 aborted: 2 x below-threshold (8 of 9 needed shared their keys), 1 x refused``; empty: all completed.
+    """Return the reasons of failed rounds as text; empty if all rounds completed.
 
-    A reason with several details shows the first.
+    For example ``3 aborted: 2 x below-threshold (8 of 9 needed shared their keys), 1 x refused``. A reason with several
+    details has the first of them.
 
     Args:
         rounds: outcome and reason of each, in their order.
+
+    Example:
+        >>> summed_up([("aborted", "below-threshold: 8 of 9"), ("completed", "")])
+        '1 aborted: 1 x below-threshold (8 of 9)'
     """
     ended: dict[str, list[str]] = defaultdict(list)
     for outcome, why in rounds:
@@ -272,37 +286,46 @@ def summed_up(rounds: Iterable[tuple[str, str]]) -> str:
     parts = []
     for outcome in (name for name in _ORDER if name in ended):
         reasons = ended[outcome]
-        each = [
+        counts = [
             f"{count} x {name}{_detail([r for r in reasons if _name(r) == name])}"
             for name, count in counted((outcome, why) for why in reasons).items()
         ]
-        parts.append(f"{len(reasons)} {outcome}: {', '.join(each)}")
+        parts.append(f"{len(reasons)} {outcome}: {', '.join(counts)}")
     return "; ".join(parts)
 
 
 def refusals_told(details: Iterable[str]) -> str:
-    """E.g. ``3 refusals by clients: 2 x train.dimension, 1 x train.diverged``; empty: none.
+    """Return refusals as text, e.g. ``3 refusals by clients: 2 x train.dimension, 1 x train.diverged``; empty if none.
 
     Args:
-        details: of the events of this kind; a detail begins with the check's name and a colon.
+        details: of the events of this kind; a detail begins with the refusal code and a colon.
     """
     checks = Counter(_name(detail) for detail in details)
     if not checks:
         return ""
-    each = [f"{count} x {name}" for name, count in sorted(checks.items(), key=lambda item: (-item[1], item[0]))]
+    counts = [f"{count} x {name}" for name, count in sorted(checks.items(), key=lambda item: (-item[1], item[0]))]
     count = checks.total()
-    return f"{count} {'refusal' if count == 1 else 'refusals'} by clients: {', '.join(each)}"
+    return f"{count} {'refusal' if count == 1 else 'refusals'} by clients: {', '.join(counts)}"
 
 
 def crashes_told(count: int) -> str:
-    """E.g. ``13 crashes of clients' code``."""
+    """Return the number of crashes as text, e.g. ``13 crashes of clients' code``."""
     return f"{count} {'crash' if count == 1 else 'crashes'} of clients' code"
 
 
 def behind_told(rounds: int, factor: float | None = None) -> str:
-    """E.g. ``the machine could not keep up in 3 rounds, which took 1.80 times as long as links and devices say``."""
-    said = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"
-    return said if factor is None else f"{said}, which took {factor:.2f} times as long as links and devices say"
+    """Return the delay of a live run by its machine as text.
+
+    Args:
+        rounds: number of rounds in which the machine could not keep up.
+        factor: their duration over the duration due to links and devices.
+
+    Example:
+        >>> behind_told(3, 1.8)
+        'the machine could not keep up in 3 rounds, which took 1.80 times as long as links and devices require'
+    """
+    text = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"
+    return text if factor is None else f"{text}, which took {factor:.2f} times as long as links and devices require"
 
 
 def _name(why: str) -> str:

@@ -1,4 +1,4 @@
-"""The tables that are recorded: the columns of each, with their types."""
+"""Schemas of the recorded tables: the columns of each, with their types."""
 
 import pyarrow as pa
 
@@ -9,14 +9,14 @@ SCHEMAS: dict[str, pa.Schema] = {
     "rounds": pa.schema(
         [
             ("round", pa.int32()),
-            ("outcome", pa.string()),  # completed, skipped (nobody admissible), aborted
+            ("outcome", pa.string()),  # completed, skipped (no admissible participants), aborted
             ("reason", pa.string()),  # empty when completed
             ("started_s", pa.float64()),
             ("ended_s", pa.float64()),
             ("server_compute_s", pa.float64()),
-            # The same by stage, in their order: after it has ended, up to the next one; before the first one: "round".
+            # server_compute_s by stage, in order: from a stage's end to the next stage; before the first: "round".
             ("server_work", pa.list_(pa.struct([("stage", pa.string()), ("compute_s", pa.float64())]))),
-            ("behind_s", pa.float64()),  # for which the machine, and not links and devices, held the round up (live)
+            ("behind_s", pa.float64()),  # delay by the machine, not by links and devices (live)
             ("population", pa.int64()),
             ("candidates", pa.int64()),
             ("participants", pa.int64()),
@@ -46,13 +46,13 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("received_s", pa.float64()),  # when the answer was complete at the server; null: never
             ("bytes_down", pa.int64()),  # server to this client
             ("bytes_up", pa.int64()),  # this client to server
-            ("transport_down", pa.int64()),  # what the transport adds to them, server to this client
+            ("transport_down", pa.int64()),  # added to bytes_down by the transport, server to this client
             ("transport_up", pa.int64()),
             ("pki_bytes_down", pa.int64()),  # PKI to this client
             ("pki_bytes_up", pa.int64()),
             ("compute_s", pa.float64()),  # on this client's device
             ("outcome", _WORD),  # answered, silent, offline, dropped, late, refused
-            ("as_participant", pa.bool_()),  # counts to the client's participation (and its client time)
+            ("as_participant", pa.bool_()),  # part of the client's participation (and of its client time)
         ]
     ),
     # One row per participant of a round; completed and aborted rounds.
@@ -61,7 +61,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("round", pa.int32()),
             ("client", pa.int64()),
             ("survived", pa.bool_()),
-            ("dishonest", pa.bool_()),  # works for a malicious server
+            ("dishonest", pa.bool_()),  # colludes with a malicious server
         ]
     ),
     # Refusals, attacks, misbehaviour, restarts.
@@ -74,18 +74,18 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("detail", pa.string()),
         ]
     ),
-    # One row per client and round that its data were in, of runs whose aggregation adds noise; and before it one for
-    # each attempt at the round that was not recorded and may have released them, too.
+    # One row per client and round with its data, of runs with noise in the aggregation; before it, one row for
+    # each unrecorded attempt at the round, which may have released the data, too.
     "privacy": pa.schema(
         [
             ("round", pa.int32()),
             ("client", pa.int64()),
-            ("epsilon", pa.float64()),  # so far, with the noise that participants have really added
-            ("planned_epsilon", pa.float64()),  # so far, had every round had all of the planned noise
+            ("epsilon", pa.float64()),  # so far, with the noise that participants actually added
+            ("planned_epsilon", pa.float64()),  # so far, if every round had all of the planned noise
             ("colluding_epsilon", pa.float64()),  # so far, against a malicious server with the dishonest participants
             ("delta", pa.float64()),  # of all three
             ("noise", pa.float64()),  # share of the planned variance if all survivors add theirs; null: not in the sum
-            ("honest_noise", pa.float64()),  # share that was really added
+            ("honest_noise", pa.float64()),  # share that was actually added
             ("colluding_noise", pa.float64()),  # share that the server and its accomplices cannot subtract
         ]
     ),
@@ -94,12 +94,12 @@ SCHEMAS: dict[str, pa.Schema] = {
         [
             ("round", pa.int32()),
             ("client", pa.int64()),
-            ("staleness", pa.int64()),  # rounds since the one in which it was sent the model
-            ("scale", pa.float64()),  # what its update counts of itself for that
-            ("sent_s", pa.float64()),  # when it was sent the model
-            ("ready_s", pa.float64()),  # when the server had its update, or knew that it was there
+            ("staleness", pa.int64()),  # rounds since it received the model
+            ("scale", pa.float64()),  # weight factor of its update for this staleness
+            ("sent_s", pa.float64()),  # when the model was sent to it
+            ("ready_s", pa.float64()),  # when the server had its update, or knew of it
         ]
     ),
 }
 OPTIONAL_TABLES = frozenset({"privacy", "staleness"})
-"""Tables that only some runs have; elsewhere there is no file, and they are empty."""
+"""Tables that only some runs have; in other runs the file is missing and the table is empty."""

@@ -1,4 +1,4 @@
-"""A directory of any pyarrow filesystem: whole files by name, there completely or not at all, retried for a while."""
+"""A directory on any pyarrow filesystem: files are written completely or not at all, and failures are retried."""
 
 import contextlib
 import errno
@@ -19,12 +19,12 @@ from testbed.errors import ExperimentError, RunError, reason
 from testbed.files import limits
 from testbed.files.names import check_name, checked_uri, inside, without_parameters
 
-AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the answer
-PAUSES_S = (1.0, 4.0, 10.0)  # before each repetition; the filesystems themselves try again within each attempt
-ABANDONED_AFTER_S = 3600  # a file of an unfinished write, which takes seconds; other machines' clocks may differ
+AT_A_TIME = 8  # transfers; small files spend most of their time waiting for an answer
+PAUSES_S = (1.0, 4.0, 10.0)  # before each retry; the filesystems also retry within each attempt
+ABANDONED_AFTER_S = 3600  # age of a file of an unfinished write (writes take seconds; clocks of machines may differ)
 _UNFINISHED = re.compile(r"\..+-[0-9a-f]{8}\.writing|\.probe-[0-9a-f]{8}")
 _CHUNK = 8 << 20  # bytes
-_OBJECT_STORES = ("s3", "gcs", "abfs")  # an object appears when it is closed, in the place of the one before
+_OBJECT_STORES = ("s3", "gcs", "abfs")  # closing an object replaces the former object at once
 _FOR_GOOD = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -47,20 +47,20 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Stored:
-    """What a file at the store looks like from outside: its size (bytes) and time of change (ns, maybe in whole s)."""
+    """Size (bytes) and time of change (ns, perhaps rounded to seconds) of a file in a store."""
 
     size: int
     mtime_ns: int
 
 
 class Store:
-    """The directory at a URI. It need not be there: it comes with the first file. Safe for several threads.
+    """The directory at a URI. It need not exist: the first file creates it. Safe for several threads.
 
     Args:
-        uri: see `testbed.files.names`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
+        uri: see `testbed.files.names`; any URI of pyarrow, e.g. ``s3://bucket/path?region=eu-west-1``.
 
     Raises:
-        ExperimentError: pyarrow does not know the scheme or a parameter, or the URI holds a secret.
+        ExperimentError: pyarrow does not know the scheme or a parameter, or the URI contains a secret.
         RunError: the filesystem cannot be reached, or its client library is missing.
     """
 
@@ -80,7 +80,7 @@ class Store:
         self._top = self._root  # symbolic links may lead to anywhere below it
 
     def below(self, name: str) -> "Store":
-        """The directory `name` in this one."""
+        """Return the store of the directory `name` in this one."""
         if name in ("", "."):
             return self
         check_name(name, self.shown)
@@ -91,7 +91,11 @@ class Store:
         return inner
 
     def probe(self) -> None:
-        """Write and delete a small file; raises `RunError` in one line when that does not work."""
+        """Write and delete a small file.
+
+        Raises:
+            RunError: the store cannot be written.
+        """
         name = f".probe-{secrets.token_hex(4)}"
         try:
             self._write(name, b"sortition-testbed\n")
@@ -100,17 +104,19 @@ class Store:
             raise RunError(f"{self.shown}: cannot write: {_line(error)}{_advice(error)}") from None
 
     def files(self) -> dict[str, Stored]:
-        """All files at and below this directory, by their names from here; empty when there is no such directory.
+        """Return all files at and below this directory by their relative names; empty if the directory does not exist.
 
-        Raises `RunError` also when a name is none that may lie below a directory (see `names.check_name`).
+        Raises:
+            RunError: the store cannot be listed, lists too many files, or lists an invalid name (see
+                `names.check_name`).
         """
         selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
-        found = self._retried("list", "", lambda: self._fs.get_file_info(selector))
-        if len(found) > limits.LISTED_FILES:
-            raise RunError(f"{self.shown}: lists {len(found)} files; at most {limits.LISTED_FILES} are read")
+        infos = self._retried("list", "", lambda: self._fs.get_file_info(selector))
+        if len(infos) > limits.LISTED_FILES:
+            raise RunError(f"{self.shown}: lists {len(infos)} files; at most {limits.LISTED_FILES} are read")
         start = f"{self._root.rstrip('/')}/"
         files = {}
-        for info in found:
+        for info in infos:
             if info.type == fs.FileType.File:
                 name = info.path.removeprefix(start)
                 check_name(name if info.path.startswith(start) else f"/{info.path}", self.shown)
@@ -118,18 +124,32 @@ class Store:
         return files
 
     def info(self, name: str) -> Stored | None:
-        """What a file looks like; None when it is not there."""
-        (found,) = self._retried("read", name, lambda: self._fs.get_file_info([self._path(name)]))
-        return Stored(found.size, found.mtime_ns) if found.type == fs.FileType.File else None
+        """Return size and time of change of a file; None if the file does not exist."""
+        (file_info,) = self._retried("read", name, lambda: self._fs.get_file_info([self._path(name)]))
+        return Stored(file_info.size, file_info.mtime_ns) if file_info.type == fs.FileType.File else None
 
     def put(self, name: str, content: Path | bytes) -> None:
-        """Write a file (bytes, or a local file's), in the place of one that is there; raises `RunError`."""
+        """Write a file, replacing a former one.
+
+        Args:
+            name: relative to this directory.
+            content: bytes, or the path of a local file.
+
+        Raises:
+            RunError: the file cannot be written.
+        """
         self._retried("write", name, lambda: self._write(name, _read(content)))
 
     def read(self, name: str, most: int = limits.ARRAYS_BYTES) -> bytes:
-        """A file's bytes, of which there must not be more than `most`.
+        """Return the content of a file.
 
-        Raises `FileNotFoundError` when it is not there, else `RunError`.
+        Args:
+            name: relative to this directory.
+            most: largest size allowed, in bytes.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+            RunError: the file cannot be read or is larger than `most`.
         """
         return self._retried("read", name, lambda: b"".join(self._chunks(name, most)))
 
@@ -153,9 +173,9 @@ class Store:
             temporary.unlink(missing_ok=True)
 
     def delete_abandoned(self, files: Mapping[str, Stored]) -> None:
-        """Delete what killed writers have left of unfinished writes among `files`; that it fails is no error.
+        """Delete files of unfinished writes of killed processes among `files`; failures are ignored.
 
-        Only what has not changed for `ABANDONED_AFTER_S`: another machine may be writing the others.
+        Files changed within the last `ABANDONED_AFTER_S` stay, because another machine may be writing them.
         """
         before = time.time_ns() - ABANDONED_AFTER_S * 10**9
         for name, info in files.items():
@@ -164,7 +184,7 @@ class Store:
                     self._fs.delete_file(self._path(name))
 
     def delete_below(self, name: str) -> None:
-        """Delete the directory `name` with all it holds; it need not be there."""
+        """Delete the directory `name` with its content; it need not exist."""
 
         def delete() -> None:
             try:
@@ -179,13 +199,13 @@ class Store:
 
     def _chunks(self, name: str, most: int) -> Iterator[bytes]:
         path = self._path(name)
-        if self._fs.type_name == "local":  # the only one with symbolic links
+        if self._fs.type_name == "local":  # the only kind of filesystem with symbolic links
             inside(Path(self._top), os.path.relpath(path, self._top), self.shown)
         with self._fs.open_input_stream(path) as stream:
             while chunk := stream.read(_CHUNK):
                 most -= len(chunk)
                 if most < 0:
-                    raise RunError(f"{self.shown}/{name}: is larger than such a file is; nothing of it is kept")
+                    raise RunError(f"{self.shown}/{name}: is larger than any file of a run; the copy was discarded")
                 yield chunk
 
     def _write(self, name: str, content: Any) -> None:
@@ -194,7 +214,7 @@ class Store:
             self._stream(path, content)
             return
         folder, _, last = path.rpartition("/")
-        place = f"{folder}/.{last}-{secrets.token_hex(4)}.writing"  # another's of the same file must not be ours
+        place = f"{folder}/.{last}-{secrets.token_hex(4)}.writing"  # unique, as other processes may write the same file
         self._fs.create_dir(folder, recursive=True)
         try:
             self._stream(place, content)
@@ -206,11 +226,16 @@ class Store:
 
     def _stream(self, place: str, content: Any) -> None:
         stream = self._fs.open_output_stream(place)
-        stream.write(content)  # in one piece: closing after half of it would make the half appear
+        stream.write(content)  # in one piece, because closing the stream early would publish an incomplete object
         stream.close()
 
     def _retried(self, verb: str, name: str, call: Callable[[], _Result]) -> _Result:
-        """What `call` returns; failures that may pass are tried again after `PAUSES_S`, then become a `RunError`."""
+        """Return the result of `call`; retry temporary failures after `PAUSES_S`.
+
+        Raises:
+            RunError: the failure is permanent, or the last attempt failed.
+            FileNotFoundError: a file to read does not exist.
+        """
         for pause in (*PAUSES_S, None):
             try:
                 return call()
@@ -221,14 +246,19 @@ class Store:
                     where = f"{self.shown}/{name}".rstrip("/")
                     raise RunError(
                         f"{where}: cannot {verb}: {_line(error)}{_advice(error)}; "
-                        "what is recorded on this machine is intact, rerun with --resume"
+                        "records on this machine are intact, rerun with --resume"
                     ) from None
                 time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
 
 def thread_map(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """`call` of each item, `AT_A_TIME` at a time, results in their order; the first error ends what has not begun."""
+    """Return the results of `call` for each item, in their order; the first error cancels calls that have not begun.
+
+    Args:
+        call: called in up to `AT_A_TIME` threads.
+        items: arguments.
+    """
     pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="transfer")
     try:
         return list(pool.map(call, items))
@@ -238,7 +268,7 @@ def thread_map(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list
 
 def _filesystem(uri: str) -> tuple[Any, str]:
     if uri.lower().startswith("s3://"):
-        try:  # one request for a small object, not three; earlier versions of pyarrow do not take it in a URI
+        try:  # one request for a small object instead of three; earlier versions of pyarrow lack the parameter
             filesystem, path = fs.FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
             return filesystem, str(path)
         except pa.ArrowInvalid:
@@ -262,14 +292,14 @@ def _may_pass(error: Exception) -> bool:
 
 def _line(error: Exception) -> str:
     text = " ".join(str(error).split())
-    told = re.search(r"AWS Error .*", text)
-    return reason(ValueError(re.sub(r" ?\(Request ID: [^)]*\)", "", told.group() if told else text)))
+    aws_error = re.search(r"AWS Error .*", text)
+    return reason(ValueError(re.sub(r" ?\(Request ID: [^)]*\)", "", aws_error.group() if aws_error else text)))
 
 
 def _advice(error: Exception) -> str:
     text = str(error)
     if "NO_SUCH_BUCKET" in text:
-        return "; make the bucket first, or correct its name"
+        return "; create the bucket, or correct its name"
     if "AWS" in text and _REFUSED.search(text):
-        return "; are the credentials in the environment right (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)?"
+        return "; check the credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
     return ""

@@ -1,8 +1,8 @@
-"""The rows of a round, and how tables are read back from a run's directory.
+"""Rows of a round's tables, and reading of tables from a run's directory.
 
-While a run goes on, a table is a file for each round (``parts/``); what is merged says in its metadata up to which
-round. A stage that asks the whole population has a row per client: 10^6 rows for a round of 10^6 clients, 1.9 MB on
-disk. They are written and merged in blocks; what reads such a run takes it a chunk of whole rounds at a time.
+While a run is in progress, a table has one file per round (``parts/``); a merged table says in its metadata up to which
+round it is merged. A stage that asks the whole population has a row per client: 10^6 rows for a round of 10^6 clients,
+1.9 MB on disk. Such rows are written and merged in blocks, and read in chunks of whole rounds.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,11 +27,16 @@ def _words(codes: Any, words: tuple[str, ...]) -> pa.DictionaryArray:
 
 
 BLOCK_ROWS = 1 << 18
-"""Rows of a round that are in memory at the same time while they are written."""
+"""Number of rows of a round in memory at a time while they are written."""
 
 
 def exchanges_tables(round_number: int, stages: Sequence[Exchanges]) -> Iterator[pa.Table]:
-    """The `exchanges` rows of one round, at most `BLOCK_ROWS` at a time, each made when it is asked for."""
+    """Yield the `exchanges` rows of one round, at most `BLOCK_ROWS` at a time.
+
+    Args:
+        round_number: the round.
+        stages: the exchanges of its stages.
+    """
     names = tuple(dict.fromkeys(stage.stage for stage in stages))
     pending: list[Exchanges] = []
     rows = 0
@@ -45,12 +50,17 @@ def exchanges_tables(round_number: int, stages: Sequence[Exchanges]) -> Iterator
 
 
 def exchanges_table(round_number: int, stages: Sequence[Exchanges]) -> pa.Table:
-    """The `exchanges` rows of one round."""
+    """Return the `exchanges` rows of one round.
+
+    Args:
+        round_number: the round.
+        stages: the exchanges of its stages.
+    """
     return pa.concat_tables(exchanges_tables(round_number, stages))
 
 
 def _exchanges_block(round_number: int, stages: Sequence[Exchanges], names: tuple[str, ...]) -> pa.Table:
-    """The rows of some stages, or parts of stages; `names` are those of all stages of the round."""
+    """Return the rows of some stages or parts of stages; `names` are the names of all stages of the round."""
     schema = SCHEMAS["exchanges"]
     if not stages:
         return schema.empty_table()
@@ -76,7 +86,12 @@ def _exchanges_block(round_number: int, stages: Sequence[Exchanges], names: tupl
 
 
 def events_table(round_number: int, events: list[Event]) -> pa.Table:
-    """The `events` rows of one round."""
+    """Return the `events` rows of one round.
+
+    Args:
+        round_number: the round.
+        events: in their order.
+    """
     rows = [
         {"round": round_number, "stage": e.stage, "party": e.party, "kind": e.kind, "detail": e.detail} for e in events
     ]
@@ -86,7 +101,14 @@ def events_table(round_number: int, events: list[Event]) -> pa.Table:
 def participation_table(
     round_number: int, participants: Any, survivors: Any, dishonest: Collection[int] = ()
 ) -> pa.Table:
-    """The `participation` rows of one round: `(p,)` participants, the survivors and the dishonest among them."""
+    """Return the `participation` rows of one round.
+
+    Args:
+        round_number: the round.
+        participants: `(p,)` clients.
+        survivors: the survivors among them.
+        dishonest: clients that work for a malicious server.
+    """
     return pa.table(
         [
             np.full(len(participants), round_number, np.int32),
@@ -99,7 +121,12 @@ def participation_table(
 
 
 def privacy_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
-    """The `privacy` rows of one round: its columns but for the round, `(k,)` each; a missing number is NaN."""
+    """Return the `privacy` rows of one round.
+
+    Args:
+        round_number: the round.
+        columns: all other columns, `(k,)` each; NaN for a missing number.
+    """
     schema = SCHEMAS["privacy"]
     count = len(columns["client"])
     arrays = [
@@ -110,7 +137,12 @@ def privacy_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def staleness_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
-    """The `staleness` rows of one round: its columns but for the round, `(k,)` each."""
+    """Return the `staleness` rows of one round.
+
+    Args:
+        round_number: the round.
+        columns: all other columns, `(k,)` each.
+    """
     count = len(columns["client"])
     return pa.table(
         [np.full(count, round_number, np.int32), *(columns[name] for name in SCHEMAS["staleness"].names[1:])],
@@ -119,7 +151,10 @@ def staleness_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def with_later_columns(table: pa.Table) -> pa.Table:
-    """`table` with 0 (or false) where a run of an earlier version lacks columns: they say what it did not have."""
+    """Return `table` with 0 (or false) in columns that its version of the records did not have.
+
+    The value is right: runs of these versions had no such traffic, misbehaviour or delay.
+    """
     for column, none in (("transport_down", 0), ("transport_up", 0), ("dishonest", False), ("behind_s", 0.0)):
         at = table.schema.get_field_index(column)
         if at >= 0 and table.column(at).null_count:
@@ -128,19 +163,19 @@ def with_later_columns(table: pa.Table) -> pa.Table:
 
 
 ROWS = 1 << 20
-"""Rows of a chunk, unless a single round has more; also of a row group of a merged table."""
+"""Number of rows in a chunk, unless a single round has more; also in a row group of a merged table."""
 
 
 def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The rows of a table, in order, in chunks of whole rounds of about `ROWS` rows.
+    """Yield the rows of a table, in order, in chunks of whole rounds of about `ROWS` rows.
 
     Args:
-        files: Parquet files in the order of the rounds; no round lies in two of them.
-        name: the table's.
-        columns: those wanted, ``round`` among them; default: all.
+        files: Parquet files in the order of the rounds; no round is spread over two files.
+        name: of the table.
+        columns: columns to read, including ``round``; default: all.
 
     Raises:
-        RunError: a file is damaged, or has gone, or a single round takes more memory than `limits.table_bytes`.
+        RunError: a file is damaged or missing, or a single round needs more memory than `limits.table_bytes`.
     """
     pending: list[pa.Table] = []
     rows = 0
@@ -154,7 +189,7 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
                     pending, rows, batch = [], 0, batch[begins:]
                 pending.append(batch)
                 rows += len(batch)
-                if (size := sum(one.nbytes for one in pending)) > limits.table_bytes():  # a single round
+                if (size := sum(table.nbytes for table in pending)) > limits.table_bytes():  # a single round
                     raise too_large(rows, size)
         except (OSError, pa.ArrowException, limits.TooLarge) as error:
             raise damaged(file, name, error) from None
@@ -163,9 +198,16 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
 
 
 def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: dict[bytes, bytes]) -> None:
-    """Write the rows of several files as one table, with `metadata` of its own; about `ROWS` are in memory at a time.
+    """Write the rows of several files as one table; about `ROWS` rows are in memory at a time.
 
-    Raises as `read_chunks` does.
+    Args:
+        file: open for writing.
+        parts: Parquet files in the order of the rounds.
+        name: of the table.
+        metadata: of the merged table.
+
+    Raises:
+        RunError: as `read_chunks`.
     """
     pending: list[pa.Table] = []
     with parquet_files.writer(file, SCHEMAS[name].with_metadata(metadata)) as writer:
@@ -183,36 +225,36 @@ def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: di
 
 
 def _batches(file: Path, name: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    import pyarrow.dataset as ds  # imports pandas, and not everything that knows of records reads them
+    import pyarrow.dataset as ds  # imports pandas, which code that only writes records does not need
 
-    wanted = list(SCHEMAS[name].names if columns is None else columns)
+    column_names = list(SCHEMAS[name].names if columns is None else columns)
     parquet_files.verified(file)
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=options)
     data = ds.dataset(str(file), schema=SCHEMAS[name], format=parquet)
-    for batch in data.to_batches(columns=wanted, batch_size=ROWS // 4, batch_readahead=1, fragment_readahead=1):
+    for batch in data.to_batches(columns=column_names, batch_size=ROWS // 4, batch_readahead=1, fragment_readahead=1):
         if len(batch):
             yield with_later_columns(pa.Table.from_batches([batch]))
 
 
 def _last_round_begins(rows: pa.Table) -> int:
-    """Where in the rows the last round begins that they hold any of."""
+    """Return the index of the first row of the last round."""
     rounds = rows["round"].to_numpy()
     return int(np.searchsorted(rounds, rounds[-1]))
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all tables, in their order; the same words have the same codes throughout."""
+    """Return the rows of all tables, in their order; equal words have equal codes throughout."""
     return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
 
 
 def damaged(path: Path, name: str, error: Exception) -> RunError:
-    """What to raise when a table cannot be read.
+    """Return the error for a table that cannot be read.
 
     Args:
-        path: its file, or its run's directory.
-        name: the table's.
-        error: pyarrow's, or the system's.
+        path: of the file, or of the run's directory.
+        name: of the table.
+        error: from pyarrow or the system.
     """
     return RunError(f"{path}: the table {name!r} is damaged or incomplete: {reason(error)}")
 
@@ -221,14 +263,29 @@ MERGED_UP_TO = b"testbed.merged_up_to_round"
 
 
 def is_kept(path: Path, name: str, checkpoint: Checkpoint | None) -> bool:
-    """Whether a run has a table at all (`OPTIONAL_TABLES`): its last round, or what is merged, has a file for it."""
+    """Return whether a run has a table at all (see `OPTIONAL_TABLES`): in its last round or merged.
+
+    Args:
+        path: the run directory.
+        name: of the table.
+        checkpoint: of the run; None: no round has ended.
+    """
     last = checkpoint.round_number if checkpoint is not None else 0
-    file = f"{name}.parquet"  # parts first: they go only once the merged table is there
+    file = f"{name}.parquet"  # parts first: they are deleted only after the merged table is written
     return name not in OPTIONAL_TABLES or (part_of(path, last) / file).is_file() or (path / file).is_file()
 
 
 def recorded_files(path: Path, name: str, checkpoint: Checkpoint | None) -> list[Path]:
-    """The files that hold a table's rows, in the order of the rounds; raises `RunError` for a damaged merged one."""
+    """Return the files with a table's rows, in the order of the rounds.
+
+    Args:
+        path: the run directory.
+        name: of the table.
+        checkpoint: of the run; None: no round has ended.
+
+    Raises:
+        RunError: the merged table is damaged.
+    """
     if not is_kept(path, name, checkpoint):
         return []
     merged = path / f"{name}.parquet"
@@ -239,9 +296,15 @@ def recorded_files(path: Path, name: str, checkpoint: Checkpoint | None) -> list
 
 
 def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table:
-    """Merged rows, then the parts of those rounds that the checkpoint vouches for and that are not merged yet.
+    """Return a table: merged rows, then the parts of later rounds up to the checkpoint.
 
-    Raises `RunError` when a file is damaged, or a finished round is in neither.
+    Args:
+        path: the run directory.
+        name: of the table.
+        checkpoint: of the run; None: no round has ended.
+
+    Raises:
+        RunError: a file is damaged, or a finished round is missing.
     """
     if not is_kept(path, name, checkpoint):
         return SCHEMAS[name].empty_table()
@@ -257,7 +320,7 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
                 tables.append(_read(part_of(path, number) / f"{name}.parquet", name))
         except (OSError, pa.ArrowException) as error:
             if merged.is_file() and covered < merged_up_to(merged):
-                continue  # the run has been finished meanwhile, and the part has gone into the table
+                continue  # the run has finished meanwhile, and the part was merged into the table
             raise damaged(path, name, error) from None
         return joined(tables)
 
@@ -267,12 +330,21 @@ def _read(file: Path, name: str) -> pa.Table:
 
 
 def part_of(path: Path, round_number: int) -> Path:
-    """The folder of one round's rows while the run goes on."""
+    """Return the folder of one round's rows while the run is in progress.
+
+    Args:
+        path: the run directory.
+        round_number: the round.
+    """
     return path / "parts" / f"round-{round_number:06d}"
 
 
 def merged_up_to(path: Path) -> int:
-    """Up to which round a table of a finished run is merged; raises `RunError` when it is no such table."""
+    """Return the round up to which a table of a finished run is merged.
+
+    Raises:
+        RunError: the file is damaged or not a merged table.
+    """
     try:
         return int((parquet_files.read_schema(path).metadata or {})[MERGED_UP_TO])
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
@@ -280,13 +352,18 @@ def merged_up_to(path: Path) -> int:
 
 
 STOPPED = "stopped"
-"""The kind of that event."""
+"""Kind of the event that records why a run ended early."""
 
 
 def stopped(path: Path, last_round: int) -> str:
-    """Why a run ended after `last_round` (of its checkpoint), in one line; empty for one that goes on.
+    """Return why a run ended after its last round, in one line; empty if the run may continue.
 
-    Raises `RunError` when that round's events cannot be read.
+    Args:
+        path: the run directory.
+        last_round: of the checkpoint.
+
+    Raises:
+        RunError: the events of that round cannot be read.
     """
     if last_round == 0:
         return ""
@@ -299,5 +376,5 @@ def stopped(path: Path, last_round: int) -> str:
             rows = parquet_files.read_table(path / "events.parquet", columns=columns, as_objects=True)
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, "events", error) from None
-    said = [row["detail"] for row in rows.to_pylist() if row["round"] == last_round and row["kind"] == STOPPED]
-    return str(said[0]) if said else ""
+    details = [row["detail"] for row in rows.to_pylist() if row["round"] == last_round and row["kind"] == STOPPED]
+    return str(details[0]) if details else ""

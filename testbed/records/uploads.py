@@ -1,10 +1,10 @@
-"""Bringing what a run records to the URI that its directory mirrors, so that what lies there is always consistent.
+"""Uploads of a run's records to the URI that its directory mirrors, always in a consistent order.
 
-Order is all: the files of a round, then the checkpoint that makes them count; merged tables, then the summary, then
-the rounds' parts go. A push cut off at any moment leaves what a kill leaves in a directory (see `writer`).
+The files of a round are pushed before the checkpoint that validates them; merged tables before the summary; then the
+rounds' parts are deleted. An interrupted push leaves the same state as a kill leaves in a directory (see `writer`).
 
-A round's push runs while the next round does. `.mirrored` in the run directory remembers up to which checkpoint both
-places are the same, and what the one at the URI looked like: when it has changed since, another machine writes there.
+A round is pushed while the next round runs. `.mirrored` in the run directory stores the checkpoint up to which both
+places are equal, and size and time of the checkpoint at the URI: if these have changed, another machine writes there.
 """
 
 import json
@@ -24,22 +24,23 @@ from testbed.records.log import FILE as LOG
 from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.store import Store, Stored, thread_map
 
-MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
+MARK = ".mirror"  # file in the directory of a run or sweep with the URI of its mirror
 EXPERIMENT, SUMMARY, ATTEMPTS = "experiment.yaml", "summary.json", "attempts.json"
 TABLES = tuple(f"{name}.parquet" for name in SCHEMAS)
 _PART = re.compile(rf"parts/round-(\d{{6,}})/({'|'.join(SCHEMAS)})\.parquet")
 _MEMORY = ".mirrored"
-_LOG_EVERY_S = 30.0  # an object cannot be appended to: the log goes as a whole, and not with every round
+_LOG_EVERY_S = 30.0  # objects cannot be appended to: the whole log is pushed, therefore not in every round
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What a run directory knows of its mirror.
+    """The state of the mirror as a run directory knows it.
 
     Attributes:
-        same: the last checkpoint that both places held; None: none yet.
-        pending: another one that may be there: ours, cut off before this was written, or the one we will replace.
-        seen: what the checkpoint at the URI looked like when it was `same`.
+        same: the last checkpoint that both places had; None: none yet.
+        pending: another checkpoint that the URI may have: ours, if interrupted before this was written, or the
+            checkpoint that we are about to replace.
+        seen: size and time of the checkpoint at the URI when it was `same`.
     """
 
     same: Stamp | None = None
@@ -48,13 +49,13 @@ class Memory:
 
 
 def round_of(name: str) -> int | None:
-    """The round of a part by its name in the run directory; None when it is no part."""
-    found = _PART.fullmatch(name)
-    return int(found[1]) if found else None
+    """Return the round of a part by its name in the run directory; None if the file is not a part."""
+    match = _PART.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def tables_in(files: Iterable[str]) -> list[str]:
-    """The merged tables that a run has, or will have, of which these are the files, by their names in its directory."""
+    """Return the names of the merged tables that a run with these files has or will have."""
     there = {name.rpartition("/")[2] for name in files}
     return [name for name in TABLES if name in there or name.removesuffix(".parquet") not in OPTIONAL_TABLES]
 
@@ -76,19 +77,19 @@ class Mirror:
 
     @classmethod
     def of(cls, path: Path) -> "Mirror | None":
-        """The mirror of a run directory that has one: the mark is in it, or, for a sweep, in the one above."""
+        """Return the mirror of a run directory, marked there or (for a sweep) one level above; None without a mark."""
         for directory in (path, path.parent):
             mark = directory / MARK
             if mark.is_file():
                 try:
                     uri = json.loads(limits.whole(mark, limits.SMALL_JSON_BYTES))["uri"]
                 except (OSError, ValueError, KeyError, TypeError) as error:
-                    raise RunError(f"{mark}: cannot be read ({error}); give the URI again as --out") from None
+                    raise RunError(f"{mark}: cannot be read ({error}); give the URI to --out again") from None
                 return cls(path, Store(uri).below(path.relative_to(directory).as_posix()))
         return None
 
     def memory(self) -> Memory | None:
-        """What was remembered; None when nothing of this run has ever been at the URI."""
+        """Return the stored state; None if nothing of this run has ever been at the URI."""
         try:
             plain = json.loads(limits.whole(self.path / _MEMORY, limits.SMALL_JSON_BYTES))
             same, pending = (Stamp(**plain[name]) if plain[name] else None for name in ("same", "pending"))
@@ -96,19 +97,19 @@ class Mirror:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            return Memory()  # damaged: it only saves work
+            return Memory()  # damaged: the state only saves transfers
 
     def remember(self, memory: Memory) -> None:
-        """Keep `memory` in the run directory."""
+        """Store `memory` in the run directory."""
         file = self.path / _MEMORY
         with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
             open_file.write(json.dumps(asdict(memory)).encode())
 
     def push_experiment(self, former: bytes | None = None) -> None:
-        """Push the experiment: of a new run, or what this run has recorded of itself since.
+        """Push the experiment of a new run, or a later version of it with more provenance.
 
         Args:
-            former: the bytes that the file of this run had before; None: it is new.
+            former: the former content of this run's file; None: the run is new.
 
         Raises:
             RunError: another run has begun there meanwhile.
@@ -117,19 +118,19 @@ class Mirror:
             try:
                 there = self.store.read(EXPERIMENT, limits.YAML_BYTES)
                 if there not in (former, (self.path / EXPERIMENT).read_bytes()):
-                    raise RunError(f"{self.store.shown}: another machine has begun a run here; give another --out")
+                    raise RunError(f"{self.store.shown}: another machine has begun a run there; give another --out")
             except FileNotFoundError:
-                pass  # gone again
+                pass  # deleted meanwhile
         self.store.put(EXPERIMENT, self.path / EXPERIMENT)
         self.remember(Memory())
 
     def begin_push(self) -> None:
-        """Begin to bring the rounds up to the checkpoint to the URI, while the caller goes on; `failure` waits."""
+        """Begin to push the rounds up to the checkpoint in the background; `failure` waits for the end."""
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="mirror")
         self._pushing = self._pool.submit(self.push_rounds)
 
     def failure(self) -> RunError | None:
-        """Wait until a push that has begun is done, and return what went wrong with it."""
+        """Wait until the background push ends, and return its error, if any."""
         pushing, self._pushing = self._pushing, None
         try:
             if pushing is not None:
@@ -139,9 +140,10 @@ class Mirror:
         return None
 
     def push_rounds(self) -> None:
-        """Bring the rounds up to the checkpoint to the URI, and the checkpoint; does nothing when they are there.
+        """Push the rounds up to the checkpoint, then the checkpoint; do nothing if they are at the URI.
 
-        Raises `RunError` when it cannot, or another machine writes there.
+        Raises:
+            RunError: the push fails, or another machine writes there.
         """
         stamp, memory = stamp_of(self.path / CHECKPOINT), self.memory() or Memory()
         if stamp is None or stamp == memory.same:
@@ -160,32 +162,32 @@ class Mirror:
         self.remember(Memory(stamp, None, self.store.info(CHECKPOINT)))
 
     def push_tables(self) -> None:
-        """Bring the merged tables to the URI; the checkpoint is there already (`push_rounds`)."""
+        """Push the merged tables; `push_rounds` has pushed the checkpoint."""
         self._check_alone(self.memory() or Memory(), stamp_of(self.path / CHECKPOINT))
         self._put(name for name in TABLES if (self.path / name).is_file())
         self.push_clients()
 
     def push_clients(self) -> None:
-        """Bring the `clients` table to the URI, unless it is there: it never changes."""
+        """Push the `clients` table, which never changes, unless it is at the URI."""
         if (self.path / CLIENTS_FILE).is_file() and self.store.info(CLIENTS_FILE) is None:
             self._put([CLIENTS_FILE])
 
     def push_summary(self) -> None:
-        """Bring summary and log to the URI; when the tables are merged the rounds' parts are deleted there."""
+        """Push summary and log; if the tables are merged, delete the rounds' parts at the URI."""
         self._put(name for name in (SUMMARY, LOG) if (self.path / name).is_file())
         if not (self.path / "parts").exists() and (self.path / SUMMARY).is_file():
             self.store.delete_below("parts")
 
     def push_attempts(self) -> None:
-        """Bring the attempts at rounds to the URI; they are there when this returns."""
+        """Push the attempts at rounds; they are at the URI when this returns."""
         self._put([ATTEMPTS])
 
     def push_log(self) -> None:
-        """Bring the log to the URI as it is now."""
+        """Push the log as it is now."""
         self._put([LOG] if (self.path / LOG).is_file() else [])
 
     def parts(self) -> list[str]:
-        """The names of the rounds' files in the run directory."""
+        """Return the names of the rounds' files in the run directory."""
         names = (file.relative_to(self.path).as_posix() for file in self.path.glob("parts/round-*/*.parquet"))
         return sorted(name for name in names if round_of(name) is not None)
 
@@ -193,22 +195,25 @@ class Mirror:
         thread_map(lambda name: self.store.put(name, self.path / name), names)
 
     def _check_alone(self, memory: Memory, own: Stamp | None) -> Memory:
-        """Raise `RunError` when the checkpoint at the URI is not one that we put there; what is known of it now.
+        """Return the current state of the mirror.
 
-        Object stores have no locks: two machines that write within the same moment are not noticed in that moment,
-        but by the one that comes second the next time.
+        Object stores have no locks: if two machines write at the same moment, the second to write notices at its next
+        push.
+
+        Raises:
+            RunError: the checkpoint at the URI is not ours.
         """
-        seen = self.store.info(CHECKPOINT)
-        if seen == memory.seen:
+        remote_info = self.store.info(CHECKPOINT)
+        if remote_info == memory.seen:
             return memory
         try:
-            there = stamp_of(self.store.read(CHECKPOINT))
+            remote = stamp_of(self.store.read(CHECKPOINT))
         except FileNotFoundError:
-            there = None
-        if there is not None and there in (memory.same, memory.pending, own):
-            return replace(memory, seen=seen) if there == memory.same else memory
-        what = "has gone" if there is None else f"is of round {there.round_number} and not of this run"
+            remote = None
+        if remote is not None and remote in (memory.same, memory.pending, own):
+            return replace(memory, seen=remote_info) if remote == memory.same else memory
+        state = "was deleted" if remote is None else f"is of round {remote.round_number} and not of this run"
         raise RunError(
-            f"{self.store.shown}: the checkpoint there {what}: another machine writes to this URI; "
-            "end one of the two, and rerun with --resume"
+            f"{self.store.shown}: the checkpoint there {state}: another machine writes to this URI; "
+            "end one of the two runs, then rerun with --resume"
         )

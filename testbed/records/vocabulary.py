@@ -1,6 +1,6 @@
-"""Words, codes and units that the tables and the experiment of a run contain.
+"""Words, codes and units in the tables and the experiment of a run.
 
-The code that reads records imports them from here; names of the network and of the emulation are passed on.
+Code that reads records imports them from here; names of the network and of the emulation are re-exported.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ __all__ = [
 ]
 
 DIVERGED = "train.diverged"
-"""Refusal of a client whose update is not finite: no sign of dishonesty, mostly of a learning rate that is too high."""
+"""Refusal of a client with an update that is not finite: no sign of dishonesty, mostly of a too high learning rate."""
 
 _SEEDED = (
-    "the run has a seed: whoever knows it can compute all noise and take it away, so that it protects nobody; seeds "
+    "the run has a seed: anyone with the seed can compute all noise and subtract it, so it protects nobody; seeds "
     "are for experiments"
 )
 _REPORTED = (
@@ -35,7 +35,7 @@ _REPORTED = (
 
 
 def privacy_caveats(experiment: Mapping[str, Any]) -> list[str]:
-    """Say what the epsilon of an experiment with noise does not cover.
+    """Return the limits of the epsilon of an experiment with noise, one clause each.
 
     Args:
         experiment: plain data, as in experiment.yaml (`Experiment.plain`).

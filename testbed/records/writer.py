@@ -1,21 +1,20 @@
-"""Writing a run's directory: append-only, a round at a time, resumable, by one process at a time.
+"""Writing of a run's directory: append-only, a round at a time, resumable, by one process at a time.
 
-While a run goes on, each finished round is a folder of small Parquet files under ``parts/``; ``checkpoint.npz`` names
-the last finished round and holds the model after it. Both are written to a temporary name and renamed, the
-checkpoint last, so a run that is killed at any moment loses at most the round it was in. The checkpoint before is kept
-(see `arrays`).
+While a run is in progress, each finished round is a folder of small Parquet files under ``parts/``; ``checkpoint.npz``
+names the last finished round and has the model after it. Both are written under temporary names and renamed, the
+checkpoint last, so a killed run loses at most its current round. The previous checkpoint is kept (see `arrays`).
 
-`finish` merges the parts into one file per table. Each of these says in its own metadata up to which round it is
-merged: what lies in parts up to that round is not read any more, so a kill between two tables, or while the parts
-are being deleted, neither loses nor doubles a row, and a finished run can be resumed.
+`finish` merges the parts into one file per table. The metadata of each table say up to which round it is merged, and
+parts up to that round are ignored. A kill between two tables, or while parts are deleted, therefore neither loses nor
+duplicates a row, and a finished run can be resumed.
 
-Where noise comes from the operating system, a round that is run again releases the same updates under fresh noise. So
-before the first question of the last aggregation stage, the participants are written to disk (`ReleaseAttempt`).
-An attempt at a round that is not on record is charged when the round is run again.
-Attempts are kept from the last recorded round on, as the URI that a directory mirrors may be a round behind: whoever
-goes on from there runs that round again, too.
+If noise comes from the operating system, a repeated round releases the same updates with fresh noise. Therefore the
+participants are written to disk before the first question of the last aggregation stage (`ReleaseAttempt`). An attempt
+at a round that was not recorded is charged when the round is repeated. Attempts are kept from the last recorded round
+on, because a URI that mirrors the directory may be a round behind, and a run resumed from there repeats that round,
+too.
 
-A directory that is the local copy of a URI (see `mirror`) has a `Mirror`: what is written here is pushed there.
+A directory that is the local copy of a URI (see `mirror`) has a `Mirror`, to which new records are pushed.
 """
 
 import contextlib
@@ -51,42 +50,54 @@ from testbed.records.uploads import ATTEMPTS, EXPERIMENT, MARK, SUMMARY, Mirror
 
 LOCK = ".lock"  # of the process that drives the run
 WRITER = ".writer"  # of the one that writes its records
-_TRIES, _BETWEEN_S = 10, 0.01  # somebody who only looks (`is_held`) is gone by then
+_TRIES, _BETWEEN_S = 10, 0.01  # long enough for a process that only checks the lock (`is_held`)
 
 
 @contextlib.contextmanager
 def run_lock(path: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold the run directory `path` by its lock file `name`; raises `RunError` when another process does."""
+    """Hold the run directory `path` by its lock file `name`.
+
+    Args:
+        path: the run directory.
+        name: `LOCK` or `WRITER`.
+
+    Raises:
+        RunError: another process holds it, or the directory cannot be written.
+    """
     try:
         descriptor = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror}") from None
     try:
         if not _taken(descriptor):
-            raise RunError(f"{path}: in use by another run; wait for it to end, or give another --out")
+            raise RunError(f"{path}: in use by another run; wait until it ends, or give another --out")
         yield
     finally:
-        os.close(descriptor)  # gives the lock back; the file stays, because removing it would race with another run
+        os.close(descriptor)  # releases the lock; the file stays, because removing it would race with another run
 
 
 def _taken(descriptor: int) -> bool:
-    """Take the lock, if nobody has it."""
+    """Take the lock and return True, or return False if another process has it."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(_BETWEEN_S)
         except OSError:
-            return True  # a file system without locks (some cluster ones): better to run unguarded than not at all
+            return True  # a file system without locks, as on some clusters: run unguarded
         else:
             return True
     return False
 
 
 def is_held(path: Path, name: str = LOCK) -> bool | None:
-    """Whether a process holds the run directory `path`; None when its file system cannot tell.
+    """Return whether a process holds the run directory `path`; None if its file system does not support locks.
 
-    Looks for an instant only, and shares the lock with others who look: it keeps nobody from running.
+    The check takes a shared lock for an instant and never keeps a run from starting.
+
+    Args:
+        path: the run directory.
+        name: `LOCK` or `WRITER`.
     """
     try:
         descriptor = os.open(path / name, os.O_RDONLY)
@@ -107,7 +118,7 @@ def is_held(path: Path, name: str = LOCK) -> bool | None:
 
 @dataclass(frozen=True)
 class ReleaseAttempt:
-    """One attempt at a round that reached the last stage.
+    """One attempt at a round that reached the last aggregation stage.
 
     Attributes:
         round_number: the round.
@@ -119,10 +130,10 @@ class ReleaseAttempt:
 
 
 def read_attempts(path: Path) -> dict[str, ReleaseAttempt]:
-    """The attempts of the run in a directory, by names that are each attempt's own; none where there is no file.
+    """Return the attempts of the run in a directory, by unique names; empty if there is no file.
 
     Raises:
-        RunError: the file is damaged: what it said was released, and must not be forgotten.
+        RunError: the file is damaged. Its content says which updates were released and must not be forgotten.
     """
     file = path / ATTEMPTS
     try:
@@ -130,13 +141,21 @@ def read_attempts(path: Path) -> dict[str, ReleaseAttempt]:
     except FileNotFoundError:
         return {}
     except limits.TooLarge as why:
-        raise RunError(f"{file}: {why}, so that it cannot be what a run wrote; put back what was there") from None
+        raise RunError(f"{file}: {why}, so a run cannot have written it; restore the original file") from None
     except OSError as error:
         raise RunError(f"{file}: cannot read: {error.strerror}") from None
 
 
 def decoded_attempts(stored: bytes, where: str) -> dict[str, ReleaseAttempt]:
-    """The attempts in the bytes of a file; raises as `read` does."""
+    """Return the attempts in the content of a file.
+
+    Args:
+        stored: the content.
+        where: the file's name for error messages.
+
+    Raises:
+        RunError: the content is damaged.
+    """
     try:
         return {
             str(name): ReleaseAttempt(int(entry["round_number"]), list(map(int, entry["participants"])))
@@ -144,17 +163,27 @@ def decoded_attempts(stored: bytes, where: str) -> dict[str, ReleaseAttempt]:
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(
-            f"{where}: damaged ({type(error).__name__}), and it says whose privacy was spent; start again with another "
-            "--out"
+            f"{where}: damaged ({type(error).__name__}); it records the privacy that clients spent; start again with "
+            "another --out"
         ) from None
 
 
 def write_attempts(path: Path, attempts: Mapping[str, ReleaseAttempt]) -> None:
-    """Put the file in its place, all of it on disk; raises `RunError` when it cannot."""
+    """Write the file, completely and to disk.
+
+    Args:
+        path: the run directory.
+        attempts: by name.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
     file = path / ATTEMPTS
     with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
         open_file.write(json.dumps({name: vars(attempt) for name, attempt in attempts.items()}).encode())
-    with contextlib.suppress(OSError):  # a file system that cannot: the file is in its place, its name may not last
+    with contextlib.suppress(
+        OSError
+    ):  # the file system cannot sync directories: the file's name may be lost in a crash
         directory = os.open(path, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -163,22 +192,38 @@ def write_attempts(path: Path, attempts: Mapping[str, ReleaseAttempt]) -> None:
 
 
 def add_attempt(path: Path, attempt: ReleaseAttempt) -> None:
-    """Keep one more attempt, and of the others those that still matter; raises as `read` and `write` do."""
-    kept = {
+    """Add an attempt, and drop attempts at rounds that no resumed run can repeat.
+
+    Args:
+        path: the run directory.
+        attempt: the new attempt.
+
+    Raises:
+        RunError: the file is damaged or cannot be written.
+    """
+    relevant = {
         name: other for name, other in read_attempts(path).items() if other.round_number >= attempt.round_number - 1
     }
-    write_attempts(path, kept | {secrets.token_hex(8): attempt})
+    write_attempts(path, relevant | {secrets.token_hex(8): attempt})
 
 
 def unite_attempts(path: Path, others: Mapping[str, ReleaseAttempt]) -> None:
-    """Add what another copy of the same run knows of; raises as `read` and `write` do."""
+    """Add the attempts that another copy of the same run has.
+
+    Args:
+        path: the run directory.
+        others: attempts of the other copy, by name.
+
+    Raises:
+        RunError: the file is damaged or cannot be written.
+    """
     here = read_attempts(path)
     if not others.keys() <= here.keys():
         write_attempts(path, {**here, **others})
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes strings such as 1e-3, which `testbed.experiment` would read as numbers."""
+    """A dumper that quotes strings such as 1e-3, which `testbed.experiment` would read as numbers."""
 
 
 _Dumper.add_implicit_resolver(
@@ -193,8 +238,8 @@ class RunDirectory:
         path: the directory.
 
     Attributes:
-        lost: what is wrong with the last checkpoint, in whose place `checkpoint` has returned the one before; empty
-            where nothing is.
+        lost: why the last checkpoint is unusable, if `checkpoint` returned the previous one in its place; otherwise
+            empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -207,20 +252,28 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, experiment: Mapping[str, Any]) -> "RunDirectory":
-        """A new run; raises `RunError` when `path` already holds one or is not an empty directory."""
+        """Create a new run.
+
+        Raises:
+            RunError: `path` already contains a run, or is not an empty directory.
+        """
         if path.exists() and not is_empty(path):
-            what = "already holds a run" if (path / EXPERIMENT).exists() else "is there and is not an empty directory"
-            raise RunError(f"{path}: {what}; give another --out, or --resume to continue it")
+            state = "already contains a run" if (path / EXPERIMENT).exists() else "exists and is not an empty directory"
+            raise RunError(f"{path}: {state}; give another --out, or --resume to continue it")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"{path}: cannot make the directory: {error.strerror}") from None
+            raise RunError(f"{path}: cannot create the directory: {error.strerror}") from None
         directory = cls(path)
         directory.replace_experiment(experiment)
         return directory
 
     def replace_experiment(self, experiment: Mapping[str, Any]) -> None:
-        """Write the experiment, wholly or not at all; raises `RunError` where it cannot be written."""
+        """Write the experiment, completely or not at all.
+
+        Raises:
+            RunError: it cannot be written.
+        """
         file = self.path / EXPERIMENT
         former = file.read_bytes() if file.is_file() else None
         with replacing(file) as new:
@@ -230,22 +283,27 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, path: Path) -> "RunDirectory":
-        """An existing run, to resume it; raises `RunError` when there is none."""
+        """Open an existing run to resume it.
+
+        Raises:
+            RunError: there is no run.
+        """
         if not (path / EXPERIMENT).is_file():
             raise RunError(f"{path}: no run to resume here (no {EXPERIMENT}); leave out --resume to start one")
         return cls(path)
 
     def checkpoint(self) -> Checkpoint | None:
-        """The last checkpoint (should it be lost, the one before), or None before the first round has ended.
+        """Return the last checkpoint (if it is lost, the previous one); None before the first round has ended.
 
-        Raises `RunError` where rounds have been recorded and there is none.
+        Raises:
+            RunError: rounds have been recorded and there is no usable checkpoint.
         """
-        found = arrays.read_checkpoint(self.path)
-        self.lost = found.lost
-        return found.checkpoint
+        loaded = arrays.read_checkpoint(self.path)
+        self.lost = loaded.lost
+        return loaded.checkpoint
 
     def write_clients(self, clients: pa.Table) -> None:
-        """Write the `clients` table, unless it is there already."""
+        """Write the `clients` table, unless it exists."""
         if not (self.path / CLIENTS_FILE).is_file():
             with replacing(self.path / CLIENTS_FILE) as file:
                 parquet_files.write_table(clients, file)
@@ -258,18 +316,24 @@ class RunDirectory:
         checkpoint: Checkpoint,
         aggregate: arrays.RoundAggregate | None = None,
     ) -> None:
-        """Record a finished round: its rows (and what the server saw), then the checkpoint that makes them count.
+        """Record a finished round: its rows, the server's view, and the checkpoint that validates them.
 
-        The rows of a table may come in blocks, one after the other.
+        With a mirror, the push of the previous round must have succeeded, and the push of this round begins.
 
-        With a mirror, the round before must have been pushed by now, and this one's push begins.
+        Args:
+            tables: the rows by name of the table; a table may come in blocks.
+            checkpoint: the state of the run after the round.
+            aggregate: the server's view of the round; None: not recorded.
+
+        Raises:
+            RunError: the directory cannot be written, or the push of the previous round failed.
         """
         part = part_of(self.path, checkpoint.round_number)
-        failure = self._mirror.failure() if self._mirror is not None else None  # raised when this round is recorded
+        failure = self._mirror.failure() if self._mirror is not None else None  # raised after this round is recorded
         if not (self.path / EXPERIMENT).is_file():
-            raise RunError(f"{self.path}: the run directory has gone while the run went on; nothing can be recorded")
+            raise RunError(f"{self.path}: the run directory was deleted during the run; rounds cannot be recorded")
         try:
-            if part.exists():  # of a session that died before its checkpoint
+            if part.exists():  # left by a session that died before writing its checkpoint
                 shutil.rmtree(part)
             part.mkdir(parents=True)
         except OSError as error:
@@ -287,32 +351,39 @@ class RunDirectory:
             self._mirror.begin_push()
 
     def begin_last_stage(self, round_number: int, participants: npt.NDArray[np.int64]) -> None:
-        """Make sure that this attempt at a round is known of, whatever happens to the run from now on.
+        """Record this attempt at a round on disk, so that it survives any failure from now on.
 
-        With a mirror it is known there, too: another machine may be the one that goes on.
+        With a mirror it is also pushed, because another machine may resume the run.
+
+        Args:
+            round_number: the round.
+            participants: `(p,)` sorted.
         """
         add_attempt(self.path, ReleaseAttempt(round_number, participants.tolist()))
         if self._mirror is not None:
             self._mirror.push_attempts()
 
     def attempts_at(self, round_number: int) -> list[npt.NDArray[np.int64]]:
-        """The participants of each attempt at a round that `begin_last_stage` was told of.
+        """Return the participants of each attempt at a round that `begin_last_stage` recorded.
 
-        Raises `RunError` where that round has been charged before, in rows that do not count, and no attempt is known.
+        Raises:
+            RunError: clients were charged for the round (in rows without a checkpoint), but no attempt is recorded.
         """
-        known = read_attempts(self.path).values()
-        found = [np.array(one.participants, np.int64) for one in known if one.round_number == round_number]
-        if not found and self._charged(round_number):
+        attempts = read_attempts(self.path).values()
+        participant_lists = [
+            np.array(attempt.participants, np.int64) for attempt in attempts if attempt.round_number == round_number
+        ]
+        if not participant_lists and self._charged(round_number):
             raise RunError(
-                f"{self.path / ATTEMPTS}: names no attempt at round {round_number}, whose rows in parts/ say that "
-                "clients were charged for one; restore the file, or start again with another --out"
+                f"{self.path / ATTEMPTS}: lists no attempt at round {round_number}, but the rows in parts/ say that "
+                "clients were charged for it; restore the file, or start again with another --out"
             )
-        return found
+        return participant_lists
 
     def later_attempts(self, round_number: int) -> list[npt.NDArray[np.int64]]:
-        """The same of all later rounds: they were begun, and the checkpoints since then are lost."""
-        known = read_attempts(self.path).values()
-        return [np.array(one.participants, np.int64) for one in known if one.round_number > round_number]
+        """Return the participants of attempts at later rounds, begun before the last checkpoints were lost."""
+        attempts = read_attempts(self.path).values()
+        return [np.array(attempt.participants, np.int64) for attempt in attempts if attempt.round_number > round_number]
 
     def _charged(self, round_number: int) -> bool:
         file = part_of(self.path, round_number) / "privacy.parquet"
@@ -322,15 +393,17 @@ class RunDirectory:
             raise damaged(self.path, "privacy", error) from None
 
     def finish(self) -> None:
-        """Merge the rounds' parts into one file per table; the parts go away once the tables are on disk."""
+        """Merge the rounds' parts into one file per table; the parts are deleted after the tables are on disk."""
         checkpoint = self.checkpoint()
         if checkpoint is None:
             return
-        if self._mirror is not None:  # rounds in parts, before these go away
+        if self._mirror is not None:  # push the parts before they are deleted
             self._mirror.failure()
             self._mirror.push_rounds()
         if not self.lost:
-            arrays.keep_checkpoint(self.path, copy=True)  # the parts that one before it would need go away
+            arrays.keep_checkpoint(
+                self.path, copy=True
+            )  # the previous checkpoint would need parts that are deleted below
         metadata = {MERGED_UP_TO: str(checkpoint.round_number).encode()}
         for name in SCHEMAS:
             if not is_kept(self.path, name, checkpoint):
@@ -351,24 +424,32 @@ class RunDirectory:
             self._mirror.push_summary()
 
     def push_log(self) -> None:
-        """Let the mirror, if there is one, have the log's last lines; that it cannot is no reason to fail."""
+        """Push the last lines of the log to the mirror, if there is one; failures are ignored."""
         if self._mirror is not None:
             with contextlib.suppress(RunError):
                 self._mirror.push_log()
 
     def table(self, name: str) -> pa.Table:
-        """All finished rounds' rows of a table, in the order of the rounds."""
+        """Return the rows of all finished rounds of a table, in the order of the rounds."""
         return read_table(self.path, name, self.checkpoint())
 
 
 def is_empty(path: Path) -> bool:
-    """Whether `path` is a directory that holds at most what a run leaves that was killed before it began."""
+    """Return whether `path` is a directory with nothing but leftovers of a run that was killed before it began."""
     leftovers = {f".{EXPERIMENT}.writing", LOCK, WRITER, MARK}
     return path.is_dir() and {entry.name for entry in path.iterdir()} <= leftovers
 
 
 def changed_after(path: Path, round_number: int) -> list[str]:
-    """The modules with which the run at `path` was resumed after this round, and that had changed; mostly none."""
+    """Return the modules that had changed when the run was resumed after this round; mostly none.
+
+    Args:
+        path: the run directory.
+        round_number: the last round before the run was resumed.
+
+    Raises:
+        RunError: the experiment cannot be read.
+    """
     file = path / "experiment.yaml"
     try:
         stored = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # safe either way

@@ -41,7 +41,7 @@ def test_a_run_that_cannot_keep_up_says_so(call: Call, written: Written, tmp_pat
     assert status(out).behind_rounds == behind
     said = f"the machine could not keep up in {behind} rounds"
     assert said in call("status", out).out
-    more = f"{said}, which took {summary['behind_factor']:.2f} times as long as links and devices say"
+    more = f"{said}, which took {summary['behind_factor']:.2f} times as long as links and devices require"
     assert more in ran.err
     for format in ("text", "markdown", "latex"):
         assert more in " ".join(call("compare", out, "--format", format).out.split())

@@ -66,13 +66,13 @@ def test_seeds_are_paired(call: Call, sweep: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--group-by", "links.latency"], "error: --group-by links.latency: no run here has this key; they differ in "
+        (["--group-by", "links.latency"], "error: --group-by links.latency: no run has this key; the runs differ in "
          "selection.protocol, links.latency_ms\n"),
-        (["--group-by", "seed"], "error: --group-by seed: makes no groups: runs that differ in nothing but seed and "
-         "place are one row\n"),
+        (["--group-by", "seed"], "error: --group-by seed: not a key to group by; runs that differ only in this key "
+         "form one row\n"),
         (["--paired", "--paired-seeds"],
          "error: --paired, --paired-seeds: one matches rounds, the other seeds; give one of them\n"),
-        (["--baseline", "oort"], "error: baseline 'oort': no such run; there are 'random,latency_ms=100.0', "
+        (["--baseline", "oort"], "error: baseline 'oort': no such run; choose among 'random,latency_ms=100.0', "
          "'batch-partition,latency_ms=100.0', 'random,latency_ms=10.0', 'batch-partition,latency_ms=10.0'\n"),
     ],
 )  # fmt: skip

@@ -80,12 +80,12 @@ def test_training_that_diverges_is_told_as_such_and_ends_with_a_code(
     file, out = written(population=5, rounds=2, workload=workload, selection=everybody), tmp_path / "out"
     ran = call("run", file, "--out", out)
     assert ran.code == 4
-    text = "5 of 5 clients' update was not finite in rounds 1 to 2; lower the learning rate "
+    text = "5 of 5 clients had an update that is not finite in rounds 1 to 2; lower the learning rate "
     text += "(workload.learning_rate is 0.7)"
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["diverged"], summary["unexpected_refusals"], summary["rounds_completed"]) == (text, None, 0)
     assert f"no round completed: {text}" in " ".join(ran.err.split())
-    assert "nobody was to be dishonest" not in ran.err.lower()
+    assert "no adversary" not in ran.err.lower()
     (finding,) = json.loads(call("compare", out, "--format", "json").out)["findings"]
     assert finding["code"] == "not-finite"
     assert "5 of 5 clients" in finding["text"]

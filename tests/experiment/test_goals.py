@@ -72,23 +72,23 @@ def test_a_perplexity_ends_the_run_where_words_are_learned(load_text: Load) -> N
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("targets: [80]", "targets.0: target accuracy 80: an accuracy is a share of 1; did you mean 80%?"),
+        ("targets: [80]", "targets.0: target accuracy 80: an accuracy is a share, at most 1; did you mean 80%?"),
         ("targets: [80%, f1>0.8]", "targets.1: target 'f1>0.8': unknown metric 'f1'; there are accuracy, loss"),
         ("targets: [best]", "targets.0: target 'best': 'best' is not a number"),
         ("targets: [80%, 0.8]", "targets: accuracy>=0.8 is listed twice"),
         (
             "targets: [perplexity<90]",
-            "targets: perplexity ≤ 90: a perplexity is measured where words are learned, not on",
+            "targets: perplexity ≤ 90: a perplexity is measured only for language models, not on",
         ),
         ("targets: [true]", "targets.0: target True: not a target"),
-        ("stop_at: {accuracy: 80}", "stop_at: target accuracy 80: an accuracy is a share of 1; did you mean 80%?"),
+        ("stop_at: {accuracy: 80}", "stop_at: target accuracy 80: an accuracy is a share, at most 1; did you mean 80%?"),
         ("stop_at: {accuracy: high}", "stop_at.accuracy: target 'high': 'high' is not a number"),
         ("stop_at: {accuracy: loss<0.5}", "stop_at.accuracy: should be an accuracy, e.g. 80%, not 'loss<0.5'"),
         ("stop_at: {}", "stop_at: needs exactly one of accuracy, loss, perplexity or a metric, e.g. {accuracy: 0.8}"),
         ("stop_at: {accuracy: 0.8, loss: 1}", "stop_at: needs exactly one of accuracy, loss, perplexity"),
         ("stop_at: {accurcy: 0.8}", "stop_at.accurcy: unknown key; did you mean 'accuracy'?"),
-        ("stop_at: {loss: -1}", "stop_at: target loss -1: a loss to fall to is a number above 0"),
-        ("stop_at: {perplexity: 60}", "stop_at: perplexity ≤ 60: a perplexity is measured where words are learned"),
+        ("stop_at: {loss: -1}", "stop_at: target loss -1: a target loss should be above 0"),
+        ("stop_at: {perplexity: 60}", "stop_at: perplexity ≤ 60: a perplexity is measured only for language models"),
         (
             "{targets: [80%], workload: {training: simulated}}",
             "targets: workload.training: simulated evaluates no model; set training: real, or leave targets out",

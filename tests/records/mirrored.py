@@ -1,4 +1,4 @@
-"""Small runs whose records are mirrored at a URI, and what kills them."""
+"""Small runs with records mirrored at a URI, and ways to kill them."""
 
 import asyncio
 import itertools
@@ -32,7 +32,7 @@ class Killed(BaseException):
 
 
 class Drifting:
-    """A small workload: what a client learns depends on (client, round, model) alone."""
+    """A small workload: the update of a client depends on (client, round, model) alone."""
 
     dimension = 5
     sample_counts = np.arange(1, 9)
@@ -74,7 +74,7 @@ def live(path: Path, rounds: int = ROUNDS, *, finish: bool = True) -> None:
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """All tables and the bits of the model; what a resumed run records of its being resumed is left out."""
+    """All tables and the bits of the model; records of a resumption are left out."""
     run = RunRecords(path)
     tables = {name: RunDirectory(path).table(name).to_pylist() for name in SCHEMAS}
     tables["events"] = [row for row in tables["events"] if row["kind"] != "resume"]

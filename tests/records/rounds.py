@@ -47,7 +47,7 @@ def charged(clients: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def aged(clients: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns of what was in a buffer."""
+    """Columns of the updates in a buffer."""
     numbers = dict.fromkeys(SCHEMAS["staleness"].names[3:], np.full(len(clients), 0.5))
     return numbers | {"client": clients, "staleness": clients + 3}
 
@@ -63,5 +63,5 @@ def record_round(directory: RunDirectory, number: int) -> None:
 
 
 def expected_rows(table: str, rounds: int) -> list[dict[str, Any]]:
-    """The rows of a table after so many rounds."""
+    """The rows of a table after a number of rounds."""
     return [row for number in range(1, rounds + 1) for row in tables_of(number)[table].to_pylist()]

@@ -1,4 +1,4 @@
-"""The table of what clients are like: written once, read as it was written, or not at all."""
+"""The table of clients: written once, then read unchanged or refused."""
 
 from pathlib import Path
 

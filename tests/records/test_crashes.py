@@ -17,6 +17,7 @@ from testbed.errors import RunError
 from testbed.files import atomic, parquet
 from testbed.records import RunDirectory, RunRecords, tables
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 from tests.records.rounds import expected_rows, record_round
 from tests.thoroughness import THOROUGH
 
@@ -57,7 +58,7 @@ def assert_holds(path: Path, rounds: int) -> None:
 
 
 def killed_at(kill: int, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> bool:
-    """Run `what` and kill it at the k-th change of the disk's names; whether it got that far."""
+    """Run a call and kill it at the k-th change of the disk's names; return whether it got that far."""
     steps = itertools.count(1)
 
     def dying(real: Callable[..., Any], *, half: bool = False) -> Callable[..., Any]:
@@ -99,7 +100,7 @@ def test_a_kill_at_any_write_loses_at_most_the_round_it_was_in(tmp_path: Path, m
 
 
 def test_two_kills_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second during the clean-up of what the first has left."""
+    """The second kill during the clean-up of files left by the first."""
     for first, second in itertools.product(range(4, 31, 2 if THOROUGH else 5), (1, 3, 6)):
         path = tmp_path / f"killed-{first}-{second}"
         killed_at(first, monkeypatch, functools.partial(whole_life, path))
@@ -126,7 +127,7 @@ def test_a_round_without_its_checkpoint_does_not_count_and_is_written_anew(run_p
 
 
 class FullDisk:
-    """A file on a disk that takes only so many more bytes."""
+    """A file on a disk that takes only a number of further bytes."""
 
     def __init__(self, file: Any, left: list[int]) -> None:
         self._file = file
@@ -190,7 +191,7 @@ def test_no_permission_is_one_line(run_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(RunError, match="cannot write: Permission denied"):
         record_round(directory, 1)
-    with pytest.raises(RunError, match="cannot make the directory: Permission denied"):
+    with pytest.raises(RunError, match=naming("cannot create the directory", "Permission denied")):
         RunDirectory.create(run_path.with_name("another"), {})
 
 
@@ -247,7 +248,7 @@ def test_the_checkpoint_before_stands_in(rounds: int, content: bytes | None, run
     record_round(reopened, rounds)
     assert_holds(run_path, rounds)
     assert not RunDirectory.reopen(run_path).lost
-    lose(run_path / "checkpoint.npz", content)  # what stands in again was not replaced by the damaged one
+    lose(run_path / "checkpoint.npz", content)  # the previous checkpoint was not replaced by the damaged one
     assert last_round(RunDirectory.reopen(run_path)) == rounds - 1
 
 

@@ -21,7 +21,7 @@ ROUNDS = 3
 
 @pytest.fixture
 def finished(run_path: Path) -> Path:
-    """A run whose tables are merged."""
+    """A run with merged tables."""
     directory = RunDirectory.create(run_path, {"name": "damaged", "rounds": ROUNDS, "population": 3})
     for number in range(1, ROUNDS + 1):
         record_round(directory, number)

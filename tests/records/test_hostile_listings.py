@@ -1,4 +1,4 @@
-"""Records at a URI whose listing was made to be followed: nothing is written outside of the local copy."""
+"""Records at a URI with a malicious listing: nothing is written outside of the local copy."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +15,7 @@ from testbed.files.names import check_name, inside
 from testbed.records import store
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
+from tests.messages_named import naming
 from tests.records.mirrored import live
 
 BAD = [
@@ -34,7 +35,7 @@ BAD = [
 
 
 class Hostile(fs.FileSystemHandler):
-    """A filesystem that lists what it likes, and gives every file the same content."""
+    """A filesystem with arbitrary listings and the same content for every file."""
 
     def __init__(self, names: list[str], content: bytes = b"name: evil\n") -> None:
         self.paths, self.content = [name if name.startswith("//") else f"root/{name}" for name in names], content
@@ -104,7 +105,7 @@ def test_a_file_larger_than_such_a_file_is_refused(
 ) -> None:
     monkeypatch.setitem(store._MOST_BYTES, "experiment.yaml", 1000)
     hostile("experiment.yaml", content=b"#" * 5000)
-    with pytest.raises(RunError, match=r"experiment.yaml: is larger than such a file is"):
+    with pytest.raises(RunError, match=naming("experiment.yaml:", "larger")):
         fetched("s3://bucket/runs")
     assert not list(tmp_path.rglob("experiment.yaml"))
     monkeypatch.setattr(limits, "YAML_BYTES", 1000)
@@ -148,7 +149,7 @@ def test_names_that_are_fine(tmp_path: Path) -> None:
 
 
 def test_an_object_store_whose_keys_climb(s3: str, machine: Callable[[str], None], tmp_path: Path) -> None:
-    """Keys are any text to S3: a real server lists what was put there."""
+    """Keys are any text to S3: a real server lists the files written there."""
     boto3 = pytest.importorskip("boto3")
     address = s3.partition("endpoint_override=")[2].partition("&")[0]
     client = boto3.client("s3", endpoint_url=f"http://{address}", region_name="us-east-1")

@@ -35,7 +35,7 @@ def kill_at_every_upload(
                 except Killed:
                     died = True
             machine(f"second-{uploads}")
-            if "experiment.yaml" in remote_names(uri):  # what can be read meanwhile is a whole number of rounds
+            if "experiment.yaml" in remote_names(uri):  # readers see a whole number of rounds meanwhile
                 there = fetched(uri)
                 rounds = RunDirectory(there).table("rounds")["round"].to_pylist()
                 expected = [row for row in undisturbed["exchanges"] if row["round"] <= len(rounds)]

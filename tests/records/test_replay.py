@@ -1,4 +1,4 @@
-"""Recording: what becomes of a schedule when the exchanges say this and that."""
+"""Recording: the schedule that follows from given exchanges."""
 
 from collections.abc import Sequence
 from pathlib import Path

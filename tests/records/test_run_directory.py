@@ -1,4 +1,4 @@
-"""Run directories: made, found, read; what the tables look like."""
+"""Run directories: creating, finding and reading them; contents of the tables."""
 
 import json
 import shutil
@@ -16,6 +16,7 @@ from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.arrays import Checkpoint
 from testbed.records.schemas import SCHEMAS
+from tests.messages_named import naming
 from tests.records.rounds import expected_rows, record_round
 
 
@@ -53,16 +54,16 @@ def test_a_run_without_a_finished_round_has_empty_tables(run_path: Path) -> None
 
 def test_a_run_never_overwrites_what_is_there(tmp_path: Path, run_path: Path) -> None:
     RunDirectory.create(run_path, {"name": "first"})
-    with pytest.raises(RunError, match="already holds a run; give another --out, or --resume"):
+    with pytest.raises(RunError, match=naming("run", "--out", "--resume")):
         RunDirectory.create(run_path, {"name": "second"})
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("all of it")
-    with pytest.raises(RunError, match="is there and is not an empty directory"):
+    with pytest.raises(RunError, match=naming("not an empty directory", "--out")):
         RunDirectory.create(other, {})
-    with pytest.raises(RunError, match="is there and is not an empty directory"):
+    with pytest.raises(RunError, match=naming("not an empty directory", "--out")):
         RunDirectory.create(other / "thesis.tex", {})
-    with pytest.raises(RunError, match="cannot make the directory: Not a directory"):
+    with pytest.raises(RunError, match=naming("directory", "Not a directory")):
         RunDirectory.create(other / "thesis.tex" / "run", {})
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -72,7 +73,7 @@ def test_a_run_never_overwrites_what_is_there(tmp_path: Path, run_path: Path) ->
 
 def test_reopening_needs_a_run(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(RunError, match="no run to resume here"):
+        with pytest.raises(RunError, match=naming("no run", "experiment.yaml", "--resume")):
             RunDirectory.reopen(path)
         with pytest.raises(RunError, match="no run here"):
             RunRecords(path)
@@ -134,7 +135,7 @@ def test_a_run_directory_that_goes_away_stops_the_run(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "gone"})
     record_round(directory, 1)
     shutil.rmtree(run_path)
-    with pytest.raises(RunError, match="has gone"):
+    with pytest.raises(RunError, match=naming("run directory", "deleted")):
         record_round(directory, 2)
     assert not run_path.exists()
 
@@ -162,7 +163,7 @@ def test_a_checkpoint_holds_what_selection_remembers_and_one_without_still_loads
     for name, value in memory.items():
         assert np.array_equal(found.memory[name], value)
         assert found.memory[name].dtype == np.asarray(value).dtype
-    assert found.model.tolist() == [0.0] * 4  # a name of the protocol's own cannot hide what else is there
+    assert found.model.tolist() == [0.0] * 4  # a a name of the protocol cannot hide other arrays
     with np.load(run_path / "checkpoint.npz") as stored:
         earlier = {name: stored[name] for name in stored.files if "/" not in name}
     np.savez(run_path / "checkpoint.npz", **earlier)  # as an earlier version wrote it

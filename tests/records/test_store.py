@@ -1,4 +1,4 @@
-"""Records at a URI: what cannot work is said at once, what may pass is tried again, and no secret is repeated."""
+"""Records at a URI: permanent failures are reported at once, temporary ones retried, and no secret is repeated."""
 
 import itertools
 import uuid
@@ -15,6 +15,7 @@ from testbed.files.names import is_uri
 from testbed.records import RunDirectory
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
+from tests.messages_named import naming
 from tests.records.mirrored import contents, live, remote_names
 
 
@@ -68,7 +69,7 @@ def test_secrets_in_an_experiment_are_refused_and_not_repeated(
 
 
 def test_no_such_bucket_and_no_server_are_one_line(s3: str, machine: Callable[[str], None]) -> None:
-    with pytest.raises(RunError, match=r"NO_SUCH_BUCKET.*make the bucket first") as error:
+    with pytest.raises(RunError, match=naming("NO_SUCH_BUCKET", "create the bucket")) as error:
         local_staging_dir(f"s3://nothing-here/run?{s3}")
     assert "\n" not in str(error.value)
     with pytest.raises(RunError, match="no runs here"):
@@ -79,7 +80,7 @@ def test_a_place_with_other_things_is_refused(uri: str, tmp_path: Path, machine:
     other = tmp_path / "remote" / "run" / "photos" / "cat.png"
     other.parent.mkdir(parents=True)
     other.write_bytes(b"meow")
-    with pytest.raises(RunError, match="is not empty and holds no run"):
+    with pytest.raises(RunError, match=naming("not empty", "no run", "--out")):
         local_staging_dir(uri)
     with pytest.raises(RunError, match="no runs here"):
         fetched(uri)
@@ -110,7 +111,7 @@ def test_failures_that_may_pass_are_tried_again_and_not_for_ever(
             live(path)
         else:
             with pytest.raises(
-                RunError, match=r"cannot write: AWS Error SLOW_DOWN .*: please; what is recorded"
+                RunError, match=naming("cannot write", "AWS Error SLOW_DOWN", "please", "--resume")
             ) as error:
                 live(path)
             assert "\n" not in str(error.value)
@@ -131,7 +132,7 @@ def test_a_refusal_is_not_tried_again(uri: str, machine: Callable[[str], None]) 
     path = local_staging_dir(uri)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Store, "_write", refusing)
-        with pytest.raises(RunError, match="are the credentials in the environment right"):
+        with pytest.raises(RunError, match=naming("credentials", "AWS_ACCESS_KEY_ID")):
             RunDirectory.create(path, {"name": "x"})
     assert next(count) == 2
 

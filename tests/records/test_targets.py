@@ -1,4 +1,4 @@
-"""Targets: what they are called, what meets them, and what is refused."""
+"""Targets: their names, the values that reach them, and invalid targets."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.records.targets import Target
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 
@@ -35,12 +36,12 @@ def test_what_a_target_is(text: object, metric: str, threshold: float, label: st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "part"),
     [
         ("80", "did you mean 80%?"),
         (80, "did you mean 80%?"),
         ("accuracy>=80", "did you mean 80%?"),
-        ("120%", "an accuracy is above 0 and at most 1, or at most 100%"),
+        ("120%", "at most 1"),
         ("0%", "above 0"),
         ("-1", "above 0"),
         ("nan", "above 0"),
@@ -55,10 +56,10 @@ def test_what_a_target_is(text: object, metric: str, threshold: float, label: st
         ("accuracy<0.8", "accuracy rises to it: write accuracy>=0.8"),
         ("accuracy=80%", "accuracy rises to it: write accuracy>=80%"),
         ("loss>0.5", "loss falls to it: write loss<=0.5"),
-        ("loss<50%", "only an accuracy is in per cent"),
-        ("loss<0", "a number above 0"),
-        ("loss<inf", "a number above 0"),
-        ("perplexity<0.5", "a perplexity is at least 1"),
+        ("loss<50%", "only an accuracy can be in per cent"),
+        ("loss<0", "above 0"),
+        ("loss<inf", "above 0"),
+        ("perplexity<0.5", "at least 1"),
         ("accuracy", "'accuracy' is not a number; write e.g. 80%"),
         ("loss<low", "'low' is not a number"),
         ("", "not a target; write e.g. 80%"),
@@ -68,15 +69,15 @@ def test_what_a_target_is(text: object, metric: str, threshold: float, label: st
         (["80%"], "not a target"),
     ],
 )
-def test_what_is_none_says_so_in_a_line(text: object, said: str) -> None:
+def test_invalid_targets_are_refused_in_one_line(text: object, part: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         Target.parse(text)
     assert str(refused.value).startswith("target ")
-    assert said in str(refused.value)
+    assert part in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_what_meets_it() -> None:
+def test_values_that_reach_a_target() -> None:
     values = [[0.79, 0.8], [np.nan, 0.9]]
     assert Target.parse("80%").met(values).tolist() == [[False, True], [False, True]]
     assert Target.parse("loss<0.8").met(values).tolist() == [[True, True], [False, False]]
@@ -100,7 +101,7 @@ def test_any_text_is_a_target_or_one_line(text: str) -> None:
     assert (target == Target.parse(target.column)) if not said else len(said.splitlines()) == 1
 
 
-def test_the_perplexity_of_pictures_is_refused() -> None:
-    with pytest.raises(ExperimentError, match="measured where words are learned, not on digits"):
+def test_perplexity_of_an_image_data_set_is_refused() -> None:
+    with pytest.raises(ExperimentError, match=naming("perplexity", "digits")):
         Target.parse("perplexity<90").check_workload("digits")
     Target.parse("perplexity<90").check_workload("synthetic-reddit")

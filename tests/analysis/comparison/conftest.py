@@ -1,4 +1,4 @@
-"""Runs that have learned something."""
+"""Fixture of runs with given accuracies."""
 
 from collections.abc import Callable
 from pathlib import Path

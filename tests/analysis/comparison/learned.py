@@ -1,4 +1,4 @@
-"""Runs of which only what they learned, and when, is of interest."""
+"""Runs with given accuracies, for tests of times to a target."""
 
 from collections.abc import Callable, Sequence
 from itertools import count

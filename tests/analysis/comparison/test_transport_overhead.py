@@ -1,4 +1,4 @@
-"""What the transport adds to the traffic: a column where there is any, and old runs that know nothing of it."""
+"""Overhead of the transport: a column if there is any; runs of earlier versions have none."""
 
 from collections.abc import Callable
 from pathlib import Path

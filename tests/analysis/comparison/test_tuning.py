@@ -1,4 +1,4 @@
-"""Which value of a grid is the best: pooled over seeds, in each setting of its own, and printed."""
+"""Grid search: values are pooled over seeds, each setting has its best value, and the table shows them."""
 
 import csv
 import io
@@ -14,6 +14,7 @@ from analysis.comparison.tuning import render, tuned
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from tests.analysis import recorded
+from tests.messages_named import naming
 
 RATE = "workload.learning_rate"
 Make = Callable[[Sequence[float | None]], RunRecords]
@@ -84,7 +85,7 @@ def test_values_that_measured_nothing_lose_and_nothing_at_all_is_an_error(run_of
     frame = tuned(runs, [RATE])
     assert frame["is_best"].tolist() == [False, True]
     assert "–" in render(frame, [RATE])
-    with pytest.raises(ExperimentError, match="no accuracy was measured"):
+    with pytest.raises(ExperimentError, match=naming("accuracy", "testbed status")):
         tuned(runs[:1], [RATE])
 
 
@@ -102,7 +103,7 @@ def test_every_format_has_the_same_numbers(run_of: Make) -> None:
 
 
 def test_the_initial_model_is_no_best_value(tmp_path: Path, run_of: Make) -> None:
-    """A rate at which training diverges completes no round: what is measured then is the initial model."""
+    """A rate at which training diverges completes no round: only the initial model is measured."""
 
     def without_rounds(name: str) -> RunRecords:
         rounds = [recorded.RecordedRound(1, 1.0, [], outcome="aborted", accuracy=0.9)]
@@ -111,5 +112,5 @@ def test_the_initial_model_is_no_best_value(tmp_path: Path, run_of: Make) -> Non
     frame = tuned([({RATE: 1000.0}, without_rounds("a")), ({RATE: 0.1}, run_of([0.3, 0.5]))], [RATE])
     assert frame["is_best"].tolist() == [False, True]
     assert frame["final_accuracy"].isna().tolist() == [True, False]
-    with pytest.raises(ExperimentError, match="no round completed, or no accuracy was measured"):
+    with pytest.raises(ExperimentError, match=naming("no round completed", "testbed status")):
         tuned([({RATE: 1000.0}, without_rounds("b"))], [RATE])

@@ -173,8 +173,8 @@ def test_what_was_not_measured_is_left_out_and_said(make_run: MakeRun, tmp_path:
     assert notes == [
         "no accuracy figure: no accuracy was measured in these runs",
         "no accuracy-by-traffic figure: no accuracy was measured in these runs",
-        "no availability figure: nobody was away or lost in these runs",
-        "no dropouts-by-stage figure: nobody was away or lost in these runs",
+        "no availability figure: no client was offline or lost in these runs",
+        "no dropouts-by-stage figure: no client was offline or lost in these runs",
     ]
     failed = make_run("failed", rounds=1, failing={1: "skipped"}, accuracy_every=None)
     assert plot([failed], tmp_path / "two", notes.append) == []

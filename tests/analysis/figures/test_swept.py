@@ -25,6 +25,7 @@ from analysis.statistics import mean_interval
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from tests.messages_named import naming
 
 MakeRun = Callable[..., RunRecords]
 Runs = list[RunRecords]
@@ -197,16 +198,16 @@ def test_files_and_the_same_bytes_each_time(grid: Runs, tmp_path: FilePath) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"x": "selection.partcipants"}, "--x selection.partcipants: no run here has this key; did you mean "
+        ({"x": "selection.partcipants"}, "--x selection.partcipants: no run has this key; did you mean "
          "selection.participants? the runs differ in selection.protocol, selection.participants"),
-        ({"x": "population"}, "--x population: has one value only, 100; the runs differ in selection.protocol, "),
-        ({"x": "seed"}, "--x seed: makes no points: runs that differ in nothing else are repetitions; the runs differ"),
-        ({"y": ["round"]}, "--y round: no such measure; did you mean round_s? there are round_s, client_s, "),
+        ({"x": "population"}, "--x population: has only one value, 100; the runs differ in selection.protocol, "),
+        ({"x": "seed"}, "--x seed: not a key for an axis: runs that differ only in it are repetitions; "),
+        ({"y": ["round"]}, "--y round: no such measure; did you mean round_s? choose among round_s, client_s, "),
         ({"y": ["label"]}, "--y label: no such measure; "),
         ({"y": ["final_perplexity"]}, "--y final_perplexity: "),
         ({"hue": ["population"]}, "--hue: runs of the same point differ in selection.protocol: "
          "--hue population,selection.protocol, or plot fewer directories"),
-        ({"hue": ["nothing"]}, "--hue nothing: no run here has this key; the runs differ in selection.protocol"),
+        ({"hue": ["nothing"]}, "--hue nothing: no run has this key; the runs differ in selection.protocol"),
         ({"x": "selection.protocol", "log": "x"}, "--log x: selection.protocol is not a number in every run"),
         ({"log": "z"}, "--log z: unknown; allowed: x, y, xy"),
     ],
@@ -224,11 +225,11 @@ def test_too_many_lines_are_refused(make_run: MakeRun) -> None:
         for many in range(20, 30)
         for few in (3, 4)
     ]
-    with pytest.raises(ExperimentError, match=r"^--hue population: has 10 values; at most 8 are told apart"):
+    with pytest.raises(ExperimentError, match=naming("--hue population:", "10 values", "at most 8")):
         swept(runs, "selection.participants", ["round_s"])
 
 
 def test_the_same_point_twice_is_refused(grid: Runs, make_run: MakeRun) -> None:
     copy = make_run("copy", "random", participants=10, seed=1, rounds=3)
-    with pytest.raises(ExperimentError, match=r"copy and .*random-10-1 are the same point; give one of them$"):
+    with pytest.raises(ExperimentError, match=naming("copy", "random-10-1", "same point")):
         swept([*grid, copy], "selection.participants", ["round_s"])
