@@ -61,7 +61,10 @@ def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> N
 
 def test_a_gap_is_about_rounds(call: Callable[..., Any]) -> None:
     ended = call("bound", "lotto", *PAPER, "--round-gap", 1)
-    assert (ended.code, ended.err) == (2, "error: --round-gap: needs --rounds, the number of rounds over which it holds\n")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: --round-gap: needs --rounds, the number of rounds over which it holds\n",
+    )
 
 
 def test_lotto_dp_with_several_lists_a_round(call: Callable[..., Any]) -> None:

@@ -81,7 +81,10 @@ def test_a_perplexity_ends_the_run_where_words_are_learned(load_text: Load) -> N
             "targets: perplexity ≤ 90: a perplexity is measured only for language models, not on",
         ),
         ("targets: [true]", "targets.0: target True: not a target"),
-        ("stop_at: {accuracy: 80}", "stop_at: target accuracy 80: an accuracy is a share, at most 1; did you mean 80%?"),
+        (
+            "stop_at: {accuracy: 80}",
+            "stop_at: target accuracy 80: an accuracy is a share, at most 1; did you mean 80%?",
+        ),
         ("stop_at: {accuracy: high}", "stop_at.accuracy: target 'high': 'high' is not a number"),
         ("stop_at: {accuracy: loss<0.5}", "stop_at.accuracy: should be an accuracy, e.g. 80%, not 'loss<0.5'"),
         ("stop_at: {}", "stop_at: needs exactly one of accuracy, loss, perplexity or a metric, e.g. {accuracy: 0.8}"),

@@ -1,8 +1,8 @@
 """The package sent to a cluster: all needed files, with the same bytes for the same experiment in any folder."""
 
-import re
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
