@@ -117,8 +117,8 @@ class TimedCoordinator(Coordinator):
         self.__dict__.setdefault("_timed", []).append(times)
         return finished
 
-    def _note(self, progress: RunProgress) -> None:
-        super()._note(progress)
+    def _set_progress(self, progress: RunProgress) -> None:
+        super()._set_progress(progress)
         if progress.stage and hasattr(self, "_marks"):
             self._marks.append((progress.stage, time.time()))
 

@@ -16,7 +16,7 @@ from testbed.messages import Message, decode, encode
 
 Memory = dict[str, npt.NDArray[Any]]
 
-StoredMessage = TypeVar("Kept", bound=Message)
+StoredMessage = TypeVar("StoredMessage", bound=Message)
 
 
 class ArrayName(str):

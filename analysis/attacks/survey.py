@@ -148,7 +148,7 @@ def _finding(trial: SurveyTrial, run: RunRecords, bound: str) -> SurveyFinding:
     if not outcome.attacked:
         verdict = "did not arise"
     elif outcome.detected:
-        verdict = "refused" if outcome.seen == outcome.attacked else "refused in part"
+        verdict = "refused" if outcome.detected == outcome.attacked else "refused in part"
     else:
         verdict = "bounded" if bound else "not protected"
     checks = tuple(f"{check} at {stage}" for check, stage, _ in outcome.checks)

@@ -35,8 +35,8 @@ def values_of(run: RunRecords, metric: Metric, smooth: int = 1) -> pd.Series:
     names = metrics_of(run)
     if metric in names:
         at = names.index(metric)
-        values = [math.nan if row is None or len(row) <= at else row[at] for row in evaluated["metrics"]]
-        values = pd.Series(values, evaluated.index, np.float64)
+        numbers = [math.nan if row is None or len(row) <= at else row[at] for row in evaluated["metrics"]]
+        values = pd.Series(numbers, evaluated.index, np.float64)
     elif metric in METRICS:
         values = evaluated["accuracy" if metric == "accuracy" else "loss"].astype(np.float64)
     else:

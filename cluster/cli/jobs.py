@@ -109,7 +109,7 @@ def submit(
         _print_next_commands(jobs, job)
         raise typer.Exit(stop_code()) from None
     invocation: Invocation = context.obj
-    end(finished_job, invocation.resuming)
+    end(finished_job, invocation.resume_command_line)
     console.print(f"results: {jobs.fetch(job, results)}")
 
 

@@ -67,7 +67,7 @@ def joined(parts: list[LabelledValues]) -> LabelledValues:
     )
 
 
-_OwnerData = TypeVar("_Given", bound=Owned, covariant=True)
+_OwnerData = TypeVar("_OwnerData", bound=Owned, covariant=True)
 
 
 class OwnerFiles(Protocol[_OwnerData]):
