@@ -35,7 +35,7 @@ from testbed.randomness import Randomness
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
 from testbed.selection.contract import Selection, SelectionRound, TrainingReports
 from testbed.selection.lotto.messages import ParticipantEntry
-from testbed.selection.lotto.refinement import Refinement, refined
+from testbed.selection.lotto.refinement import Refinement, refined_population
 from testbed.selection.lotto.variants import (
     ClientCentricParameters,
     ClientCentricServer,
@@ -119,7 +119,7 @@ def refinement_seconds(population: int, rule: Refinement, repeat: int = 3) -> fl
     seconds = []
     for _ in range(repeat):
         began = time.perf_counter()
-        refined(rule, reports.latency_s, reports.quality)
+        refined_population(rule, reports.latency_s, reports.quality)
         seconds.append(time.perf_counter() - began)
     return min(seconds)
 

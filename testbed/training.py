@@ -254,7 +254,7 @@ def trained_update(role: Role, round_number: int) -> RoundUpdate:
 # -- server side: the questions to each group of clients ---------------------------------------------------------------
 
 
-Asked = list[tuple[Ids, Train]]
+QuestionGroups = list[tuple[Ids, Train]]
 """Groups of clients, each with its question; the groups are asked one after the other."""
 
 
@@ -280,6 +280,6 @@ class TrainingRound:
 class Broadcast:
     """The honest server's broadcast: all clients get the same model. A malicious server overrides `questions_for`."""
 
-    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+    def questions_for(self, round_: TrainingRound, question: Train) -> QuestionGroups:
         """Return the groups of clients with their questions; aggregation is bound to the first group's question."""
         return [(round_.trainers, question)]

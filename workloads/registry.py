@@ -186,7 +186,7 @@ def user_defined(section: WorkloadSection, population: int, seed: int) -> Worklo
     if loader.is_loader(factory):
         return _own_data(factory, section, population, seed)
     _refuse_parts(section)
-    workload = plugin_options.made(factory, name, "workload", section, population, seed)
+    workload = plugin_options.create_with_options(factory, name, "workload", section, population, seed)
     if not isinstance(workload, Workload):
         lacking = [part for part in vars(Workload) if not part.startswith("_") and not hasattr(workload, part)]
         raise ExperimentError(f"workload.dataset: {name} lacks {', '.join(lacking)}; see workloads/contract.py")

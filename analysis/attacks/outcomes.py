@@ -99,7 +99,7 @@ def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
     return events[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")]
 
 
-def attained(run: RunRecords, name: str = "") -> AttackOutcome:
+def attack_outcome(run: RunRecords, name: str = "") -> AttackOutcome:
     """Evaluate the recorded attacks of a run that has an adversary.
 
     Args:
@@ -166,7 +166,7 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
 
 
 def _row(run: RunRecords, eta: float) -> dict[str, Any]:
-    experiment, outcome = run.experiment, attained(run)
+    experiment, outcome = run.experiment, attack_outcome(run)
     section = AdversarySection.model_validate(experiment["adversary"])
     population, selection = int(experiment["population"]), experiment["selection"]
     s, c = int(selection["participants"]), section.number_of(population)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.attacks.outcomes import attained
+from analysis.attacks.outcomes import attack_outcome
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.adversary.catalogue import OF_PARTY, names
@@ -143,7 +143,7 @@ def findings(experiment: Experiment, tried: Sequence[SurveyTrial], runs: Sequenc
 
 
 def _finding(trial: SurveyTrial, run: RunRecords, bound: str) -> SurveyFinding:
-    outcome = attained(run, trial.name)
+    outcome = attack_outcome(run, trial.name)
     verdict: Verdict
     if not outcome.attacked:
         verdict = "did not arise"

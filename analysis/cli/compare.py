@@ -68,12 +68,12 @@ def compare(
     if columns == "help":
         echo(comparison_columns.listing(), nl=False)
         return
-    names = None if columns is None else comparison_columns.chosen(columns)
+    names = None if columns is None else comparison_columns.parse_column_names(columns)
     goals = target or (["best"] if smooth is not None else None)
     if goals is not None:
-        from analysis.comparison.targets import parsed
+        from analysis.comparison.targets import parse_targets
 
-        parsed(goals)  # report a typing error before anything is read
+        parse_targets(goals)  # report a typing error before anything is read
     if paired and paired_seeds:
         raise ExperimentError("--paired, --paired-seeds: one matches rounds, the other seeds; give one of them")
     runs = runs_in(directories)

@@ -45,9 +45,9 @@ def report(
 ) -> None:
     """Write one HTML page on runs: costs, curves, every round client by client, privacy, and sources of the numbers."""
     if target:
-        from analysis.comparison.targets import parsed
+        from analysis.comparison.targets import parse_targets
 
-        parsed(target)  # report a typing error before anything is read
+        parse_targets(target)  # report a typing error before anything is read
     if serve:
         _serve(directories, out, target or (), baseline, port)
         return

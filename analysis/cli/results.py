@@ -48,9 +48,9 @@ def dropouts(
 
 def runs_in(directories: list[str]) -> list[Any]:
     """Return the runs in or below directories or URIs; raise `ExperimentError` if there are none."""
-    from testbed.records.mirror import fetched, runs_below
+    from testbed.records.mirror import local_copy_for_reading, runs_below
 
-    paths = [fetched(directory) for directory in directories]
+    paths = [local_copy_for_reading(directory) for directory in directories]
     for path in paths:
         if not path.is_dir():
             raise ExperimentError(f"{path}: no such directory")

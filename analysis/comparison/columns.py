@@ -49,7 +49,7 @@ _FORMS = {
 }
 
 
-def chosen(names: str) -> list[str]:
+def parse_column_names(names: str) -> list[str]:
     """Return the column names in ``a,b,c``.
 
     Raises:

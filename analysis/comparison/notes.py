@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.comparison import cells
 from analysis.comparison.cells import baselines, has_failures, has_seed_pairs, is_paired, result_costs, unfinished
 from analysis.comparison.seed_pairs import FEW_SEEDS
-from testbed.records.reader import behind_told, crashes_told
+from testbed.records.reader import format_crashes, format_delay
 
 NOT_FINITE, ENDED_EARLY = "not-finite", "ended-early"
 """Codes of findings with the same content as a note."""
@@ -125,13 +125,13 @@ def _trouble_notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]]) -
     unexplained_updates = frame[~_labels(frame).isin(lost_updates)]
     if lost := [f"{name}: {text}" for name, text in _named(unexplained_updates, "diverged")]:
         lines.append(f"Training diverged. {'; '.join(lost)}.")
-    if crashes := [f"{crashes_told(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
+    if crashes := [f"{format_crashes(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
         lines.append(
             f"{'; '.join(crashes)}: these clients count as lost, and rounds waited for them until the deadline."
         )
     factors = dict(_named(frame, "behind_factor"))
     for name, rounds in _named(frame, "behind_rounds"):
-        lines.append(f"{name}: {behind_told(int(rounds), factors.get(name))}.")
+        lines.append(f"{name}: {format_delay(int(rounds), factors.get(name))}.")
     return lines
 
 

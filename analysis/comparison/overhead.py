@@ -26,7 +26,7 @@ from analysis.comparison.rows import ComparisonRow, baseline_names, baselines_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from analysis.statistics import Interval, mean_interval, ratio_interval
 from testbed.records import RunRecords
-from testbed.records.reader import recorded_schedule, summed_up
+from testbed.records.reader import format_end_reasons, recorded_schedule
 from testbed.records.vocabulary import FATES
 
 # Column of the table: key of `analysis.comparison.summary`.
@@ -187,7 +187,7 @@ def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dic
         "crashes": sum(summary["crashes"] for summary in summaries),
         "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),
-        "reasons": summed_up(ends),
+        "reasons": format_end_reasons(ends),
         "unexpected_refusals": "; ".join(texts("unexpected_refusals")),
         "diverged": "; ".join(dict.fromkeys(texts("diverged"))),
         "participants_mean": mean_interval(_values(summaries, "participants_mean")).mean,

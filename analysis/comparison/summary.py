@@ -16,7 +16,7 @@ from analysis.multi_round.participation import participation_matrix
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.records import RunRecords
-from testbed.records.reader import counted, refusals_told, summed_up
+from testbed.records.reader import counted, format_end_reasons, format_refusals
 from testbed.records.vocabulary import DIVERGED, is_language, privacy_caveats
 
 PRIVACY_TIME_LIMIT_S = 5.0
@@ -94,10 +94,10 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "late": lost["asked_late"].sum(),
         **{f"dropped_by_stage.{stage}": dropped for stage, dropped in lost["asked_dropped"].items()},
         "refusals": len(refused),
-        "unexpected_refusals": None if experiment.get("adversary") else refusals_told(unexpected) or None,
+        "unexpected_refusals": None if experiment.get("adversary") else format_refusals(unexpected) or None,
         "diverged": diverged(run) or None,
         "crashes": (run.events["kind"] == "crash").sum(),
-        "reasons": summed_up(ends) or None,
+        "reasons": format_end_reasons(ends) or None,
         **{f"reasons.{name}": count for name, count in counted(ends).items()},
         **_behind(run),
         "final_accuracy": measured.iloc[-1] if len(measured) else None,

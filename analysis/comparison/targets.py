@@ -130,7 +130,7 @@ def named_targets(runs: Sequence[RunRecords]) -> list[Target]:
     return list(dict.fromkeys(map(Target.parse, texts)))
 
 
-def parsed(texts: Sequence[str | Target]) -> list[Target | None]:
+def parse_targets(texts: Sequence[str | Target]) -> list[Target | None]:
     """Return targets given on a command line, without duplicates; None stands for `BEST`."""
     targets = [text if isinstance(text, Target) else None if text == BEST else Target.parse(text) for text in texts]
     return list(dict.fromkeys(targets))

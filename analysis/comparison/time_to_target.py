@@ -30,7 +30,7 @@ from analysis.comparison.targets import (
     is_unfinished,
     model_changed,
     named_targets,
-    parsed,
+    parse_targets,
     require_evaluated,
     require_same_workload,
     values_of,
@@ -173,7 +173,7 @@ def compare_targets(
     """
     if smooth < 1:
         raise ExperimentError(f"--smooth {smooth}: should be a number of evaluations, at least 1")
-    requested = [None] if targets is None else parsed(targets)
+    requested = [None] if targets is None else parse_targets(targets)
     rows = rows_of(runs, group_by)
     baselines = baselines_of(rows, baseline)
     names = baseline_names(rows, baselines)

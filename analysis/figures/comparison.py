@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.rows import ComparisonRow, rows_of
-from analysis.comparison.targets import METRICS, Metric, Target, default_target, named_targets, parsed
+from analysis.comparison.targets import METRICS, Metric, Target, default_target, named_targets, parse_targets
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.by_stage import round_time, traffic
 from analysis.figures.curves import settings_of
@@ -158,7 +158,7 @@ def plot_swept(
     Raises:
         ExperimentError: as `swept`.
     """
-    requested_target = parsed([target])[0] if target is not None else None
+    requested_target = parse_targets([target])[0] if target is not None else None
     with house_style():
         drawing = swept(runs, x, y, hue, log=log, columns=columns or 1, target=requested_target)
         return save(drawing.figure, out / drawing.name, drawing.data, formats)
@@ -177,7 +177,7 @@ def targets_of(rows: Sequence[ComparisonRow], named: Sequence[str | Target], smo
     """
     if not named:
         return named_targets([run for row in rows for run in row.runs])
-    targets = [target or default_target(rows, smooth) for target in parsed(named)]
+    targets = [target or default_target(rows, smooth) for target in parse_targets(named)]
     return list(dict.fromkeys(targets))
 
 

@@ -70,7 +70,7 @@ def read(path: Path) -> KeptResult:
         raise ExperimentError(f"{path}: not a result.json of `testbed reproduce` of this version") from None
 
 
-def kept(reproduction: Reproduction) -> KeptResult | None:
+def kept_result(reproduction: Reproduction) -> KeptResult | None:
     """Return the kept result of a reproduction; None without a kept result."""
     path = RESULTS / f"{reproduction.name}.json"
     return read(path) if path.exists() else None

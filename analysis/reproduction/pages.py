@@ -23,7 +23,7 @@ import pandas as pd
 
 from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import KeptResult, check_table, kept
+from analysis.reproduction.kept import KeptResult, check_table, kept_result
 from analysis.reproduction.presentation import as_markdown, outcome
 from analysis.reproduction.verdicts import VERDICTS, Verdict, counts, total
 from analysis.tables import Table, render
@@ -60,7 +60,7 @@ def page(text: str, where: str) -> str:
             text = {"papers": by_paper, "tables": recomputed}.get(name, overview)(chosen)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
-        elif (of_it := kept(every[name])) is None:
+        elif (of_it := kept_result(every[name])) is None:
             raise ExperimentError(f"{where}: {name}: this reproduction has no kept result")
         elif kind == "part":
             text = f"\n{as_markdown(_part(of_it.result.table, which, f'{where}: part: {name}'))}\n"
@@ -100,7 +100,7 @@ def overview(every: Sequence[Reproduction]) -> str:
     """Return the number of claims by verdict for each reproduction, and the sums, as a Markdown table."""
     rows, each = [], []
     for reproduction in every:
-        result = kept(reproduction)
+        result = kept_result(reproduction)
         if result is None:
             rows.append([f"`{reproduction.name}`", "–", *([""] * len(VERDICTS))])
             continue
@@ -122,7 +122,9 @@ def by_paper(every: Sequence[Reproduction]) -> str:
         begin = "-".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, words))
         sums.append(
             total(
-                counts(result.result.claims) for reproduction in of_paper if (result := kept(reproduction)) is not None
+                counts(result.result.claims)
+                for reproduction in of_paper
+                if (result := kept_result(reproduction)) is not None
             )
         )
         rows.append([f"`{begin}-`...", str(sum(sums[-1].values())), *_cells(sums[-1])])
@@ -133,7 +135,7 @@ def by_paper(every: Sequence[Reproduction]) -> str:
 
 def recomputed(every: Sequence[Reproduction]) -> str:
     """Return a sentence that counts the claims that follow from kept tables, and the results that have such claims."""
-    results = [(reproduction, result) for reproduction in every if (result := kept(reproduction)) is not None]
+    results = [(reproduction, result) for reproduction in every if (result := kept_result(reproduction)) is not None]
     again = [
         check_table(result, reproduction.claims_of).again
         for reproduction, result in results

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from analysis.reproduction.contract import Origin, Reproduction, ReproductionResult, Scale
-from analysis.reproduction.kept import kept
+from analysis.reproduction.kept import kept_result
 from analysis.reproduction.verdicts import PaperClaim, counts
 from analysis.tables import WIDTH, Table, require_format, to_json
 from analysis.tables import render as render_table
@@ -85,7 +85,7 @@ def listed(every: Sequence[Reproduction], format: str = "text") -> str:
 
 
 def _listing(reproduction: Reproduction) -> dict[str, Any]:
-    last = kept(reproduction)
+    last = kept_result(reproduction)
     return {
         "name": reproduction.name, "also": reproduction.aliases, "title": reproduction.title,
         "source": reproduction.source, "reads": reproduction.data_files,
@@ -97,7 +97,7 @@ def _listing(reproduction: Reproduction) -> dict[str, Any]:
 
 def _last(reproduction: Reproduction) -> str:
     """Return scale, duration and verdicts of the kept result in one line; empty without a kept result."""
-    last = kept(reproduction)
+    last = kept_result(reproduction)
     if last is None:
         return ""
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
@@ -111,7 +111,7 @@ def expected_length(reproduction: Reproduction, scale: Scale) -> str:
         reproduction: the reproduction.
         scale: scale at which it will run; the line names the scale of a kept result of another scale.
     """
-    last = kept(reproduction)
+    last = kept_result(reproduction)
     if last is None or not last.origin.seconds:
         return f"duration of --scale {scale}: not measured"
     measured = f"{rounded_duration(last.origin.seconds)} on {last.origin.cpus} cores"

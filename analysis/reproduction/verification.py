@@ -6,7 +6,7 @@ from pathlib import Path
 
 import analysis
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import KeptResult, TableCheck, check_table, differences, kept, read
+from analysis.reproduction.kept import KeptResult, TableCheck, check_table, differences, kept_result, read
 from analysis.reproduction.pages import differing
 from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
@@ -48,7 +48,7 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
     verification = Verification()
     if directory is None:
         for reproduction in every:
-            if (of_it := kept(reproduction)) is None:
+            if (of_it := kept_result(reproduction)) is None:
                 verification.missing.append(reproduction.name)
             else:
                 verification.outcomes.append(of_it)

@@ -36,7 +36,7 @@ def memory_bytes() -> int:
     return int(ray.cluster_resources().get("memory", 0))
 
 
-def typed(error: RayError) -> TestbedError:
+def testbed_error(error: RayError) -> TestbedError:
     """Return the testbed's error inside a Ray error, or a `ClusterError` with Ray's message."""
     cause = getattr(error, "cause", None)
     while isinstance(cause, RayTaskError):  # of an actor that another one has asked
@@ -227,11 +227,11 @@ class RaySession:
                     break
             return ray.get(reference)
         except RayTaskError as error:  # raised inside the coordinator
-            raise typed(error) from None
+            raise testbed_error(error) from None
         except RayActorError:
             raise PartyLost("the coordinator died (killed, or out of memory?)") from None
         except RayError as error:
-            raise typed(error) from None
+            raise testbed_error(error) from None
 
 
 def _rounds_done(path: Path | None) -> int:

@@ -272,9 +272,9 @@ class Jobs:
         with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as folder:
             fresh = Path(folder)
             if is_uri(job.out):
-                from testbed.records.mirror import fetched
+                from testbed.records.mirror import local_copy_for_reading
 
-                downloads.copy_files(fetched(job.out), fresh)
+                downloads.copy_files(local_copy_for_reading(job.out), fresh)
             else:
                 downloads.unpack(self._records_through_job(id, job.out), fresh)
             downloads.merge_into(fresh, place)

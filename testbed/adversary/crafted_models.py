@@ -28,7 +28,7 @@ from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.messages import Vector
-from testbed.training import Asked, Broadcast, Train, TrainingRound
+from testbed.training import Broadcast, QuestionGroups, Train, TrainingRound
 from testbed.workload.contract import InspectableWorkload, Workload
 from testbed.workload.section import WorkloadSection
 
@@ -169,7 +169,7 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
         """Check that the workload computes gradients."""
         _check_gradients(cls.name, section)
 
-    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+    def questions_for(self, round_: TrainingRound, question: Train) -> QuestionGroups:
         """Ask the victim's group first; if no honest client can be attacked, ask as the honest server does."""
         honest_questions = super().questions_for(round_, question)
         victim = draw_victim(self, SendDifferentModels, round_.trainers, round_)
@@ -253,7 +253,7 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
         assert isinstance(options, ImprintOptions)
         imprint_of(inspectable(workload), 1, options.gain, 1)
 
-    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+    def questions_for(self, round_: TrainingRound, question: Train) -> QuestionGroups:
         """Ask all clients to train the imprint."""
         if not self.attacking:
             return super().questions_for(round_, question)

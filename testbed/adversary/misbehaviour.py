@@ -18,7 +18,7 @@ from testbed.aggregation.contract import Aggregate, AggregationProtocol, Aggrega
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.training import Asked, Broadcast, Train, TrainingRound
+from testbed.training import Broadcast, QuestionGroups, Train, TrainingRound
 from testbed.workload.contract import Samples, Workload
 from testbed.workload.section import WorkloadSection
 
@@ -177,7 +177,7 @@ class TrainingMisbehaviour(ServerMisbehaviour):
 
     if TYPE_CHECKING:
 
-        def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+        def questions_for(self, round_: TrainingRound, question: Train) -> QuestionGroups:
             raise NotImplementedError
 
 
@@ -258,7 +258,7 @@ class _Aggregating(_WithAccomplices, AggregationMisbehaviour):
 class _Broadcasting(TrainingMisbehaviour):
     """Outermost class of a malicious broadcast of the model: sets `attacking` when a round's training begins."""
 
-    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+    def questions_for(self, round_: TrainingRound, question: Train) -> QuestionGroups:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
         return super().questions_for(round_, question)
 

@@ -291,7 +291,7 @@ def robust_rule(section: RobustSection) -> RobustRule:
         return RULES[section.rule](section)
     kind = plugin_class(section.rule, f"{KEY}.rule")
     check_subclass(kind, RobustRule, section.rule, f"{KEY}.rule")
-    made: RobustRule = plugin_options.made(kind, section.rule, KEY, section)
+    made: RobustRule = plugin_options.create_with_options(kind, section.rule, KEY, section)
     return made
 
 

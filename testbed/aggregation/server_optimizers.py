@@ -242,7 +242,7 @@ def server_optimizer(section: ServerOptimizerSection | None) -> ServerOptimizer:
         return OPTIMIZERS[section.name](section)
     kind = plugin_class(section.name, f"{KEY}.name")
     check_subclass(kind, ServerOptimizer, section.name, f"{KEY}.name")
-    made: ServerOptimizer = plugin_options.made(kind, section.name, KEY, section)
+    made: ServerOptimizer = plugin_options.create_with_options(kind, section.name, KEY, section)
     return made
 
 

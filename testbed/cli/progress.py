@@ -17,7 +17,7 @@ from testbed.cli.watching import ALL, Display, Watched
 from testbed.display import visible
 from testbed.durations import clock_time, duration
 from testbed.engine.federation import RunProgress as Standing
-from testbed.records.reader import behind_told, crashes_told
+from testbed.records.reader import format_crashes, format_delay
 from testbed.running import PlannedRun
 
 OUTCOMES = ("completed", "skipped", "aborted")
@@ -57,10 +57,10 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("diverged"):
         lines.append(f"training diverged: {summary['diverged']}")
     if summary["crashes"]:
-        lines.append(f"{crashes_told(summary['crashes'])}, counted as dropouts (see log.jsonl and events.parquet)")
+        lines.append(f"{format_crashes(summary['crashes'])}, counted as dropouts (see log.jsonl and events.parquet)")
     if summary["behind_rounds"]:
         lines.append(
-            f"{behind_told(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/time.md, Live)"
+            f"{format_delay(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/time.md, Live)"
         )
     return lines
 

@@ -154,14 +154,16 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
     In a sweep, a point without a completed round may be a result (the dropout rate at which nothing works), as may
     refusals of all rounds under a misbehaviour. Neither is a failure of the command; both get a note.
     """
-    from testbed.records.reader import summed_up
+    from testbed.records.reader import format_end_reasons
 
     failed = [run for run in runs if run.rounds["outcome"].ne("completed").all()]
     if not failed:
         return
     first = failed[0]
     diverged: str = service("results.diverged")(first)
-    why = diverged or summed_up(zip(first.rounds["outcome"], first.rounds["reason"], strict=True)) or "no rounds"
+    why = (
+        diverged or format_end_reasons(zip(first.rounds["outcome"], first.rounds["reason"], strict=True)) or "no rounds"
+    )
     if len(failed) < len(runs) or any(run.has_misbehaviour for run in failed):
         example = f"e.g. {first.label}: {why}" if len(failed) > 1 else f"{first.label}: {why}"
         console.print(f"note: no round completed in {len(failed)} of {len(runs)} runs ({example})", markup=False)

@@ -171,7 +171,7 @@ def _state(run: "RunStatus") -> Text:
 
 
 def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
-    from testbed.records.reader import behind_told, crashes_told
+    from testbed.records.reader import format_crashes, format_delay
 
     rows = []
     died = [f"{run.host_restarts} of hosts"] if run.host_restarts else []
@@ -185,9 +185,9 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
     if run.reasons:
         rows.append(("reasons", Text(run.reasons, style="yellow")))
     if run.crashes:
-        rows.append(("crashes", Text(crashes_told(run.crashes), style="red")))
+        rows.append(("crashes", Text(format_crashes(run.crashes), style="red")))
     if run.behind_rounds:
-        rows.append(("behind", Text(behind_told(run.behind_rounds), style="yellow")))
+        rows.append(("behind", Text(format_delay(run.behind_rounds), style="yellow")))
     if run.refusals:
         rows.append(("refusals", Text(str(run.refusals))))
     rows += [("privacy", Text(line, style="yellow")) for line in run.privacy_caveats]

@@ -266,8 +266,8 @@ def share_among_all(secrets: Sequence[tuple[bytes, bytes]], threshold: int, poin
     return (share_each if _results.get() is None else share_to_many)(secrets, threshold, points)
 
 
-def note_sealed(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:
-    """Store a plaintext that was sealed in this process, so that `opened` need not decrypt it.
+def store_plaintext(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:
+    """Store a plaintext that was sealed in this process, so that `cached_opening` need not decrypt it.
 
     Args:
         sealed_as: returns 32 bytes that identify the ciphertext and all inputs of opening: a digest.
@@ -278,11 +278,11 @@ def note_sealed(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:
         results.note(sealed_as(), plaintext)
 
 
-def opened(sealed_as: Callable[[], bytes], opens: Callable[[], bytes]) -> bytes:
-    """Return the plaintext; stored if it was sealed in this process (`note_sealed`).
+def cached_opening(sealed_as: Callable[[], bytes], opens: Callable[[], bytes]) -> bytes:
+    """Return the plaintext; stored if it was sealed in this process (`store_plaintext`).
 
     Args:
-        sealed_as: as in `note_sealed`.
+        sealed_as: as in `store_plaintext`.
         opens: decrypts; may raise.
     """
     results = _results.get()

@@ -29,7 +29,7 @@ _TOGETHER = 1 << 16  # elements of a product computed at once, likewise
 _CHUNK_BYTES = 1 << 18
 
 
-def reduced(words: npt.NDArray[np.uint64]) -> Elements:
+def reduce_words(words: npt.NDArray[np.uint64]) -> Elements:
     """Return `words` modulo the prime; any shape."""
     flat = words.reshape(-1)
     result = np.empty(len(flat), np.uint32)
@@ -163,8 +163,8 @@ def vandermonde(points: tuple[int, ...], rows: int) -> Elements:
     powers = np.ones((rows, len(points)), np.uint64)
     bases = np.array(points, np.uint64)
     for row in range(1, rows):
-        powers[row] = reduced(powers[row - 1] * bases)
-    matrix: Any = reduced(powers)
+        powers[row] = reduce_words(powers[row - 1] * bases)
+    matrix: Any = reduce_words(powers)
     matrix.setflags(write=False)
     return matrix  # type: ignore[no-any-return]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.crypto import InvalidShares
-from testbed.crypto.prime_field import PRIME, inverse, reduced
+from testbed.crypto.prime_field import PRIME, inverse, reduce_words
 
 
 def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -> list[int]:
@@ -74,11 +74,11 @@ def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
                 solution[pivot] = -int(rows[row, column]) % PRIME
             return solution
         rows[[place, place + nonzero[0]]] = rows[[place + nonzero[0], place]]
-        rows[place] = reduced(rows[place] * np.uint64(inverse(int(rows[place, column]))))
+        rows[place] = reduce_words(rows[place] * np.uint64(inverse(int(rows[place, column]))))
         factors = np.uint64(PRIME) - rows[:, column]
         factors[place] = 0
-        rows += reduced(factors[:, None] * rows[place])
-        rows = reduced(rows).astype(np.uint64)
+        rows += reduce_words(factors[:, None] * rows[place])
+        rows = reduce_words(rows).astype(np.uint64)
         pivots.append(column)
     return [0] * matrix.shape[1]
 

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import PRIME, Elements, product, reduced, uniform, vandermonde
+from testbed.crypto.prime_field import PRIME, Elements, product, reduce_words, uniform, vandermonde
 
 SECURITY_BITS = 100
 """Security of one root [bits]."""
@@ -100,7 +100,7 @@ class ShareTest:
             challenge: `(k, piece_length)`.
         """
         shared, blinding = np.split(polynomials, [self.code.piece_length], axis=1)
-        return reduced(product(challenge, shared.T).astype(np.uint64) + blinding.T)
+        return reduce_words(product(challenge, shared.T).astype(np.uint64) + blinding.T)
 
     def values(self, responses: Elements, points: tuple[int, ...]) -> Elements:
         """Return the values that rows of n dealers must have at the holders' points, `(n, k, M)`.
@@ -124,7 +124,7 @@ class ShareTest:
         length = self.code.piece_length
         passed = np.empty(len(rows), np.bool_)
         for place, (row, challenge) in enumerate(zip(rows, challenges, strict=True)):
-            combined = reduced(challenge.astype(np.uint64) * row[:length]).sum(axis=1, dtype=np.uint64)
+            combined = reduce_words(challenge.astype(np.uint64) * row[:length]).sum(axis=1, dtype=np.uint64)
             combined += row[length:]
             passed[place] = np.array_equal(combined % np.uint64(PRIME), values[place])
         return passed

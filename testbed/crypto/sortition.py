@@ -34,7 +34,7 @@ def under_threshold(output: bytes, factor: Fraction, selected: int, total: int) 
     return beta * total * factor.denominator < factor.numerator * selected << (8 * len(output))
 
 
-def first_not_under(factor: Fraction, selected: int, total: int, size: int) -> int:
+def smallest_not_under_threshold(factor: Fraction, selected: int, total: int, size: int) -> int:
     """Return the smallest number that is not under the threshold; it may need more than `size` bytes.
 
     Args:
@@ -60,7 +60,7 @@ def below_threshold_mask(outputs: Bytes, factor: Fraction, selected: int, total:
     Returns:
         `(m,)` bool.
     """
-    limit = first_not_under(factor, selected, total, 32)
+    limit = smallest_not_under_threshold(factor, selected, total, 32)
     if limit >> 256:
         return np.ones(len(outputs), np.bool_)
     leading = outputs[:, :8].copy().view(">u8")[:, 0].astype(np.uint64)
@@ -86,7 +86,7 @@ def certainly_above_threshold(
     Returns:
         A predicate of seed and public key; None if all parties are drawn.
     """
-    limit = first_not_under(factor, selected, total, vrf.OUTPUT_BYTES)
+    limit = smallest_not_under_threshold(factor, selected, total, vrf.OUTPUT_BYTES)
     if limit >> (8 * vrf.OUTPUT_BYTES):
         return None
     least = limit.to_bytes(vrf.OUTPUT_BYTES, "big")

@@ -159,7 +159,7 @@ def _own_factors(
     section: Devices, population: int, generator: np.random.Generator, key: str
 ) -> npt.NDArray[np.float64]:
     own = plugin_class(section.model, f"{key}.model")
-    model: DeviceModel = plugin_options.made(own, section.model, key, section)
+    model: DeviceModel = plugin_options.create_with_options(own, section.model, key, section)
     plugin_options.check_methods(model, section.model, f"{key}.model", "speed_factors(population, generator)")
     factors = np.asarray(model.speed_factors(population, generator), dtype=np.float64)
     if factors.shape != (population,) or not (np.isfinite(factors) & (factors > 0)).all():

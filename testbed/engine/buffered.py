@@ -34,7 +34,7 @@ from testbed.messages import Message, Vector
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.contract import EXCLUDED, ids, no_ids
 from testbed.network.in_flight import PendingExchange, packed, unpacked
-from testbed.selection.contract import SelectionRound, ending_with
+from testbed.selection.contract import SelectionRound, attach_selection_state
 from testbed.training import Train
 
 _BUFFER = ArrayGroup("buffered: ")
@@ -228,7 +228,7 @@ class BufferedClients:
         filling = _Filling(start, self._network, self._experiment, upload, model, buffer)
         try:
             candidates = await filling.begin()
-            with ending_with(candidates):
+            with attach_selection_state(candidates):
                 chosen = ids(await filling.fill())
             chosen_updates = {client: buffer.pending.pop(client) for client in chosen.tolist()}
         finally:
@@ -237,7 +237,7 @@ class BufferedClients:
         for flight in flights:
             self._network.record(flight)
         losses = [entry.update.loss for entry in chosen_updates.values() if not math.isnan(entry.update.loss)]
-        with ending_with(candidates, chosen):
+        with attach_selection_state(candidates, chosen):
             updates = recalls({client: (entry.round, entry.update) for client, entry in chosen_updates.items()})
             await self._network.deliver_internal(Recall(start.number), chosen, updates)
         loss = float(np.mean(losses)) if losses else None

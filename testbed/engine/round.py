@@ -14,7 +14,14 @@ from testbed.arrays import Floats, Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
-from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, ending_with, merged, reports_of
+from testbed.selection.contract import (
+    Selection,
+    SelectionProtocol,
+    SelectionRound,
+    attach_selection_state,
+    merge_reports,
+    training_reports,
+)
 from testbed.training import Broadcast, StateReference, Train, TrainingRound, TrainWithState
 from testbed.workload.client_algorithm import LAST_ROUND, STATELESS, ClientAlgorithm
 from testbed.workload.contract import Workload
@@ -227,7 +234,7 @@ async def selected_clients(start: SelectionRound, server: Server, model: npt.NDA
     if chosen.available is not None and aggregation.broadcasts_to_all:
         chosen = replace(chosen, participants=chosen.available)
     number = start.number if chosen.round_number is None else chosen.round_number
-    with ending_with(chosen.candidates, chosen.participants):
+    with attach_selection_state(chosen.candidates, chosen.participants):
         if not len(chosen.participants) and not aggregation.allows_empty_selection:
             raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
         trainers = chosen.participants if chosen.ready is None else chosen.ready
@@ -278,10 +285,10 @@ async def _train(
             private = {client: StateReference(int(start.memory[LAST_ROUND][client])) for client in clients.tolist()}
         replies = await start.network.ask(clients, asked_question, private=private)
         losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
-        reports.append(reports_of(replies, clients))
+        reports.append(training_reports(replies, clients))
         trained = np.union1d(trained, replies.ids)
     if reports:
-        server.selection.learn(start, merged(reports))
+        server.selection.learn(start, merge_reports(reports))
     loss = float(np.mean(losses)) if losses else None
     first = groups[0][1]  # aggregation is bound to the question to the first group
     return Cohort(start, chosen.participants, chosen.candidates, trained, loss, first, chosen.available)

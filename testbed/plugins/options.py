@@ -23,7 +23,7 @@ from testbed.spelling import did_you_mean
 _Made = TypeVar("_Made", bound=BaseModel)
 
 
-def made(kind: Any, name: str, key: str, section: Any, *arguments: Any) -> Any:
+def create_with_options(kind: Any, name: str, key: str, section: Any, *arguments: Any) -> Any:
     """Return ``kind(section, *arguments)``, with the options in ``section.options``.
 
     Args:
@@ -44,15 +44,15 @@ def made(kind: Any, name: str, key: str, section: Any, *arguments: Any) -> Any:
 
 
 def check_callable(kind: Any, name: str, key: str, options: Mapping[str, Any], arguments: int) -> None:
-    """Check options as `made` does, without a call.
+    """Check options as `create_with_options` does, without a call.
 
     Args:
-        kind, name, key: as in `made`.
+        kind, name, key: as in `create_with_options`.
         options: the options.
         arguments: number of fixed arguments, including the section.
 
     Raises:
-        ExperimentError: as `made`.
+        ExperimentError: as `create_with_options`.
     """
     _, keywords = checked(kind, name, key, options, arguments)
     bind(kind, name, key, (None,) * arguments, keywords)
@@ -64,12 +64,12 @@ def checked(
     """Return the options as values for ``section.options`` (None: unchanged), and as keyword arguments.
 
     Args:
-        kind, name, key: as in `made`.
+        kind, name, key: as in `create_with_options`.
         options: the options.
         arguments: number of fixed arguments, including the section.
 
     Raises:
-        ExperimentError: as `made`.
+        ExperimentError: as `create_with_options`.
     """
     declared = getattr(kind, "Options", None)
     if isinstance(declared, type) and issubclass(declared, BaseModel):
@@ -109,7 +109,7 @@ def as_keywords(
     return dict(options)
 
 
-def check_methods(made: Any, name: str, key: str, *methods: str) -> None:
+def check_methods(create_with_options: Any, name: str, key: str, *methods: str) -> None:
     """Raise `ExperimentError` unless an object has these methods.
 
     Args:
@@ -119,7 +119,7 @@ def check_methods(made: Any, name: str, key: str, *methods: str) -> None:
         methods: each with its arguments, as the error shows it.
     """
     for method in methods:
-        if not callable(getattr(made, method.partition("(")[0], None)):
+        if not callable(getattr(create_with_options, method.partition("(")[0], None)):
             raise ExperimentError(f"{key}: {name}: lacks the method {method}")
 
 
@@ -127,7 +127,7 @@ def bind(kind: Any, name: str, key: str, arguments: Sequence[Any], keywords: Map
     """Raise `ExperimentError` if `kind` cannot be called with these arguments.
 
     Args:
-        kind, name, key: as in `made`.
+        kind, name, key: as in `create_with_options`.
         arguments: positional arguments.
         keywords: keyword arguments.
     """

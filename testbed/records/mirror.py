@@ -79,7 +79,7 @@ def local_staging_dir(out: str | Path) -> Path:
     return copy
 
 
-def fetched(where: str | Path) -> Path:
+def local_copy_for_reading(where: str | Path) -> Path:
     """Return a local directory with the runs at or below `where`, for reading.
 
     A path is returned unchanged. For a URI the local copy is returned, after updating it; nothing is written to the
@@ -348,5 +348,7 @@ def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
     Raises:
         RunError: a directory contains no run.
     """
-    by_path = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
+    by_path = {
+        run.path.resolve(): run for directory in directories for run in find_runs(local_copy_for_reading(directory))
+    }
     return list(by_path.values())

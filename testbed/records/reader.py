@@ -266,7 +266,7 @@ def counted(rounds: Iterable[tuple[str, str]]) -> dict[str, int]:
     return dict(sorted(names.items(), key=lambda item: (-item[1], item[0])))
 
 
-def summed_up(rounds: Iterable[tuple[str, str]]) -> str:
+def format_end_reasons(rounds: Iterable[tuple[str, str]]) -> str:
     """Return the reasons of failed rounds as text; empty if all rounds completed.
 
     For example ``3 aborted: 2 x below-threshold (8 of 9 needed shared their keys), 1 x refused``. A reason with several
@@ -294,7 +294,7 @@ def summed_up(rounds: Iterable[tuple[str, str]]) -> str:
     return "; ".join(parts)
 
 
-def refusals_told(details: Iterable[str]) -> str:
+def format_refusals(details: Iterable[str]) -> str:
     """Return refusals as text, e.g. ``3 refusals by clients: 2 x train.dimension, 1 x train.diverged``; empty if none.
 
     Args:
@@ -308,12 +308,12 @@ def refusals_told(details: Iterable[str]) -> str:
     return f"{count} {'refusal' if count == 1 else 'refusals'} by clients: {', '.join(counts)}"
 
 
-def crashes_told(count: int) -> str:
+def format_crashes(count: int) -> str:
     """Return the number of crashes as text, e.g. ``13 crashes of clients' code``."""
     return f"{count} {'crash' if count == 1 else 'crashes'} of clients' code"
 
 
-def behind_told(rounds: int, factor: float | None = None) -> str:
+def format_delay(rounds: int, factor: float | None = None) -> str:
     """Return the delay of a live run by its machine as text.
 
     Args:

@@ -262,7 +262,7 @@ def damaged(path: Path, name: str, error: Exception) -> RunError:
 MERGED_UP_TO = b"testbed.merged_up_to_round"
 
 
-def is_kept(path: Path, name: str, checkpoint: Checkpoint | None) -> bool:
+def has_table(path: Path, name: str, checkpoint: Checkpoint | None) -> bool:
     """Return whether a run has a table at all (see `OPTIONAL_TABLES`): in its last round or merged.
 
     Args:
@@ -286,7 +286,7 @@ def recorded_files(path: Path, name: str, checkpoint: Checkpoint | None) -> list
     Raises:
         RunError: the merged table is damaged.
     """
-    if not is_kept(path, name, checkpoint):
+    if not has_table(path, name, checkpoint):
         return []
     merged = path / f"{name}.parquet"
     last = checkpoint.round_number if checkpoint is not None else 0
@@ -306,7 +306,7 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
     Raises:
         RunError: a file is damaged, or a finished round is missing.
     """
-    if not is_kept(path, name, checkpoint):
+    if not has_table(path, name, checkpoint):
         return SCHEMAS[name].empty_table()
     last = checkpoint.round_number if checkpoint is not None else 0
     merged = path / f"{name}.parquet"

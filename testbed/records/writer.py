@@ -45,7 +45,7 @@ from testbed.records.arrays import Checkpoint, cannot_write, replacing
 from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.last_evaluations import drop_moved_evaluations
 from testbed.records.schemas import SCHEMAS
-from testbed.records.tables import MERGED_UP_TO, damaged, is_kept, part_of, read_table, recorded_files, write_merged
+from testbed.records.tables import MERGED_UP_TO, damaged, has_table, part_of, read_table, recorded_files, write_merged
 from testbed.records.uploads import ATTEMPTS, EXPERIMENT, MARK, SUMMARY, Mirror
 
 LOCK = ".lock"  # of the process that drives the run
@@ -406,7 +406,7 @@ class RunDirectory:
             )  # the previous checkpoint would need parts that are deleted below
         metadata = {MERGED_UP_TO: str(checkpoint.round_number).encode()}
         for name in SCHEMAS:
-            if not is_kept(self.path, name, checkpoint):
+            if not has_table(self.path, name, checkpoint):
                 continue
             parts = recorded_files(self.path, name, checkpoint)
             with replacing(self.path / f"{name}.parquet") as file:

@@ -22,8 +22,8 @@ from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records.arrays import ERRORS, stamp
 from testbed.records.log import RunLog
-from testbed.records.mirror import fetched
-from testbed.records.reader import summed_up
+from testbed.records.mirror import local_copy_for_reading
+from testbed.records.reader import format_end_reasons
 from testbed.records.tables import MERGED_UP_TO, part_of, stopped
 from testbed.records.uploads import MARK
 from testbed.records.vocabulary import privacy_caveats
@@ -166,7 +166,7 @@ def runs_at(directories: Sequence[str]) -> list[RunsAt]:
     """
     groups = []
     for where in directories:
-        directory = fetched(where)
+        directory = local_copy_for_reading(where)
         groups.append(RunsAt(where, statuses(directory), (directory / "experiment.yaml").is_file()))
     return groups
 
@@ -288,7 +288,7 @@ def _status(path: Path) -> RunStatus:
         refusals=sum(event["kind"] == "refusal" for event in events),
         crashes=sum(event["kind"] == "crash" for event in events),
         behind_rounds=len({event["round"] for event in events if event["kind"] == "behind"}),
-        reasons=summed_up((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
+        reasons=format_end_reasons((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
         stopped=why,
         privacy_caveats=privacy_caveats(experiment) if _keeps_ledger(path, done) else [],
         seen_s=_seen_s(path, log),

@@ -26,8 +26,14 @@ from testbed.arrays import Ids
 from testbed.parties.client import RoleSpec
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
-from testbed.selection.own_coins import DecidingClient, decisions
+from testbed.selection.contract import (
+    Selection,
+    SelectionParameters,
+    SelectionProtocol,
+    SelectionRound,
+    attach_selection_state,
+)
+from testbed.selection.own_coins import DecidingClient, ask_decisions
 from testbed.selection.supply import Supply
 
 
@@ -129,11 +135,11 @@ class BallsInBinsSelection(SelectionProtocol):
     async def select(self, round_: SelectionRound) -> Selection:
         """Check in, then choose the available clients of the round's bin."""
         if self.clients_decide:
-            present, turn = await decisions(round_)
+            present, turn = await ask_decisions(round_)
         else:
             present = await check_in(round_)
             turn = present[self.bins(round_)[present] == round_.number % self.parameters.bins]
-        with ending_with(len(present)):
+        with attach_selection_state(len(present)):
             return Selection(self.choose(turn, present, round_), len(present), available=present)
 
     def choose(self, turn: Ids, present: Ids, round_: SelectionRound) -> Ids:

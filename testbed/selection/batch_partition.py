@@ -28,7 +28,13 @@ from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
+from testbed.selection.contract import (
+    Selection,
+    SelectionParameters,
+    SelectionProtocol,
+    SelectionRound,
+    attach_selection_state,
+)
 from testbed.selection.supply import Supply
 
 
@@ -146,7 +152,7 @@ class BatchPartitionSelection(BatchSelection):
     async def select(self, round_: SelectionRound) -> Selection:
         """Check in, then choose among the complete batches."""
         present = await check_in(round_)
-        with ending_with(len(present)):
+        with attach_selection_state(len(present)):
             chosen = self.choose(present, round_.participations, round_.rng("participants"))
         return Selection(self.batches.members(chosen), len(present))
 

@@ -150,7 +150,7 @@ class SelectionRound:
 
 
 @contextmanager
-def ending_with(candidates: int, participants: Ids | None = None) -> Iterator[None]:
+def attach_selection_state(candidates: int, participants: Ids | None = None) -> Iterator[None]:
     """Attach candidates and participants to an error that ends the round inside the block.
 
     The record of a skipped or aborted round takes them from the error. An inner block wins over an outer block.
@@ -218,7 +218,7 @@ class TrainingReports:
         return self.samples.astype(np.float64) * np.sqrt(self.squared_loss)
 
 
-def merged(reports: Sequence[TrainingReports]) -> TrainingReports:
+def merge_reports(reports: Sequence[TrainingReports]) -> TrainingReports:
     """Merge the training reports of groups that share no client and were asked one after the other.
 
     Args:
@@ -243,7 +243,7 @@ def merged(reports: Sequence[TrainingReports]) -> TrainingReports:
     )
 
 
-def reports_of(trained: Replies, recipients: Ids) -> TrainingReports:
+def training_reports(trained: Replies, recipients: Ids) -> TrainingReports:
     """Return the training reports of one `Train` question; answers that do not decode are left out.
 
     Args:

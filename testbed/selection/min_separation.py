@@ -32,7 +32,13 @@ from testbed.parties.client import RoleSpec
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.selection.batch_partition import check_batch_size, whole_batches
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
+from testbed.selection.contract import (
+    Selection,
+    SelectionParameters,
+    SelectionProtocol,
+    SelectionRound,
+    attach_selection_state,
+)
 from testbed.selection.supply import Supply
 
 _LAST = ArrayName("min-separation/last")  # (n,) int64, the last round for which each was selected; 0: never
@@ -114,7 +120,7 @@ class MinSeparationSelection(SelectionProtocol):
     async def select(self, round_: SelectionRound) -> Selection:
         """Check in, then draw K/T groups that have rested."""
         present = await check_in(round_)
-        with ending_with(len(present)):
+        with attach_selection_state(len(present)):
             participants = self.choose(present, round_)
         last = round_.memory.setdefault(_LAST, np.zeros(self.population, np.int64))
         last[participants] = round_.number

@@ -32,7 +32,13 @@ from testbed.arrays import Floats, Ids
 from testbed.memory import ArrayName, Memory
 from testbed.network.contract import Replies, no_ids
 from testbed.selection.check_in import STAGE, check_in_replies
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound, TrainingReports, ending_with
+from testbed.selection.contract import (
+    Selection,
+    SelectionParameters,
+    SelectionRound,
+    TrainingReports,
+    attach_selection_state,
+)
 from testbed.selection.random_selection import ServerChoice
 
 PENALTY = 2.0  # alpha, as published
@@ -115,7 +121,7 @@ class OortSelection(ServerChoice):
     async def select(self, round_: SelectionRound) -> Selection:
         """Check in, then choose by the stored statistics."""
         replies = await check_in_replies(round_)
-        with ending_with(len(replies)):
+        with attach_selection_state(len(replies)):
             return Selection(self.choose(replies, round_), len(replies))
 
     def choose(self, replies: Replies, round_: SelectionRound) -> Ids:

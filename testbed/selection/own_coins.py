@@ -65,7 +65,7 @@ class DecidingClient(Role):
         return bool(coins(secret, 1, environment.client_rate)[0])
 
 
-async def decisions(round_: SelectionRound) -> tuple[Ids, Ids]:
+async def ask_decisions(round_: SelectionRound) -> tuple[Ids, Ids]:
     """Ask all clients for their decisions.
 
     Returns:

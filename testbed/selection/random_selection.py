@@ -17,8 +17,14 @@ from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
 from testbed.errors import RoundSkipped, TraceError, excludes
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
-from testbed.selection.own_coins import DecidingClient, decisions
+from testbed.selection.contract import (
+    Selection,
+    SelectionParameters,
+    SelectionProtocol,
+    SelectionRound,
+    attach_selection_state,
+)
+from testbed.selection.own_coins import DecidingClient, ask_decisions
 from testbed.selection.supply import Supply
 
 
@@ -141,7 +147,7 @@ class _AmongPresent(ServerChoice):
     async def select(self, round_: SelectionRound) -> Selection:
         """Check in, then choose among the available clients."""
         present = await check_in(round_)
-        with ending_with(len(present)):
+        with attach_selection_state(len(present)):
             return Selection(np.sort(self.choose(present, round_)), len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
@@ -259,7 +265,7 @@ class BernoulliSelection(_AmongPresent):
         """Check in, then draw; if clients decide, ask for their decisions."""
         if not self.clients_decide:
             return await super().select(round_)
-        present, willing = await decisions(round_)
+        present, willing = await ask_decisions(round_)
         return Selection(willing, len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from analysis.reproduction import catalogue, presentation
-from analysis.reproduction.kept import kept
+from analysis.reproduction.kept import kept_result
 from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
 from testbed.cli import main
 from testbed.durations import rounded_duration
@@ -214,7 +214,7 @@ def test_a_key_that_cannot_be_set_is_one_line(call: Call, tmp_path: Path, name: 
 
 def test_how_long_it_takes_is_measured_or_said_to_be_unknown() -> None:
     (table2,) = catalogue.named(["lotto-table2"])
-    last = kept(table2)
+    last = kept_result(table2)
     assert last is not None
     took = rounded_duration(last.origin.seconds)
     assert presentation.expected_length(table2, last.scale).startswith(f"about {took} on {last.origin.cpus} cores")

@@ -14,7 +14,7 @@ from testbed.crypto.prime_field import (
     interpolation,
     inverse,
     product,
-    reduced,
+    reduce_words,
     total,
     uniform,
     vandermonde,
@@ -48,7 +48,7 @@ def test_the_modulus_is_the_largest_prime_of_32_bits():
 @settings(max_examples=examples(100))
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
 def test_any_word_is_reduced(words):
-    assert reduced(np.array(words, np.uint64)).tolist() == [word % PRIME for word in words]
+    assert reduce_words(np.array(words, np.uint64)).tolist() == [word % PRIME for word in words]
 
 
 @settings(max_examples=examples(100))

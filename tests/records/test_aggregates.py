@@ -14,7 +14,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import RoundAggregate, aggregate_files
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_copy_for_reading, local_staging_dir
 from tests.records.mirrored import Drifting, advance
 
 ROUNDS = 6
@@ -123,9 +123,9 @@ def test_a_mirrored_run_takes_them_along(
     assert bytes_of(path) == {name: whole[name] for name in sorted(whole) if int(name[-10:-4]) <= 3}
     run_on(path, records={"aggregates": "all"})
     machine("three")
-    assert bytes_of(fetched(uri)) == whole
+    assert bytes_of(local_copy_for_reading(uri)) == whole
     machine("one")
-    assert bytes_of(fetched(uri)) == whole
+    assert bytes_of(local_copy_for_reading(uri)) == whole
 
 
 def test_bad_sections_and_damaged_files_are_one_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from testbed.errors import RunError
 from testbed.files import limits
 from testbed.files.names import check_name, inside
 from testbed.records import store
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_copy_for_reading, local_staging_dir
 from testbed.records.store import Store
 from tests.messages_named import naming
 from tests.records.mirrored import live
@@ -78,7 +78,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch, machine: Callable[[str], None]) -> 
 def test_a_listed_name_cannot_leave_the_copy(hostile: Callable, tmp_path: Path, name: str) -> None:
     hostile("good/experiment.yaml", name)
     with pytest.raises(RunError, match="may lie outside the directory; nothing is read") as error:
-        fetched("s3://bucket/runs")
+        local_copy_for_reading("s3://bucket/runs")
     assert "\n" not in str(error.value)
     assert ascii(name)[1:-1].strip("/") in str(error.value).replace("'", "")
     assert not list(tmp_path.rglob("experiment.yaml"))
@@ -87,7 +87,7 @@ def test_a_listed_name_cannot_leave_the_copy(hostile: Callable, tmp_path: Path, 
 def test_nor_one_that_is_listed_from_elsewhere(hostile: Callable) -> None:
     hostile("//elsewhere/experiment.yaml")
     with pytest.raises(RunError, match="could lie outside"):
-        fetched("s3://bucket/runs")
+        local_copy_for_reading("s3://bucket/runs")
 
 
 @pytest.mark.parametrize("command", ["compare", "status", "metrics"])
@@ -106,7 +106,7 @@ def test_a_file_larger_than_such_a_file_is_refused(
     monkeypatch.setitem(store._MOST_BYTES, "experiment.yaml", 1000)
     hostile("experiment.yaml", content=b"#" * 5000)
     with pytest.raises(RunError, match=naming("experiment.yaml:", "larger")):
-        fetched("s3://bucket/runs")
+        local_copy_for_reading("s3://bucket/runs")
     assert not list(tmp_path.rglob("experiment.yaml"))
     monkeypatch.setattr(limits, "YAML_BYTES", 1000)
     with pytest.raises(RunError, match="is larger"):
@@ -124,21 +124,21 @@ def test_links_at_a_local_uri_are_not_followed_out_of_it(
     summary.symlink_to(secret)
     machine("b")
     with pytest.raises(RunError, match=r"symbolic link leads .*summary.json.* out of the directory"):
-        fetched(uri)
+        local_copy_for_reading(uri)
     assert not any(file.read_bytes() == b"mine" for file in (tmp_path / "caches").rglob("*") if file.is_file())
 
 
 def test_links_in_the_copy_are_not_followed_out_of_it(hostile: Callable, tmp_path: Path) -> None:
     """A cache that somebody else could write to."""
     hostile("a/experiment.yaml")
-    copy = fetched("s3://bucket/runs")
+    copy = local_copy_for_reading("s3://bucket/runs")
     for file in (copy / "a").iterdir():
         file.unlink()
     (copy / "a").rmdir()
     (tmp_path / "victim").mkdir()
     (copy / "a").symlink_to(tmp_path / "victim")
     with pytest.raises(RunError, match="a symbolic link leads 'a' out of the directory"):
-        fetched("s3://bucket/runs")
+        local_copy_for_reading("s3://bucket/runs")
     assert not list((tmp_path / "victim").iterdir())
 
 
@@ -155,5 +155,5 @@ def test_an_object_store_whose_keys_climb(s3: str, machine: Callable[[str], None
     client = boto3.client("s3", endpoint_url=f"http://{address}", region_name="us-east-1")
     client.put_object(Bucket="results", Key="climbing/a/../../../evil/experiment.yaml", Body=b"name: evil\n")
     with pytest.raises(RunError, match=r"'a/\.\./\.\./\.\./evil/experiment\.yaml' could lie outside"):
-        fetched(f"s3://results/climbing?{s3}")
+        local_copy_for_reading(f"s3://results/climbing?{s3}")
     assert not list(tmp_path.rglob("experiment.yaml"))

@@ -15,7 +15,7 @@ import pytest
 from testbed.cli import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_copy_for_reading, local_staging_dir
 from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.store import ABANDONED_AFTER_S, Store
 from testbed.records.uploads import Mirror
@@ -113,7 +113,7 @@ def test_the_table_that_only_some_runs_have_comes_along(
     assert len(RunRecords(path).frame("privacy")) > 3
     assert remote_names(uri) == finished_names | {"privacy.parquet"}
     machine("c")
-    assert contents(fetched(uri)) == undisturbed
+    assert contents(local_copy_for_reading(uri)) == undisturbed
 
 
 def test_a_copy_that_is_ahead_is_pushed(
@@ -237,14 +237,14 @@ def test_reading_writes_nothing_at_the_uri_and_leaves_a_running_copy_alone(
     machine("b")
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 0)
-        assert RunDirectory(fetched(uri)).table("rounds").num_rows == 2
+        assert RunDirectory(local_copy_for_reading(uri)).table("rounds").num_rows == 2
     live(local_staging_dir(uri))
     machine("a")
     with run_lock(path):
-        assert RunDirectory(fetched(uri)).checkpoint().round_number == 2
+        assert RunDirectory(local_copy_for_reading(uri)).checkpoint().round_number == 2
         with pytest.raises(RunError, match=naming("in use", "--out")):
             local_staging_dir(uri)
-    assert RunDirectory(fetched(uri)).checkpoint().round_number == ROUNDS
+    assert RunDirectory(local_copy_for_reading(uri)).checkpoint().round_number == ROUNDS
 
 
 def test_only_what_is_missing_is_pulled(uri: str, machine: Callable[[str], None]) -> None:

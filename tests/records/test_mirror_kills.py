@@ -10,7 +10,7 @@ import pytest
 
 from testbed.errors import RunError
 from testbed.records import RunDirectory
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_copy_for_reading, local_staging_dir
 from testbed.records.store import Store
 from testbed.records.uploads import Mirror
 from tests.records.mirrored import Killed, contents, cut_off, live, remote_names
@@ -36,7 +36,7 @@ def kill_at_every_upload(
                     died = True
             machine(f"second-{uploads}")
             if "experiment.yaml" in remote_names(uri):  # readers see a whole number of rounds meanwhile
-                there = fetched(uri)
+                there = local_copy_for_reading(uri)
                 rounds = RunDirectory(there).table("rounds")["round"].to_pylist()
                 expected = [row for row in undisturbed["exchanges"] if row["round"] <= len(rounds)]
                 assert rounds == list(range(1, len(rounds) + 1))
@@ -46,7 +46,7 @@ def kill_at_every_upload(
             assert contents(path) == undisturbed
             assert remote_names(uri) == finished_names
             machine(f"third-{uploads}")
-            assert contents(fetched(uri)) == undisturbed
+            assert contents(local_copy_for_reading(uri)) == undisturbed
             if not died:
                 return uploads
         raise AssertionError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.records.reader import counted, summed_up
+from testbed.records.reader import counted, format_end_reasons
 
 SHORT = "below-threshold: 8 of 9 needed shared their keys"
 ENDS = [
@@ -16,7 +16,7 @@ ENDS = [
 
 
 def test_the_reasons_of_all_rounds_in_one_line() -> None:
-    assert summed_up(ENDS) == (
+    assert format_end_reasons(ENDS) == (
         "3 aborted: 2 x below-threshold (8 of 9 needed shared their keys), "
         "1 x refused (3 participants refused: lotto.list); "
         "2 skipped: 2 x too-few-available (e.g. 3 available, 5 wanted)"
@@ -26,9 +26,9 @@ def test_the_reasons_of_all_rounds_in_one_line() -> None:
 
 @pytest.mark.parametrize("ends", [[], [("completed", "")] * 3])
 def test_nothing_is_said_of_completed_rounds(ends: list[tuple[str, str]]) -> None:
-    assert (summed_up(ends), counted(ends)) == ("", {})
+    assert (format_end_reasons(ends), counted(ends)) == ("", {})
 
 
 def test_an_endless_reason_is_cut_and_a_missing_one_named() -> None:
-    assert len(summed_up([("aborted", f"why: {'x' * 5000}")])) < 200
-    assert summed_up([("aborted", "")]) == "1 aborted: 1 x no reason given"
+    assert len(format_end_reasons([("aborted", f"why: {'x' * 5000}")])) < 200
+    assert format_end_reasons([("aborted", "")]) == "1 aborted: 1 x no reason given"

@@ -13,7 +13,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.files.names import is_uri
 from testbed.records import RunDirectory
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_copy_for_reading, local_staging_dir
 from testbed.records.store import Store
 from tests.messages_named import naming
 from tests.records.mirrored import contents, live, remote_names
@@ -25,7 +25,7 @@ def test_what_is_a_uri() -> None:
     assert not is_uri("runs/monday")
     assert not is_uri("C:\\runs")
     assert not is_uri(Path("s3://bucket"))
-    assert local_staging_dir("runs/monday") == fetched(Path("runs/monday")) == Path("runs/monday")
+    assert local_staging_dir("runs/monday") == local_copy_for_reading(Path("runs/monday")) == Path("runs/monday")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_a_uri() -> None:
     ],
 )
 def test_a_uri_that_cannot_be_used(uri: str | Path, says: str, machine: Callable[[str], None]) -> None:
-    for use in (local_staging_dir, fetched):
+    for use in (local_staging_dir, local_copy_for_reading):
         with pytest.raises(ExperimentError, match=says) as error:
             use(uri)
         assert "\n" not in str(error.value)
@@ -73,7 +73,7 @@ def test_no_such_bucket_and_no_server_are_one_line(s3: str, machine: Callable[[s
         local_staging_dir(f"s3://nothing-here/run?{s3}")
     assert "\n" not in str(error.value)
     with pytest.raises(RunError, match="no runs here"):
-        fetched(f"s3://results/{uuid.uuid4()}?{s3}")
+        local_copy_for_reading(f"s3://results/{uuid.uuid4()}?{s3}")
 
 
 def test_a_place_with_other_things_is_refused(uri: str, tmp_path: Path, machine: Callable[[str], None]) -> None:
@@ -83,7 +83,7 @@ def test_a_place_with_other_things_is_refused(uri: str, tmp_path: Path, machine:
     with pytest.raises(RunError, match=naming("not empty", "no run", "--out")):
         local_staging_dir(uri)
     with pytest.raises(RunError, match="no runs here"):
-        fetched(uri)
+        local_copy_for_reading(uri)
     assert remote_names(uri) == {"photos/cat.png"}
 
 
@@ -119,7 +119,7 @@ def test_failures_that_may_pass_are_tried_again_and_not_for_ever(
             assert RunDirectory(path).table("rounds").num_rows == 3
     live(local_staging_dir(uri))
     machine("b")
-    assert contents(fetched(uri)) == undisturbed
+    assert contents(local_copy_for_reading(uri)) == undisturbed
 
 
 def test_a_refusal_is_not_tried_again(uri: str, machine: Callable[[str], None]) -> None:

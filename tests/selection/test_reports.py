@@ -7,7 +7,7 @@ import pytest
 
 from testbed.messages import detach
 from testbed.network.contract import Missing, Replies
-from testbed.selection.contract import TrainingReports, reports_of
+from testbed.selection.contract import TrainingReports, training_reports
 from testbed.training import TrainingReport
 
 WAITED_S = 4.0
@@ -27,12 +27,12 @@ def replies(answers: dict[int, TrainingReport], latency_s: list[float]) -> Repli
 def reported(*answers: TrainingReport) -> TrainingReports:
     """Return the reports of clients 0, 1, ... from these answers."""
     got = replies(dict(enumerate(answers)), [1.0] * len(answers))
-    return reports_of(got, np.arange(len(answers)))
+    return training_reports(got, np.arange(len(answers)))
 
 
 def test_reports_are_aligned_with_the_clients_that_answered() -> None:
     answers = {2: TrainingReport(10, 0.5, 0.3), 5: TrainingReport(4, 2.0, 5.0), 9: TrainingReport(0, 0.0, 0.0)}
-    found = reports_of(replies(answers, [1.5, 2.5, 0.25]), np.array([1, 2, 5, 7, 9]))
+    found = training_reports(replies(answers, [1.5, 2.5, 0.25]), np.array([1, 2, 5, 7, 9]))
     assert found.clients.tolist() == [2, 5, 9]
     assert found.samples.tolist() == [10, 4, 0]
     assert found.loss.tolist() == [0.5, 2.0, 0.0]
@@ -62,13 +62,13 @@ def test_an_invalid_loss_counts_as_zero(nonsense: float) -> None:
 def test_an_undecodable_answer_is_no_report() -> None:
     got = replies({1: TrainingReport(3, 1.0), 4: TrainingReport(3, 1.0)}, [0.5, 0.75])
     got._headers[1] = b""
-    found = reports_of(got, np.array([1, 4]))
+    found = training_reports(got, np.array([1, 4]))
     assert found.clients.tolist() == [4]
     assert found.latency_s.tolist() == [0.75]
     assert found.unheard.tolist() == [1]
 
 
 def test_reports_without_answers_are_empty() -> None:
-    found = reports_of(replies({}, []), np.array([3]))
+    found = training_reports(replies({}, []), np.array([3]))
     assert len(found.clients) == len(found.quality) == 0
     assert found.unheard.tolist() == [3]

@@ -18,9 +18,9 @@ from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
-from workloads.data.clients.images import LabelledImages, ScaledImages, photograph
+from workloads.data.clients.images import LabelledImages, ScaledImages, open_photograph
 from workloads.data.clients.leaf import LeafFolder, LeafUsers
-from workloads.data.clients.owners import ClientDataCache, LabelledValues, OwnedSamples, joined
+from workloads.data.clients.owners import ClientDataCache, LabelledValues, OwnedSamples, join_values
 
 CLASSES = 2
 IMAGE_SIZE = 84
@@ -72,7 +72,7 @@ class CelebA(ScaledImages):
         self._images = image_folder
         self.height = self.width = section.image_size or IMAGE_SIZE
         files = LeafUsers(folder, read_celebrity, population, seed, "celebrity")
-        self._owned = OwnedSamples(files, joined, section, seed)
+        self._owned = OwnedSamples(files, join_values, section, seed)
         self.sample_counts = self._owned.counts
         self._check_images(population)
         self.description = (
@@ -94,7 +94,7 @@ class CelebA(ScaledImages):
             )
 
     def _opened(self, samples: LabelledValues) -> LabelledImages:
-        images = [photograph(self._images / str(name), self.height, _OTHERWISE) for name in samples.values]
+        images = [open_photograph(self._images / str(name), self.height, _OTHERWISE) for name in samples.values]
         return LabelledImages(np.stack(images), samples.labels)
 
     def samples(self, client: int) -> LabelledImages:

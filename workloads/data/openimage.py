@@ -27,7 +27,7 @@ from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
 from workloads.data.clients import fedscale, owners
 from workloads.data.clients.contract import Dataset
-from workloads.data.clients.images import GeneratedOwners, OwnedImages, photograph
+from workloads.data.clients.images import GeneratedOwners, OwnedImages, open_photograph
 from workloads.data.clients.owners import sample_counts
 from workloads.determinism import Purpose, stream
 
@@ -69,7 +69,7 @@ class OpenImage(OwnedImages):
         )
 
     def _photograph(self, file: Path) -> NDArray[np.uint8]:
-        return photograph(file, self.height, fedscale.OTHERWISE)
+        return open_photograph(file, self.height, fedscale.OTHERWISE)
 
 
 _GRID = 6  # cells of a pattern in each direction

@@ -204,9 +204,9 @@ def _convert_availability(
 
         clients = fedscale.read(source)
         if fedscale.is_capacity(clients):
-            _write_capacity(*fedscale.capacity(clients, str(source)), out)
+            _write_capacity(*fedscale.capacity_table(clients, str(source)), out)
             return
-        trace, counts = fedscale.behaviour(clients, str(source), options["--outside"] or "repeat")
+        trace, counts = fedscale.behaviour_trace(clients, str(source), options["--outside"] or "repeat")
     else:
         trace, counts = _converted(format, source, options, round_s)
     trace.write(out)

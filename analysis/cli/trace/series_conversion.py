@@ -46,7 +46,7 @@ def convert_series(
         series_formats.refuse_traces(source, match, kind, has_columns=has_columns or format == "mahimahi")
     if format is None:
         check_there(source)
-        format = series_formats.detected(source, match, kind)
+        format = series_formats.detect_format(source, match, kind)
     check_options(format, options, formats, name)
     chosen = one_of("--from", format, series_formats.FORMATS)
     bin_s = seconds(options["--bin"], "--bin") if options["--bin"] is not None else None

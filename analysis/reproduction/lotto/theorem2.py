@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from analysis.attacks.outcomes import AttackOutcome, attained
+from analysis.attacks.outcomes import AttackOutcome, attack_outcome
 from analysis.bounds.lotto import allowed, expected_share, selection_probability, share_factor
 from analysis.bounds.tails import survival
 from analysis.plot_data import plot_data
@@ -119,7 +119,7 @@ def run_theorem2(context: ReproductionContext) -> ReproductionResult:
     for condition in CONDITIONS:
         context.progress(f"{condition.label}: {rounds} rounds")
         (run,) = context.run_experiment(experiment_of(condition, rounds), context.out / condition.label)
-        outcomes[condition] = attained(run)
+        outcomes[condition] = attack_outcome(run)
         done = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
         dishonest = run.participation.groupby("round")["dishonest"].sum().reindex(done)
         shares[condition] = mean_interval(dishonest.to_numpy(np.float64) / PARTICIPANTS)

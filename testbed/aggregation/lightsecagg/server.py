@@ -38,7 +38,7 @@ from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.arrays import Ids
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
-from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, reduced
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, reduce_words
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.network import Replies
@@ -225,4 +225,4 @@ class LightSecAgg(AggregationProtocol):
         code = state.code
         meter("field.multiply", (code.needed - code.private) * code.needed * code.piece_length)
         meter("field.add.element", code.length)
-        return difference(reduced(await state.uploads.total(members)), code.decoded(sums))
+        return difference(reduce_words(await state.uploads.total(members)), code.decoded(sums))

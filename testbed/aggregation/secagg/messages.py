@@ -85,7 +85,7 @@ def seal_shares(pair_key: bytes, dealer: int, holder: int, shares: bytes, associ
         seal_once(share_key(pair_key, dealer, holder, kind), part, associated)
         for kind, part in enumerate(_parts(shares, SHARE_BYTES))
     ])  # fmt: skip
-    memo.note_sealed(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), shares)
+    memo.store_plaintext(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), shares)
     return sealed
 
 
@@ -103,7 +103,7 @@ def open_shares(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associ
             for kind, part in enumerate(_parts(sealed, SHARE_BYTES + TAG_BYTES))
         ])  # fmt: skip
 
-    return memo.opened(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), opens)
+    return memo.cached_opening(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), opens)
 
 
 def _sealed_as(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associated: bytes) -> bytes:

@@ -178,7 +178,7 @@ class AlternatingAvailability:
         return block
 
 
-def assigned(
+def assign_devices(
     population: int, trace: AvailabilityTrace, generator: np.random.Generator, random_shift: bool = False
 ) -> tuple[Ids, Floats]:
     """Assign a device of a trace and a shift to each client.

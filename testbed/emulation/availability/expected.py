@@ -7,7 +7,7 @@ from testbed.emulation.availability.section import (
     AvailabilityModel,
     Bernoulli,
     DiurnalWeibull,
-    DropOut,
+    Dropout,
     LabelDependent,
     Markov,
     Traced,
@@ -50,7 +50,7 @@ def _of_trace(trace: AvailabilityTrace) -> float:
     return float(((until - begin) / watched[device]).sum() / len(trace))
 
 
-def staying_share(section: DropOut, stages: int) -> float:
+def staying_share(section: Dropout, stages: int) -> float:
     """Return the mean share of the participants that do not drop out of a round.
 
     Args:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats
-from testbed.emulation.availability.clocked import AlternatingAvailability, TracedAvailability, assigned
+from testbed.emulation.availability.clocked import AlternatingAvailability, TracedAvailability, assign_devices
 from testbed.emulation.availability.models import (
     AlwaysAvailable,
     Availability,
@@ -21,14 +21,14 @@ from testbed.emulation.availability.section import (
     AvailabilityModel,
     Bernoulli,
     DiurnalWeibull,
-    DropOut,
+    Dropout,
     LabelDependent,
     Markov,
     Scheduled,
     Traced,
     UserDefinedAvailability,
 )
-from testbed.emulation.links import cycled
+from testbed.emulation.links import cycle_values
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError
@@ -78,11 +78,11 @@ def availability_model(
             model = ScheduledAvailability(Schedule.read(section.path), population, stages_after_selection)
         case UserDefinedAvailability():
             own = plugin_class(section.model, "availability.model")
-            made = options.made(own, section.model, "availability", section, population, randomness)
+            made = options.create_with_options(own, section.model, "availability", section, population, randomness)
             model = CheckedAvailability(made, section.model)
         case _:
             raise ExperimentError(f"availability.model: {type(section).__name__} is not an availability model")
-    if section.dropout == DropOut():
+    if section.dropout == Dropout():
         return model
     return DroppingAvailability(model, section.dropout, population, stages_after_selection, randomness)
 
@@ -90,7 +90,7 @@ def availability_model(
 def _unavailable(section: Bernoulli, population: int, randomness: Randomness) -> Floats:
     """Return `(n,)` float64: each client's probability of being away, cycled or drawn from the list."""
     if not (section.drawn and isinstance(section.unavailable, list)):
-        return cycled(section.unavailable, population)
+        return cycle_values(section.unavailable, population)
     generator = randomness.generator("availability", 0, "unavailable")
     return generator.choice(np.array(section.unavailable, dtype=np.float64), population)
 
@@ -103,7 +103,7 @@ def _traced(section: Traced, population: int, randomness: Randomness) -> Availab
             f"{trace.horizon_s:g} s"
         )
     generator = randomness.generator("availability", 0, "trace")
-    device_of, shift_s = assigned(population, trace, generator, section.shift)
+    device_of, shift_s = assign_devices(population, trace, generator, section.shift)
     if section.assign == "cycle":
         device_of = np.arange(population, dtype=np.int64) % len(trace)
     return TracedAvailability(trace, device_of, shift_s, section.repeat, section.start_s)

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.availability.section import DropOut, LabelDependent
-from testbed.emulation.links import cycled
+from testbed.emulation.availability.section import Dropout, LabelDependent
+from testbed.emulation.links import cycle_values
 from testbed.emulation.traces.schedule import DROPPED, PARTICIPANT, Schedule
 from testbed.errors import ExperimentError
 from testbed.plugins import options
@@ -222,7 +222,7 @@ class DroppingAvailability:
     def __init__(
         self,
         model: Availability,
-        section: DropOut,
+        section: Dropout,
         population: int,
         stages_after_selection: Sequence[str],
         randomness: Randomness,
@@ -230,7 +230,7 @@ class DroppingAvailability:
         self.comes_back = model.comes_back
         self._model = model
         self._stages = list(stages_after_selection)
-        self._rate = cycled(section.rate, population)
+        self._rate = cycle_values(section.rate, population)
         self._at = section.stage
         hazard = section.hazard
         self._hazard = dict(hazard) if isinstance(hazard, dict) else dict.fromkeys(self._stages, hazard)

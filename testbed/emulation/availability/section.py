@@ -30,7 +30,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class DropOut(_Section):
+class Dropout(_Section):
     """Dropouts in the middle of a round, with any availability model."""
 
     rate: Probabilities = Field(
@@ -54,7 +54,7 @@ class AvailabilityModel(_Section):
     unread: ClassVar[frozenset[str]] = frozenset()
     """Keys of the section without effect under this model; an override that sets the model removes them."""
 
-    dropout: DropOut = Field(default_factory=DropOut, description="Clients that drop out during the round")
+    dropout: Dropout = Field(default_factory=Dropout, description="Clients that drop out during the round")
     model: str
 
     def per_client(self) -> dict[str, float | list[float]]:
@@ -212,7 +212,7 @@ class Scheduled(AvailabilityModel):
 
     @model_validator(mode="after")
     def _nothing_besides(self) -> Self:
-        if self.dropout != DropOut():
+        if self.dropout != Dropout():
             raise ValueError("`dropout` has no effect with a schedule, which has its own dropouts; remove `dropout`")
         return self
 

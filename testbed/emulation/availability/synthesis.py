@@ -14,7 +14,7 @@ from testbed.emulation.availability.factory import availability_model
 from testbed.emulation.availability.section import (
     AvailabilityModel,
     DiurnalWeibull,
-    DropOut,
+    Dropout,
     LabelDependent,
     Markov,
     Scheduled,
@@ -62,7 +62,7 @@ def synthesize(
         raise ExperimentError(
             f"model {name} depends on the clients' data; use bernoulli with a list, e.g. unavailable=[0.1, 0.5]"
         )
-    if model.dropout != DropOut():
+    if model.dropout != Dropout():
         raise ExperimentError("dropout: a trace has no stages to drop out in; set dropout in the experiment instead")
     if isinstance(model, Markov | DiurnalWeibull):
         if round_s is not None:

@@ -2,7 +2,7 @@
 
 from testbed.emulation.links.factory import ClientLinks, LinkGroup, client_links
 from testbed.emulation.links.rates import Rates
-from testbed.emulation.links.section import LIST, NUMBER, EitherForm, Links, NotEmpty, cycled, form_of
+from testbed.emulation.links.section import LIST, NUMBER, EitherForm, Links, NotEmpty, cycle_values, form_of
 from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 from testbed.emulation.transport.section import Transport
 
@@ -19,6 +19,6 @@ __all__ = [
     "Rates",
     "Transport",
     "client_links",
-    "cycled",
+    "cycle_values",
     "form_of",
 ]

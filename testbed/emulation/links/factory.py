@@ -24,7 +24,7 @@ from testbed.emulation.links.section import (
     RandomValue,
     RateSetting,
     Tabled,
-    cycled,
+    cycle_values,
 )
 from testbed.emulation.links.tables import matrix_delays, table_rates
 from testbed.emulation.links.trace_files import TraceFiles
@@ -205,7 +205,7 @@ def client_links(
 
 
 def _own_links(name: str, section: Links, population: int, generator: np.random.Generator) -> ClientLinks:
-    own = options.made(plugin_class(name, "links.model"), name, "links", section)
+    own = options.create_with_options(plugin_class(name, "links.model"), name, "links", section)
     options.check_methods(own, name, "links.model", "links(population, generator)")
     links = own.links(population, generator)
     if not isinstance(links, ClientLinks) or len(links.down) != population:
@@ -236,7 +236,11 @@ def _transport(section: Links, takes_time: bool) -> Transport:
 
 def _values(setting: float | list[float] | RandomValue, population: int, streams: _Streams, name: str) -> Floats:
     """Return `(population,)` values of a number, a list, or a distribution with its own random stream."""
-    return setting.draw(population, streams(name)) if isinstance(setting, RandomValue) else cycled(setting, population)
+    return (
+        setting.draw(population, streams(name))
+        if isinstance(setting, RandomValue)
+        else cycle_values(setting, population)
+    )
 
 
 def _buffers(section: Links, population: int, streams: _Streams) -> Floats:
@@ -288,7 +292,7 @@ def _rates(
     elif isinstance(setting, RandomValue):
         mbit_s = setting.draw(population, streams(f"{name} rate"))
     else:
-        mbit_s = cycled(setting, population)
+        mbit_s = cycle_values(setting, population)
     return Rates.constant(mbit_s * BYTES_PER_MBIT)
 
 

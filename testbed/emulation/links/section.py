@@ -372,7 +372,7 @@ def _check_same(file: str, **settings: tuple[object, object]) -> None:
             raise ValueError(f"down_mbit_s and up_mbit_s have the same {file}, but not the same `{key}`; make it equal")
 
 
-def cycled(values: float | list[float], population: int) -> npt.NDArray[np.float64]:
+def cycle_values(values: float | list[float], population: int) -> npt.NDArray[np.float64]:
     """Return one value per client.
 
     Args:

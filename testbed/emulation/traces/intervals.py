@@ -37,7 +37,7 @@ from testbed.emulation.traces.interval_files import (
     row_error,
     write_batches,
 )
-from testbed.emulation.traces.repetition import repeated
+from testbed.emulation.traces.repetition import repeat_recordings
 from testbed.errors import TraceError
 
 
@@ -200,7 +200,7 @@ class AvailabilityTrace:
             return self
         of = self._devices
         recorded = self.recorded_from_s[of], self.recorded_until_s[of]
-        rows = repeated(where, (of, self.online_from_s, self.online_until_s), recorded, self.horizon)
+        rows = repeat_recordings(where, (of, self.online_from_s, self.online_until_s), recorded, self.horizon)
         device, from_s, until_s = rows
         return AvailabilityTrace.from_rows(
             self.clients[device],

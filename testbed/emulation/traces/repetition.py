@@ -8,7 +8,7 @@ from testbed.errors import TraceError
 _MOST_INTERVALS = 50_000_000
 
 
-def repeated(
+def repeat_recordings(
     where: str,
     rows: tuple[Ids, Floats, Floats],
     recorded: tuple[Floats, Floats],

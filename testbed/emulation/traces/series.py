@@ -146,7 +146,7 @@ class RateSeries:
         return self.kind is BANDWIDTH and not all(steps.says_rows for steps in self.steps)
 
 
-def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float | None = None) -> Steps:
+def steps_from_rows(where: str, times: Floats, values: Floats, rows: Rows, first_s: float | None = None) -> Steps:
     """Return the steps that rows describe.
 
     Args:
@@ -302,7 +302,7 @@ def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
     if not times:
         raise TraceError(f"{path}: no rows; {kind.needed}")
     if period_s is None:
-        return replace(shaped(str(path), np.array(times), np.array(values), rows), says_rows=says_rows)
+        return replace(steps_from_rows(str(path), np.array(times), np.array(values), rows), says_rows=says_rows)
     if rows != "until-next":
         raise TraceError(
             f"{path}: its line `# period_s` states the end of the last row, so rows hold until the next; remove this "
@@ -311,7 +311,7 @@ def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
     last_s = period_s - (times[-1] - times[0])
     if not last_s > 0:
         raise TraceError(f"{path}: period_s is {period_s}, and the last row begins at {times[-1]}; correct one of them")
-    steps = shaped(str(path), np.array(times), np.array(values), "until-next", last_s)
+    steps = steps_from_rows(str(path), np.array(times), np.array(values), "until-next", last_s)
     return Steps(steps.time_s, steps.value, period_s, steps.repeated, says_rows=True)
 
 

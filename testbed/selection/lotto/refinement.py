@@ -72,7 +72,7 @@ class Refinement(BaseModel):
         return next(fitting, 0.0)
 
 
-def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
+def refined_population(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
     """Return the refined population.
 
     Args:
@@ -88,13 +88,13 @@ def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
         measured = ~np.isnan(latency_s)
         joint = np.full(len(latency_s), np.nan)
         joint[measured] = utility(fill_with_mean(quality)[measured], latency_s[measured])
-        return ~worst(-joint, rule.exclude)
+        return ~worst_clients(-joint, rule.exclude)
     badness = {"latency": latency_s, "loss": -quality}
-    masks = [worst(badness[metric], rule.exclude) for metric in rule.by]
+    masks = [worst_clients(badness[metric], rule.exclude) for metric in rule.by]
     return np.asarray(~(np.logical_and if rule.combine == "and" else np.logical_or).reduce(masks))
 
 
-def worst(badness: Floats, share: float) -> Mask:
+def worst_clients(badness: Floats, share: float) -> Mask:
     """Return the floor(share m) worst of the m clients with a value; ties go to the smaller client numbers.
 
     Args:
@@ -146,7 +146,7 @@ def measured_clients(round_: SelectionRound) -> int:
     return int(np.count_nonzero(~np.isnan(measurements(round_)[0])))
 
 
-def remember(round_: SelectionRound, reports: TrainingReports) -> None:
+def store_measurements(round_: SelectionRound, reports: TrainingReports) -> None:
     """Store each client's last response time and data quality.
 
     A client that did not answer gets at least the server's waiting time or its last response time; its quality stays.

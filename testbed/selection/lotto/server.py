@@ -18,7 +18,13 @@ from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, ending_with
+from testbed.selection.contract import (
+    Selection,
+    SelectionProtocol,
+    SelectionRound,
+    TrainingReports,
+    attach_selection_state,
+)
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     ListRegistration,
@@ -31,7 +37,7 @@ from testbed.selection.lotto.messages import (
     selection_input,
 )
 from testbed.selection.lotto.parameters import AgreedListParameters
-from testbed.selection.lotto.refinement import measured_clients, measurements, refined, remember
+from testbed.selection.lotto.refinement import measured_clients, measurements, refined_population, store_measurements
 
 GroupMessages = Sequence[tuple[Ids, Message]]
 """Groups of clients with the message for each group."""
@@ -93,7 +99,7 @@ class LottoServer(SelectionProtocol):
     def refined_population(self, round_: SelectionRound) -> Ids:
         """Return the refined population (section 3.5), sorted; called only with `refine`."""
         assert self.parameters.refinement is not None
-        return np.flatnonzero(refined(self.parameters.refinement, *measurements(round_)))
+        return np.flatnonzero(refined_population(self.parameters.refinement, *measurements(round_)))
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Draw as many candidates as a list takes, uniformly (residual removal)."""
@@ -112,7 +118,7 @@ class LottoServer(SelectionProtocol):
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
         """Store each client's last response time and data quality, if the population is refined."""
         if self.parameters.refinement is not None:
-            remember(round_, reports)
+            store_measurements(round_, reports)
 
     def pool(self, round_: SelectionRound) -> Ids:
         """Return the clients to draw from, sorted; a refined population changes the announced n."""
@@ -187,7 +193,7 @@ class LottoServer(SelectionProtocol):
             round_: the round.
         """
         participants = ids([entry.client for entry in entries])
-        with ending_with(candidates, participants):
+        with attach_selection_state(candidates, participants):
             return Selection(participants, candidates, await self._agreed_by(entries, participants, round_))
 
     async def _agreed_by(self, entries: list[ParticipantEntry], participants: Ids, round_: SelectionRound) -> Ids:

@@ -27,7 +27,7 @@ from testbed.parties.client import Environment, RoleSpec, handles
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionRound, ending_with
+from testbed.selection.contract import Selection, SelectionRound, attach_selection_state
 from testbed.selection.lotto.client import STAGES, LottoClient
 from testbed.selection.lotto.messages import (
     Announce,
@@ -336,7 +336,7 @@ class ServerCentricServer(LottoServer):
     async def select(self, round_: SelectionRound) -> Selection:
         """Check in, evaluate the PRF, draw participants, then agree on the list."""
         present = await check_in(round_, self.pool(round_))
-        with ending_with(len(present)):
+        with attach_selection_state(len(present)):
             await self.open_round(round_)
         candidates, outputs = self.candidates_among(present[round_.directory.registered[present]], round_)
         self.require_candidates(candidates, round_)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binom
 
-from analysis.attacks.outcomes import NEVER_CARRIED_OUT, adversaries, attained, render
+from analysis.attacks.outcomes import NEVER_CARRIED_OUT, adversaries, attack_outcome, render
 from analysis.bounds.lotto import dishonest_fraction_exceeds
 from analysis.reproduction.lotto import theorem2, unpredictability
 from analysis.statistics import Proportion
@@ -44,7 +44,7 @@ def recorded(tmp_path: Path) -> Callable[..., RunRecords]:
 
 def test_rounds_are_counted_by_what_became_of_them(recorded: Callable) -> None:
     run = recorded("twice", {"dishonest": 0.3, "server": ["list-twice"], "from_round": 2, "every": 2})
-    found = attained(run)
+    found = attack_outcome(run)
     reached = run.rounds.loc[run.rounds["participants"] > 0, "round"]
     assert found.planned == 3
     assert found.attacked == sum(number in (2, 4, 6) for number in reached)
@@ -57,7 +57,7 @@ def test_rounds_are_counted_by_what_became_of_them(recorded: Callable) -> None:
 def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) -> None:
     adversary = {"dishonest": 0.3, "clients": ["claim-candidacy"]}
     run = recorded("claimed", adversary)
-    found = attained(run)
+    found = attack_outcome(run)
     seen = run.events[run.events["kind"].isin(["misbehaviour", "refusal"])]
     completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
     refusing = set(seen.loc[seen["kind"] == "refusal", "round"])
@@ -77,7 +77,7 @@ def test_rounds_without_an_honest_participant_are_not_held_against_theorem_2(rec
     """A list of accomplices alone is verified by nobody, so that any number of them may be on it."""
     server = ["keep-dishonest-candidates", {"tell-different-populations": {"to": 4}}]
     run = recorded("unverified", {"dishonest": 0.5, "server": server})
-    found = attained(run)
+    found = attack_outcome(run)
     assert found.all_dishonest == found.dishonest.count(4) > 0
     assert found.exceeding(3).count == 0
     (row,) = json.loads(render(adversaries([run], eta=1.9), "json"))["rows"]
@@ -87,7 +87,7 @@ def test_rounds_without_an_honest_participant_are_not_held_against_theorem_2(rec
 
 def test_completed_rounds_count_their_dishonest_participants(recorded: Callable) -> None:
     run = recorded("kept", {"dishonest": 6, "server": ["keep-dishonest-candidates"]})
-    found = attained(run)
+    found = attack_outcome(run)
     rows = run.participation
     completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
     by_hand = [int(rows[rows["round"] == number]["dishonest"].sum()) for number in completed]
@@ -103,7 +103,7 @@ def test_completed_rounds_count_their_dishonest_participants(recorded: Callable)
 
 def test_dishonest_clients_that_do_nothing_are_counted_in_all_rounds(recorded: Callable) -> None:
     run = recorded("idle", {"dishonest": 0.5}, selection={"participants": 4})
-    found = attained(run)
+    found = attack_outcome(run)
     assert (found.planned, found.attacked, found.completed, len(found.dishonest)) == (6, 0, 0, 6)
     assert sum(found.dishonest) == run.participation["dishonest"].sum() > 0
     (row,) = json.loads(render(adversaries([run]), "json"))["rows"]

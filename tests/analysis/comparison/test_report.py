@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from analysis.comparison.columns import COLUMNS, chosen
+from analysis.comparison.columns import COLUMNS, parse_column_names
 from analysis.comparison.overhead import compare
 from analysis.comparison.report import render
 from analysis.comparison.time_to_target import compare_targets
@@ -265,14 +265,14 @@ def test_the_time_to_a_target_stands_beside_the_other_columns(sweep: list[RunRec
 
 
 def test_an_unknown_column_is_refused_in_one_line() -> None:
-    assert chosen(" round_s , rounds,") == ["round_s", "rounds"]
+    assert parse_column_names(" round_s , rounds,") == ["round_s", "rounds"]
     with pytest.raises(ExperimentError, match=naming("--columns round:", "did you mean rounds?", "final_accuracy")):
-        chosen("round")
+        parse_column_names("round")
     for names in ("", ",,"):
         with pytest.raises(ExperimentError, match=naming(f"--columns {names}:", "aggregation, ")):
-            chosen(names)
+            parse_column_names(names)
     with pytest.raises(ExperimentError, match=naming("rounds,round_s, rounds:", "2 times")):
-        chosen("rounds,round_s, rounds")
+        parse_column_names("rounds,round_s, rounds")
 
 
 def test_every_column_is_explained_and_can_be_shown(sweep: list[RunRecords]) -> None:

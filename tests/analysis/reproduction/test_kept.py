@@ -50,13 +50,13 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_result_is_read_back_as_it_was_shown(results: Path) -> None:
-    found = kept.kept(ONE)
+    found = kept.kept_result(ONE)
     assert found is not None
     assert (found.name, found.scale, found.origin) == ("paper-table9", "small", ORIGIN)
     assert found.result.claims == [PaperClaim(**{**vars(one), "checks": tuple(one.checks)}) for one in MADE.claims]
     assert outcome(found.result) == outcome(MADE)
     assert found.result.figures == [Path("figure.png")]
-    assert kept.kept(OTHER) is None
+    assert kept.kept_result(OTHER) is None
 
 
 def test_the_list_has_the_verdicts_of_the_last_run(results: Path) -> None:
@@ -88,7 +88,7 @@ FROM_TABLES = [name for name, one in CATALOGUE.items() if one.claims_of is not N
 def _computed(name: str) -> list[bool]:
     """Return for each claim of a reproduction whether its kept table gives the claim."""
     one = CATALOGUE[name]
-    found = kept.kept(one)
+    found = kept.kept_result(one)
     assert found is not None
     assert one.claims_of is not None
     seeds = max(claim.seeds for claim in found.result.claims)

@@ -12,7 +12,7 @@ from testbed.emulation.availability import (
     AvailabilitySection,
     Bernoulli,
     DiurnalWeibull,
-    DropOut,
+    Dropout,
     LabelDependent,
     Markov,
     Scheduled,
@@ -63,7 +63,7 @@ def test_experiments_written_out_by_earlier_versions_load(model: dict[str, Any])
     """They say for every model that nobody is unavailable, and know no hazard."""
     earlier = {**model, "unavailable": 0.0, "dropout": {"rate": [0.0, 0.2], "stage": "random"}}
     section = validated({"availability": earlier}, "here").availability
-    assert section == Always(dropout=DropOut(rate=[0.0, 0.2]))
+    assert section == Always(dropout=Dropout(rate=[0.0, 0.2]))
 
 
 @pytest.mark.parametrize(

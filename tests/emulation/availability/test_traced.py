@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
-from testbed.emulation.availability.clocked import TracedAvailability, assigned
+from testbed.emulation.availability.clocked import TracedAvailability, assign_devices
 from testbed.emulation.availability.models import Presence
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import ExperimentError
@@ -104,7 +104,7 @@ def test_times_that_are_no_round_numbers(seed: int, repeat: bool) -> None:
     generator = np.random.default_rng(seed)
     bounds = np.cumsum(generator.exponential(1000, (20, 10)), axis=1) + 2_410_196.7
     trace = AvailabilityTrace.from_rows(np.repeat(np.arange(20), 5), bounds[:, ::2].ravel(), bounds[:, 1::2].ravel())
-    device_of, shift_s = assigned(200, trace, generator, random_shift=True)
+    device_of, shift_s = assign_devices(200, trace, generator, random_shift=True)
     model = TracedAvailability(trace, device_of, shift_s, repeat)
     for now in generator.random(5) * trace.horizon_s * 2.5:
         first = both(model, now, 200)
@@ -147,18 +147,18 @@ def test_a_device_that_is_never_online_is_allowed() -> None:
 @given(st.integers(1, 60), st.booleans(), st.integers(0, 2**32))
 def test_with_enough_devices_each_client_has_a_different_one(population: int, random_shift: bool, seed: int) -> None:
     trace = AvailabilityTrace.from_rows(np.arange(60), np.zeros(60), np.full(60, 7.5))
-    device_of, shift_s = assigned(population, trace, np.random.default_rng(seed), random_shift)
+    device_of, shift_s = assign_devices(population, trace, np.random.default_rng(seed), random_shift)
     assert len(set(device_of.tolist())) == population
     assert device_of.dtype == np.int64
     assert ((shift_s >= 0) & (shift_s < 7.5)).all()
-    again = assigned(population, trace, np.random.default_rng(seed), not random_shift)
+    again = assign_devices(population, trace, np.random.default_rng(seed), not random_shift)
     assert (again[0] == device_of).all()
     assert shift_s.any() == random_shift
 
 
 def test_more_clients_than_devices_draw_with_replacement_evenly() -> None:
     trace = AvailabilityTrace.from_rows(np.arange(20), np.zeros(20), np.full(20, 7.5))
-    device_of, shift_s = assigned(20_000, trace, np.random.default_rng(3), random_shift=True)
+    device_of, shift_s = assign_devices(20_000, trace, np.random.default_rng(3), random_shift=True)
     assert chisquare(np.bincount(device_of, minlength=20)).pvalue > SUSPICIOUS
     assert kstest(shift_s / 7.5, "uniform").pvalue > SUSPICIOUS
 
@@ -166,7 +166,7 @@ def test_more_clients_than_devices_draw_with_replacement_evenly() -> None:
 def test_which_client_gets_which_device_is_even_too() -> None:
     trace = AvailabilityTrace.from_rows(np.arange(6), np.zeros(6), np.ones(6))
     generator = np.random.default_rng(4)
-    first = [int(assigned(3, trace, generator)[0][0]) for _ in range(6000)]
+    first = [int(assign_devices(3, trace, generator)[0][0]) for _ in range(6000)]
     assert chisquare(np.bincount(first, minlength=6)).pvalue > SUSPICIOUS
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, cycled
+from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, cycle_values
 from testbed.emulation.transport.section import PRESETS
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
@@ -18,10 +18,10 @@ from tests.messages_named import naming
 
 @given(values=st.lists(st.floats(0.1, 10), min_size=1, max_size=7), population=st.integers(1, 30))
 def test_a_list_is_given_out_in_turn(values: list[float], population: int) -> None:
-    given_out = cycled(values, population)
+    given_out = cycle_values(values, population)
     assert given_out.shape == (population,)
     assert given_out.tolist() == [values[client % len(values)] for client in range(population)]
-    assert (cycled(values[0], population) == values[0]).all()
+    assert (cycle_values(values[0], population) == values[0]).all()
 
 
 def test_links_become_bytes_and_seconds() -> None:

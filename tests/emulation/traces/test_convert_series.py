@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.emulation.traces.conversion import csv_series, hsdpa, mahimahi
 from testbed.emulation.traces.conversion.collector import Counts
-from testbed.emulation.traces.conversion.series_formats import convert_all, converter, detected
+from testbed.emulation.traces.conversion.series_formats import convert_all, converter, detect_format
 from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Kind, Steps, read_series
 from testbed.emulation.traces.text_tables import TableForm
 from testbed.emulation.traces.timestamps import Timestamps
@@ -228,8 +228,8 @@ def test_bad_tables_are_one_line(text: str, said: str, tmp_path: Path) -> None:
 def test_formats_are_found_out(tmp_path: Path) -> None:
     for text, format in (("0\n1\n", "mahimahi"), (PUBLISHED, "3g-log"), ("t,r\n0,1\n", "csv"), ("0 1\n", "csv")):
         (tmp_path / "a").write_text(text)
-        assert detected(tmp_path / "a", None, BANDWIDTH) == detected(tmp_path, None, BANDWIDTH) == format
-        assert detected(tmp_path, "a*", LATENCY) == "csv"
+        assert detect_format(tmp_path / "a", None, BANDWIDTH) == detect_format(tmp_path, None, BANDWIDTH) == format
+        assert detect_format(tmp_path, "a*", LATENCY) == "csv"
 
 
 def test_a_folder_becomes_a_folder_of_the_same_names(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_the_published_mahimahi_traces(shared: Path) -> None:
             pytest.skip("no mahimahi traces here")
         stamps = np.loadtxt(path, dtype=np.int64)
         steps, counts = mahimahi.convert(path)
-        assert detected(path, None, BANDWIDTH) == "mahimahi"
+        assert detect_format(path, None, BANDWIDTH) == "mahimahi"
         assert counts["opportunities"] == len(stamps)
         assert carried_bytes(steps) == pytest.approx(1504 * len(stamps))
         assert steps.period_s == stamps[-1] / 1000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from testbed.emulation.devices import read_device_factors
 from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
-from testbed.emulation.traces.conversion.collector import disjoint
+from testbed.emulation.traces.conversion.collector import join_intervals
 from testbed.errors import TraceError
 from tests.emulation.traces.conversions import refused, rows
 from tests.messages_named import naming
@@ -239,7 +239,7 @@ def test_disjoint_covers_the_same_seconds(intervals: list[tuple[int, int, int]])
     device = np.array([one for one, _, _ in intervals], np.int64)
     begin = np.array([start for _, start, _ in intervals], np.float64)
     end = begin + np.array([length for _, _, length in intervals], np.float64)
-    found = disjoint(device, begin, end)
+    found = join_intervals(device, begin, end)
     covered = {(one, second) for one, start, length in intervals for second in range(start, start + length)}
     again = [(one, second) for one, a, b in zip(*found, strict=True) for second in range(int(a), int(b))]
     assert len(again) == len(set(again))
@@ -267,7 +267,7 @@ def pickled(path: Path, value: Any, protocol: int = 3) -> Path:
 
 
 def behaviour(path: Path, outside: Any = "repeat") -> Any:
-    return fedscale.behaviour(fedscale.read(path), str(path), outside)
+    return fedscale.behaviour_trace(fedscale.read(path), str(path), outside)
 
 
 def was_active(entry: dict[str, Any], now: float) -> bool:
@@ -323,7 +323,7 @@ def test_capacities_become_a_table(tmp_path: Path) -> None:
     path = pickled(tmp_path / "capacity", clients)
     found = fedscale.read(path)
     assert fedscale.is_capacity(found)
-    table, counts = fedscale.capacity(found, str(path))
+    table, counts = fedscale.capacity_table(found, str(path))
     assert table.to_dict("list") == {
         "client": [5, 432802],
         "computation_ms": [20.0, 162.0],

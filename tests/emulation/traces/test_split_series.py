@@ -7,7 +7,7 @@ import pytest
 
 from testbed.emulation.traces.conversion import csv_intervals, csv_series, mahimahi
 from testbed.emulation.traces.conversion.csv_series import SeriesColumns
-from testbed.emulation.traces.conversion.series_formats import convert_all, converter, detected, refuse_traces
+from testbed.emulation.traces.conversion.series_formats import convert_all, converter, detect_format, refuse_traces
 from testbed.emulation.traces.series import BANDWIDTH, LATENCY, read_series, write_series
 from testbed.errors import TraceError
 from tests.emulation.traces.conversions import refused
@@ -157,7 +157,7 @@ def test_json_is_recognised_and_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     for read in (
         lambda path: csv_series.convert(path, BANDWIDTH, COLUMNS),
-        lambda path: detected(path, None, LATENCY),
+        lambda path: detect_format(path, None, LATENCY),
         lambda path: read_series(path, BANDWIDTH),
         lambda path: csv_intervals.convert(path, "a", "b", "c"),
         mahimahi.convert,

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from testbed.selection.contract import TrainingReports
-from testbed.selection.lotto.refinement import Refinement, refined, remember, worst
+from testbed.selection.lotto.refinement import Refinement, refined_population, store_measurements, worst_clients
 from testbed.selection.oort import preferred_duration_s, system_utility, utility
 
 NAN = math.nan
@@ -63,7 +63,7 @@ RULES = [
 def test_the_rule_equals_the_oracle(keys: dict, measured: list[tuple[float, float]], exclude: float) -> None:
     rule = Refinement(**keys, exclude=exclude)
     latency_s, quality = (np.array(column, np.float64) for column in zip(*measured, strict=True))
-    kept = refined(rule, latency_s, quality)
+    kept = refined_population(rule, latency_s, quality)
     assert set(np.flatnonzero(kept).tolist()) == oracle(rule, latency_s.tolist(), quality.tolist())
     assert kept.sum() >= rule.smallest(len(measured))
     assert kept[np.isnan(latency_s) & np.isnan(quality)].all()
@@ -74,7 +74,7 @@ def test_the_joint_rule_equals_the_oracle(measured: list[tuple[float, float]], e
     """Nearly equal utilities may be ranked either way."""
     rule = Refinement(combine="joint", exclude=exclude)
     latency_s, quality = (np.array(column) for column in zip(*measured, strict=True))
-    kept = refined(rule, latency_s, quality)
+    kept = refined_population(rule, latency_s, quality)
     expected = oracle(rule, latency_s.tolist(), quality.tolist())
     assert kept.sum() == len(expected) == rule.smallest(len(measured))
     worth = utility(quality, latency_s)
@@ -85,7 +85,9 @@ def test_the_joint_rule_equals_the_oracle(measured: list[tuple[float, float]], e
 def test_worked_examples_of_or_and_and_joint() -> None:
     latency_s = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 8.0])
     quality = np.array([50.0, 50, 50, 50, 50, 50, 50, 3, 2, 90])
-    either, both, joint = (refined(Refinement(combine=how), latency_s, quality) for how in ("or", "and", "joint"))
+    either, both, joint = (
+        refined_population(Refinement(combine=how), latency_s, quality) for how in ("or", "and", "joint")
+    )
     assert np.flatnonzero(~either).tolist() == [7, 8, 9]  # slow: 8, 9; of no use: 7, 8
     assert np.flatnonzero(~both).tolist() == [8]
     assert np.flatnonzero(~joint).tolist() == [8, 9]  # 3, 2/81, 90/64
@@ -95,18 +97,18 @@ def test_the_smallest_population_is_reached() -> None:
     latency_s, quality = np.arange(10.0), np.arange(10.0)  # the slow ones are the good ones
     for keys, smallest in (({}, 6), ({"combine": "and"}, 8), ({"combine": "joint"}, 8), ({"by": ["loss"]}, 8)):
         assert Refinement(**keys).smallest(10) == smallest
-    assert refined(Refinement(), latency_s, quality).sum() == 6
-    assert refined(Refinement(combine="and"), latency_s, -quality).sum() == 8
-    assert refined(Refinement(combine="joint"), latency_s, quality).sum() == 8
+    assert refined_population(Refinement(), latency_s, quality).sum() == 6
+    assert refined_population(Refinement(combine="and"), latency_s, -quality).sum() == 8
+    assert refined_population(Refinement(combine="joint"), latency_s, quality).sum() == 8
 
 
 def test_the_fraction_refers_to_measured_clients() -> None:
     """In the first rounds few clients are measured; this alone does not make them the worst."""
     latency_s = np.full(100, NAN)
     latency_s[10:20] = np.arange(10.0)
-    kept = refined(Refinement(by=["latency"]), latency_s, latency_s)
+    kept = refined_population(Refinement(by=["latency"]), latency_s, latency_s)
     assert np.flatnonzero(~kept).tolist() == [18, 19]
-    assert refined(Refinement(), np.full(100, NAN), np.full(100, NAN)).all()
+    assert refined_population(Refinement(), np.full(100, NAN), np.full(100, NAN)).all()
 
 
 def test_a_client_without_quality_reports_is_dropped_by_latency() -> None:
@@ -117,16 +119,18 @@ def test_a_client_without_quality_reports_is_dropped_by_latency() -> None:
         ({"by": ["latency"]}, [6]), ({"combine": "or"}, [5, 6]), ({"combine": "joint"}, [6]), ({"by": ["loss"]}, [5]),
         ({"combine": "and"}, []),
     ):  # fmt: skip
-        assert np.flatnonzero(~refined(Refinement(**keys), latency_s, quality)).tolist() == out
-    joint = refined(Refinement(combine="joint"), latency_s, np.full(8, NAN))
+        assert np.flatnonzero(~refined_population(Refinement(**keys), latency_s, quality)).tolist() == out
+    joint = refined_population(Refinement(combine="joint"), latency_s, np.full(8, NAN))
     assert np.flatnonzero(~joint).tolist() == [6]  # no client has reported one
 
 
 def test_a_silent_client_gets_the_waiting_time() -> None:
     round_: Any = SimpleNamespace(population=5, memory={})
     one, ones = np.ones(1), np.ones(2)
-    remember(round_, TrainingReports(np.array([0, 1]), np.array([3, 4]), ones, ones, 7 * ones, np.array([2]), 9.0))
-    remember(round_, TrainingReports(np.array([3]), np.array([3]), one, one, one, np.array([0, 2]), 2.0))
+    store_measurements(
+        round_, TrainingReports(np.array([0, 1]), np.array([3, 4]), ones, ones, 7 * ones, np.array([2]), 9.0)
+    )
+    store_measurements(round_, TrainingReports(np.array([3]), np.array([3]), one, one, one, np.array([0, 2]), 2.0))
     assert round_.memory["latency_s"].tolist() == pytest.approx([7.0, 7.0, 9.0, 1.0, NAN], nan_ok=True)
     assert round_.memory["quality"].tolist() == pytest.approx([3.0, 4.0, NAN, 3.0, NAN], nan_ok=True)
 
@@ -137,8 +141,8 @@ def test_a_rule_that_may_drop_all_clients_is_refused() -> None:
 
 
 def test_the_share_is_the_written_decimal_fraction() -> None:
-    assert worst(np.arange(100.0), 0.29).sum() == 29
-    assert worst(np.arange(10.0), 0.3).tolist() == [False] * 7 + [True] * 3
+    assert worst_clients(np.arange(100.0), 0.29).sum() == 29
+    assert worst_clients(np.arange(10.0), 0.3).tolist() == [False] * 7 + [True] * 3
 
 
 def test_preferred_duration_and_system_utility() -> None:

@@ -59,13 +59,13 @@ def test_a_writer_is_a_client(root: Path) -> None:
 
 def test_images_are_opened_when_they_are_needed_and_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    original = images.opened
+    original = images.open_image
 
     def counted(file: Path, *rest: Any, **keys: Any) -> Any:
         asked.append(file.name)
         return original(file, *rest, **keys)
 
-    monkeypatch.setattr("workloads.data.clients.handwriting.opened", counted)
+    monkeypatch.setattr("workloads.data.clients.handwriting.open_image", counted)
     workload = opened(root, samples_per_client=2)
     assert asked == []
     for _ in range(2):

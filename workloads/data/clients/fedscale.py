@@ -30,7 +30,7 @@ Row = tuple[str, str, int]
 """Client, file and label of an image."""
 
 
-def mapping(file: Path, classes: int = _MOST_CLASSES) -> Iterator[Row]:
+def read_mapping(file: Path, classes: int = _MOST_CLASSES) -> Iterator[Row]:
     """Yield the rows of a mapping.
 
     Args:
@@ -71,7 +71,7 @@ class MappedImages:
         largest_label: largest label of all owners' images and the held-out ones.
 
     Raises:
-        ExperimentError: as `mapping`, and for too few owners.
+        ExperimentError: as `read_mapping`, and for too few owners.
     """
 
     _AT_ONCE = 1000
@@ -91,10 +91,10 @@ class MappedImages:
         self._opened = opened
         train, test = (root / MAPPINGS / f"{part}.csv" for part in ("train", "test"))
         rows: dict[str, list[tuple[str, int]]] = {}
-        for client, path, label in mapping(train, classes):
+        for client, path, label in read_mapping(train, classes):
             rows.setdefault(client, []).append((path, label))
         self._rows = [rows[name] for name in owners.choose(rows, population, seed, owner, train)]
-        held_out = [(path, label) for _, path, label in mapping(test, classes)]
+        held_out = [(path, label) for _, path, label in read_mapping(test, classes)]
         if not held_out:
             raise ExperimentError(f"workload.path: {test} has no rows; the held-out images are needed")
         self._test_rows = [held_out[place] for place in owners.test_subset(len(held_out), test_samples, seed)]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from testbed.errors import ExperimentError
 from testbed.extras import naming_extras
 from workloads.data.clients import fedscale, owners
-from workloads.data.clients.images import LabelledImages, opened
+from workloads.data.clients.images import LabelledImages, open_image
 from workloads.data.clients.leaf import LeafFolder, LeafUsers
 from workloads.data.clients.owners import OwnerFiles
 
@@ -58,10 +58,10 @@ def read(
             f"workload.path: {root} has neither {TRAIN} nor json files, there or in train; "
             f"give {NEEDED} (nothing is downloaded)"
         )
-    return LeafUsers(leaf_folder, labelled, population, seed, "writer"), "LEAF json"
+    return LeafUsers(leaf_folder, labelled_images, population, seed, "writer"), "LEAF json"
 
 
-def labelled(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:
+def labelled_images(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:
     """Return one writer's images as bytes.
 
     Args:
@@ -120,7 +120,7 @@ class _Hdf5:
 
 
 def _grey(file: Path) -> NDArray[np.uint8]:
-    return opened(file, SIZE, fedscale.OTHERWISE, grey=True)
+    return open_image(file, SIZE, fedscale.OTHERWISE, grey=True)
 
 
 def _opened(path: Path) -> Any:
@@ -145,7 +145,7 @@ def _read(examples: Any, writer: str, path: Path, only_labels: bool = False) -> 
     """Return one writer's images; with `only_labels` the pixels are not read, and the images are black."""
     try:
         pixels, labels = examples[writer]["pixels"], examples[writer]["label"][()]
-        return labelled(np.zeros(pixels.shape, dtype=np.uint8) if only_labels else pixels[()], labels)
+        return labelled_images(np.zeros(pixels.shape, dtype=np.uint8) if only_labels else pixels[()], labels)
     except (KeyError, OSError, TypeError, AttributeError):
         raise ExperimentError(
             f"workload.path: {path}: writer {writer} has no pixels and label that can be read; "

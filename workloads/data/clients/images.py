@@ -92,7 +92,7 @@ class Scaling:
         return torch.from_numpy(images).to(torch.float32).sub_(mean).mul_(factor.to(torch.float32))
 
 
-def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray[np.uint8]:
+def open_image(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray[np.uint8]:
     """Open an image, resized to a square.
 
     Colour images are resized by bilinear interpolation with the scale's filter, grey ones with Lanczos' filter, as LEAF
@@ -124,19 +124,19 @@ def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray
     return np.asarray(square)
 
 
-def photograph(file: Path, size: int, otherwise: str) -> NDArray[np.uint8]:
-    """Open a colour image for models that scale bytes; see `opened`.
+def open_photograph(file: Path, size: int, otherwise: str) -> NDArray[np.uint8]:
+    """Open a colour image for models that scale bytes; see `open_image`.
 
     Args:
-        file, size, otherwise: see `opened`.
+        file, size, otherwise: see `open_image`.
 
     Returns:
         (3, size, size) uint8.
     """
-    return np.ascontiguousarray(opened(file, size, otherwise).transpose(2, 0, 1))
+    return np.ascontiguousarray(open_image(file, size, otherwise).transpose(2, 0, 1))
 
 
-def joined(parts: list[LabelledImages]) -> LabelledImages:
+def join_images(parts: list[LabelledImages]) -> LabelledImages:
     """Return all images of at least one part, in this order."""
     return LabelledImages(
         np.concatenate([part.images for part in parts]), np.concatenate([part.labels for part in parts])
@@ -198,7 +198,7 @@ class OwnedImages(ScaledImages):
     def __init__(
         self, files: OwnerFiles[LabelledImages], section: WorkloadSection, seed: int, *, in_memory: bool = False
     ) -> None:
-        self._owned = OwnedSamples(files, joined, section, seed)
+        self._owned = OwnedSamples(files, join_images, section, seed)
         self.sample_counts = self._owned.counts
         self._of = self._owned.of if in_memory else ClientDataCache(self._owned.of)
 
@@ -261,7 +261,7 @@ class GeneratedOwners(ScaledImages):
             random = stream(self._seed, self.test_purpose, owner)
             labels = random.choice(self.classes, count, p=self.shares)
             parts.append(LabelledImages(self.draw(labels, random), labels))
-        return joined(parts)
+        return join_images(parts)
 
 
 class PartitionedDataset(ScaledImages):

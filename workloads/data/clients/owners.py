@@ -60,7 +60,7 @@ class LabelledValues:
         return LabelledValues(self.values[numbers], self.labels[numbers])
 
 
-def joined(parts: list[LabelledValues]) -> LabelledValues:
+def join_values(parts: list[LabelledValues]) -> LabelledValues:
     """Return all samples of at least one part, in this order."""
     return LabelledValues(
         np.concatenate([part.values for part in parts]), np.concatenate([part.labels for part in parts])
@@ -105,11 +105,11 @@ class OwnedSamples(Generic[Samples]):
     def __init__(
         self,
         files: OwnerFiles[Samples],
-        joined: Callable[[list[Samples]], Samples],
+        join_values: Callable[[list[Samples]], Samples],
         section: WorkloadSection,
         seed: int,
     ) -> None:
-        self._files, self._joined = files, joined
+        self._files, self._joined = files, join_values
         self._test_samples, self._seed = section.test_samples, seed
         self._own = [
             own_samples(count, section.samples_per_client, seed, client) for client, count in enumerate(files.counts)

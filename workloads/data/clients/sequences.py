@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from testbed.workload.section import WorkloadSection
 from workloads.data.clients.contract import Batch, ClientSequences
-from workloads.data.clients.owners import LabelledValues, OwnedSamples, OwnerFiles, joined
+from workloads.data.clients.owners import LabelledValues, OwnedSamples, OwnerFiles, join_values
 
 
 class OwnedSequences(ClientSequences):
@@ -22,7 +22,7 @@ class OwnedSequences(ClientSequences):
         self, files: OwnerFiles[LabelledValues], section: WorkloadSection, seed: int, classes: int, vocabulary_size: int
     ) -> None:
         self.classes, self.vocabulary_size = classes, vocabulary_size
-        self._owned = OwnedSamples(files, joined, section, seed)
+        self._owned = OwnedSamples(files, join_values, section, seed)
         self.sample_counts = self._owned.counts
 
     def shard(self, client: int) -> Batch:

@@ -18,7 +18,7 @@ import numpy as np
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.intervals import AvailabilityTrace
-from testbed.emulation.traces.repetition import repeated
+from testbed.emulation.traces.repetition import repeat_recordings
 from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
@@ -111,7 +111,7 @@ class Collected:
         if horizon_s is not None and outside == "repeat" and not keep:
             of = np.array(self._begin)[device], np.array(self._end)[device]
             span = origin_s, origin_s + horizon_s
-            device, from_s, until_s = repeated(self.where, (device, from_s, until_s), of, span)
+            device, from_s, until_s = repeat_recordings(self.where, (device, from_s, until_s), of, span)
             self.counts["intervals_after_repeating"] = len(device)
         from_s, until_s = from_s - origin_s, until_s - origin_s
         self.counts["devices_never_online"] = len(self.names) - len(np.unique(device))
@@ -161,7 +161,7 @@ class Collected:
         self.counts["intervals_beyond_recording"] = int((proper & ((from_s < begin) | (until_s > end))).sum())
         from_s, until_s = np.maximum(from_s, begin), np.minimum(until_s, end)
         keep = proper & (until_s > from_s)
-        rows = disjoint(device[keep], from_s[keep], until_s[keep])
+        rows = join_intervals(device[keep], from_s[keep], until_s[keep])
         self.counts["intervals_merged"] = int(keep.sum()) - len(rows[0])
         self.counts["intervals_kept"] = len(rows[0])
         return rows
@@ -179,7 +179,7 @@ class Collected:
         return np.arange(len(own))
 
 
-def disjoint(device: Ids, from_s: Floats, until_s: Floats) -> tuple[Ids, Floats, Floats]:
+def join_intervals(device: Ids, from_s: Floats, until_s: Floats) -> tuple[Ids, Floats, Floats]:
     """Return the same times as sorted intervals that do not overlap; touching intervals are joined.
 
     Args:

@@ -18,7 +18,7 @@ import numpy as np
 from testbed.arrays import Floats
 from testbed.emulation.traces.conversion.collector import DAY_S, Counts
 from testbed.emulation.traces.interval_files import row_error
-from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Kind, Rows, Steps, check_row, shaped
+from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Kind, Rows, Steps, check_row, steps_from_rows
 from testbed.emulation.traces.text_files import MISSING, is_number, shown, text_lines
 from testbed.emulation.traces.text_tables import TableForm, TextTable, table_of
 from testbed.emulation.traces.timestamps import Timestamps
@@ -137,7 +137,7 @@ def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, S
         times = np.array(trace_readings.times)
         if not columns.average_repeated:
             _check_repeated(where, times, columns, moments)
-        steps = shaped(where, times, np.array(trace_readings.values), columns.rows)
+        steps = steps_from_rows(where, times, np.array(trace_readings.values), columns.rows)
         counts["rows_with_repeated_times"] += steps.repeated
         counts["steps"] += len(steps.time_s)
         traces[name] = Steps(steps.time_s, steps.value, steps.period_s)

@@ -64,7 +64,7 @@ def is_capacity(clients: dict[str, dict[str, Any]]) -> bool:
     return "computation" in next(iter(clients.values()))
 
 
-def behaviour(
+def behaviour_trace(
     clients: dict[str, dict[str, Any]], where: str, outside: Outside = "repeat"
 ) -> tuple[AvailabilityTrace, Counts]:
     """Return the trace of a `client_behave_trace` read by `read`; its horizon is the longest `finish_time`.
@@ -101,7 +101,7 @@ def behaviour(
     return collected.trace(outside, 0.0, longest)
 
 
-def capacity(clients: dict[str, dict[str, Any]], where: str) -> tuple[pd.DataFrame, Counts]:
+def capacity_table(clients: dict[str, dict[str, Any]], where: str) -> tuple[pd.DataFrame, Counts]:
     """Return the capacities of a `client_device_capacity` read by `read`.
 
     Args:

@@ -15,7 +15,7 @@ import numpy as np
 
 from testbed.emulation.traces.conversion.collector import Counts
 from testbed.emulation.traces.interval_files import row_error
-from testbed.emulation.traces.series import BANDWIDTH, Steps, check_row, shaped
+from testbed.emulation.traces.series import BANDWIDTH, Steps, check_row, steps_from_rows
 from testbed.emulation.traces.text_files import is_number, shown, text_lines
 from testbed.errors import TraceError
 
@@ -60,7 +60,7 @@ def convert(path: Path) -> tuple[Steps, Counts]:
     if not rates:
         raise TraceError(f"{path}: no rows; {_WHAT}")
     time_s = (np.array(clock_ms) - clock_ms[0]) / 1000
-    steps = shaped(str(path), time_s, np.array(rates), "interval-before", first_ms / 1000)
+    steps = steps_from_rows(str(path), time_s, np.array(rates), "interval-before", first_ms / 1000)
     return steps, {"rows": rows, "rows_without_time": still, "steps": len(steps.time_s)}
 
 

@@ -30,7 +30,7 @@ _LONGEST_NAME = 100  # characters that a value adds to a file's name
 _KEYS = {"bandwidth": "down_mbit_s", "latency": "latency_ms", "loss": "loss"}  # of links
 
 
-def detected(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
+def detect_format(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
     """Return the format of a file, or of the first file of a folder, by its first row.
 
     A whole number is Mahimahi's, six numbers are a 3G log's, anything else is a table.
