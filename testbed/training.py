@@ -134,16 +134,16 @@ class Trainer(Role):
         if workload is None:
             raise Refusal("train.no-workload", "this run has no workload")
         if algorithm.keeps_state == (self.own_round is None):
-            raise Refusal("train.other-algorithm", "what clients keep counts in this run, or they keep nothing")
+            raise Refusal("train.algorithm-mismatch", "what clients keep counts in this run, or they keep nothing")
         self._check_round(message.round)
         length = algorithm.payload_length(workload.dimension)
         if message.model.bits or len(message.model) != length:
-            raise Refusal("train.dimension", f"a model of {len(message.model)}, not {length} float32")
+            raise Refusal("train.dimension-mismatch", f"a model of {len(message.model)}, not {length} float32")
         update = self.learn(workload, message)
         meter("train.parameter_example", _charged_parameters(workload) * self.charged_examples(update))
         delta = np.asarray(update.delta, np.float32)
         if delta.shape != (length,):
-            raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({length},)")
+            raise Refusal("train.dimension-mismatch", f"the workload made an update {delta.shape}, not ({length},)")
         if not np.isfinite(delta).all():
             delta = self.handle_non_finite(delta)
         samples, loss, squared_loss = int(update.samples), float(update.loss), update.squared_loss
@@ -156,7 +156,7 @@ class Trainer(Role):
     def on_train_with_state(self, message: TrainWithState, private: StateReference) -> TrainingReport:
         """Train as `on_train` does, from the client's stored state; refuse the state of a later round."""
         if private.round >= message.round:
-            raise Refusal("train.later-state", f"the state of round {private.round} in round {message.round}")
+            raise Refusal("train.state-of-later-round", f"the state of round {private.round} in round {message.round}")
         self.own_round = private.round
         return self.on_train(message)
 
@@ -198,17 +198,17 @@ class Trainer(Role):
         """
         client, environment = self.client, self.environment
         if number > environment.rounds:
-            raise Refusal("train.round-beyond-the-last", f"round {number} of {environment.rounds}")
+            raise Refusal("train.after-last-round", f"round {number} of {environment.rounds}")
         if environment.participants_are_agreed and client.agreed_participants is None:
-            raise Refusal("train.not-agreed", "no participant list was agreed on in this round")
+            raise Refusal("train.no-agreed-list", "no participant list was agreed on in this round")
         if environment.clients_decide and not client.takes_part:
-            raise Refusal("train.not-taking-part", "this client has not decided to take part in this round")
+            raise Refusal("train.not-participating", "this client has not decided to take part in this round")
         if environment.participants_are_agreed or environment.clients_decide:
             if number != client.last_round or client.local_update is not None:
                 decided = "participants were agreed on" if environment.participants_are_agreed else "it decided"
-                raise Refusal("train.round-used", f"round {number}; {decided} for {client.last_round}")
+                raise Refusal("train.round-reused", f"round {number}; {decided} for {client.last_round}")
         elif number <= client.last_round:
-            raise Refusal("train.round-used", f"round {number} was used before")
+            raise Refusal("train.round-reused", f"round {number} was used before")
         if environment.participation is not None:
             environment.participation.begin(client.number, number)
         client.last_round = number
@@ -247,7 +247,9 @@ def trained_update(role: Role, round_number: int) -> RoundUpdate:
     """
     update = role.client.local_update
     if not isinstance(update, RoundUpdate) or update.round != round_number:
-        raise Refusal("aggregation.nothing-trained", f"asked for an update of round {round_number} before its training")
+        raise Refusal(
+            "aggregation.no-trained-update", f"asked for an update of round {round_number} before its training"
+        )
     return update
 
 

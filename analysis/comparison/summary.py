@@ -133,7 +133,7 @@ def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
 def _behind(run: RunRecords) -> dict[str, Any]:
     """Return the number of rounds that the machine delayed (see `testbed.network.live.server`), and by which factor."""
     events, rounds = run.events, run.rounds
-    held_up = rounds[rounds["round"].isin(events.loc[events["kind"] == "behind", "round"])]
+    held_up = rounds[rounds["round"].isin(events.loc[events["kind"] == "behind-schedule", "round"])]
     took_s = (held_up["ended_s"] - held_up["started_s"]).sum()
     due_s = took_s - held_up["behind_s"].sum()
     return {"behind_rounds": len(held_up), "behind_factor": took_s / due_s if due_s > 0 else None}

@@ -182,7 +182,7 @@ def _rounds(run: RunRecords) -> pd.DataFrame:
 def _events(run: RunRecords) -> tuple[pd.DataFrame, int]:
     """Return the events to include, refusals and attacks before restarts, and the number of events left out."""
     rows = run.events
-    order = rows["kind"].isin(["restart", "resumed"]).to_numpy().argsort(kind="stable")
+    order = rows["kind"].isin(["restart", "resume"]).to_numpy().argsort(kind="stable")
     shown = rows.iloc[np.sort(order[:EVENTS])]
     return shown.assign(detail=shown["detail"].fillna("").map(_shortened)), len(rows) - len(shown)
 

@@ -266,7 +266,7 @@ class Coordinator:
             return
         if kind == "restart" and party.startswith("host:"):
             RunLog(self._records.path).write("host-restarted", host=party.removeprefix("host:"), detail=detail)
-        elif kind == "poisoned":
+        elif kind == "quarantined":
             RunLog(self._records.path).write("client-left-out", client=party.removeprefix("client:"), detail=detail)
 
     def _set_progress(self, progress: RunProgress) -> None:
@@ -317,4 +317,4 @@ def check_plugin_modules(experiment: Experiment) -> None:
 def quarantined_before(records: RunDirectory) -> set[int]:
     """Return the clients that were quarantined in earlier rounds of the run (see `RayHosts`)."""
     events = records.table("events").to_pylist()
-    return {int(event["party"].removeprefix("client:")) for event in events if event["kind"] == "poisoned"}
+    return {int(event["party"].removeprefix("client:")) for event in events if event["kind"] == "quarantined"}

@@ -79,7 +79,7 @@ class RayHosts:
         processes: the hosts' process ids.
         node_of: the node of each host.
         quarantined: clients with messages that kill the process that handles them; they are asked no more. In the
-            records they are events of the kind "poisoned".
+            records they are events of the kind "quarantined".
         on_event: called with (party, kind, detail) when a host was replaced or a client quarantined.
     """
 
@@ -293,7 +293,7 @@ class RayHosts:
         self.quarantined.add(client)
         self.on_event(
             f"client:{client}",
-            "poisoned",
+            "quarantined",
             f"killed its host again and again at {stage}; left out for the rest of the run",
         )
 

@@ -2,7 +2,7 @@
 
 In the next round with the whole batch, the difference of the two sums would be that member's update: multi-round
 privacy would end (`testbed.aggregation.batch_policy`). A client that holds shares of the others' masks sees the
-survivors and refuses with `secagg.partial-batch`. With ``batches: ignored`` no client refuses.
+survivors and refuses with `aggregation.partial-batch`. With ``batches: ignored`` no client refuses.
 """
 
 from typing import ClassVar

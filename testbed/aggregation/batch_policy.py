@@ -6,8 +6,9 @@ the other members, and the difference of two rounds could then be one client's u
 whole batch, and clients enforce this. Each client makes two checks with the public partition:
 
 - Before it sends its input: all members of its batch have shared their keys with it and were shown the same keys
-  (``secagg.batch-apart``). If a member has not shared, the client sends no input and only holds the shares of others.
-- Before it signs or unmasks a set of survivors: the set is a union of whole batches (``secagg.partial-batch``).
+  (``secagg.inconsistent-batch-keys``). If a member has not shared, the client sends no input
+  and only holds the shares of others.
+- Before it signs or unmasks a set of survivors: the set is a union of whole batches (``aggregation.partial-batch``).
 
 Shares are sealed for clients that were shown the same list of keys, with the same s and t (`adverts_digest`). So the
 honest members of a batch B that send an input share one list of at most s clients, and only clients with that list hold
@@ -126,11 +127,11 @@ class CompleteBatches(BatchPolicy):
 
     def check_survivors(self, named: list[int]) -> None:
         if max(named, default=0) >= len(self.batches.of):
-            raise Refusal("secagg.foreign-survivor", "a survivor that is no client")
+            raise Refusal("aggregation.unknown-survivor", "a survivor that is no client")
         broken = self.batches.broken(named)
         if len(broken):
             detail = f"some members of batch {broken[0]} are named as survivors, and some not"
-            raise Refusal("secagg.partial-batch", detail)
+            raise Refusal("aggregation.partial-batch", detail)
 
 
 class AtomicBatches(CompleteBatches):

@@ -236,7 +236,7 @@ class GradientSender(Role):
         """Send the sum once: a second answer with fresh noise would let the server average the noise away."""
         total = trained_update(self, message.round).delta
         if self._answered:
-            raise Refusal("dp-sgd.already-sent", f"the gradient of round {message.round} was sent before")
+            raise Refusal("dp-sgd.repeated-answer", f"the gradient of round {message.round} was sent before")
         self._answered = True
         if self.parameters.server == "untrusted" and self.parameters.sigma:
             meter("gaussian.element", len(total))

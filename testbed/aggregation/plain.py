@@ -134,7 +134,7 @@ class PlainClient(NoisyRole):
         """Return the update."""
         if noise_policy_of(self.parameters) is not None:
             raise Refusal(
-                "plain.without-noise", "the server asks for an update without noise, but the experiment has noise"
+                "plain.noise-left-out", "the server asks for an update without noise, but the experiment has noise"
             )
         update = trained_update(self, message.round)
         weight = update.samples if self.parameters.weights == "samples" else 1
@@ -153,7 +153,7 @@ class PlainClient(NoisyRole):
             )
 
         if self._sent_with_noise:
-            raise Refusal("plain.already-sent", f"the update of round {message.round} was sent before")
+            raise Refusal("plain.repeated-answer", f"the update of round {message.round} was sent before")
         self._sent_with_noise = True
         elements = self.noise.encoded(self, update, message.participants, message.round)
         return NoisyUpdate(Vector(np.asarray(elements), self.parameters.bits))

@@ -84,7 +84,7 @@ def verified(section: CommitteeSection, committee: CommitteeList, round_number: 
     first = section.first_round_of(round_number)
     if committee.first_round != first:
         raise Refusal(
-            "committee.other-service",
+            "committee.service-mismatch",
             f"the committee serves from round {committee.first_round}; that of round {round_number} from {first}",
         )
     if section.by_sortition:
@@ -92,7 +92,7 @@ def verified(section: CommitteeSection, committee: CommitteeList, round_number: 
         return
     expected = _known_to_all(section, first, environment.directory)
     if committee.clients != expected or any(member.proof for member in committee.members):
-        raise Refusal("committee.other-members", f"round {round_number} has another committee than the one shown")
+        raise Refusal("committee.members-mismatch", f"round {round_number} has another committee than the one shown")
 
 
 def _known_to_all(section: CommitteeSection, first_round: int, directory: Directory) -> tuple[int, ...]:

@@ -83,7 +83,7 @@ def check_beyond(round_number: int, environment: Environment) -> None:
         environment: of the client that checks.
     """
     if round_number > environment.rounds:
-        raise Refusal("committee.round-beyond-the-last", f"round {round_number} of {environment.rounds}")
+        raise Refusal("committee.after-last-round", f"round {round_number} of {environment.rounds}")
 
 
 # -- client side -------------------------------------------------------------------------------------------------------
@@ -258,5 +258,5 @@ def _proven(section: CommitteeSection, directory: Directory, client: int, proof:
 
 def _if_drawn(section: CommitteeSection, directory: Directory, client: int, number: bytes) -> bytes:
     if not is_drawn(section, directory, client, number):
-        raise Refusal("committee.over-threshold", f"client {client} is not drawn")
+        raise Refusal("committee.above-threshold", f"client {client} is not drawn")
     return number

@@ -175,7 +175,7 @@ class _Filling:
             del self._buffer.pending[client]
             if entry.flight is not None:
                 self._network.record(entry.flight)
-            self._network.record_event(f"client:{client}", "stale", f"{staleness} rounds old, at most {most}")
+            self._network.record_event(f"client:{client}", "stale-update", f"{staleness} rounds old, at most {most}")
 
     async def _send_model(self) -> None:
         """Give free places to clients that are online and idle, as far as there are such."""

@@ -249,7 +249,7 @@ class Federation:
         """Charge for attempts at this round that were not recorded; their `privacy` rows."""
         attempts = [] if self.privacy is None else self.privacy.enter_attempts(number)
         if attempts:
-            self.network.record_event("coordinator", "attempt", charged_again(attempts))
+            self.network.record_event("coordinator", "attempt-charged", charged_again(attempts))
         return attempts
 
     @property

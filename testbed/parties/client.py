@@ -203,7 +203,7 @@ class Role:
     """The client side of one protocol, for one client and one round.
 
     A protocol that builds on another one declares the questions that its clients answer: ``class SecAggPlusClient(
-    SecAggClient, answers=(...))``. Clients give the refusal ``message.other-protocol`` to all other questions, even if
+    SecAggClient, answers=(...))``. Clients give the refusal ``message.unexpected-type`` to all other questions, even if
     a handler is inherited: it would find no state of its own protocol.
 
     Args:

@@ -29,7 +29,7 @@ Handle = Callable[[Client, Message | None], Message | None]
 FEW_ALIKE = 64
 """Below this number, clients are always handled one by one."""
 
-OTHER_PROTOCOL = "message.other-protocol"
+OTHER_PROTOCOL = "message.unexpected-type"
 """The refusal of a question that belongs to no protocol of the run."""
 
 

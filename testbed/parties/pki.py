@@ -164,13 +164,13 @@ class PKI:
         if client >= len(board.registered):
             raise Refusal("pki.unknown-client", f"client {client} is outside the population")
         if sender != client:
-            raise Refusal("pki.not-by-the-client", f"client {sender} asks to register client {client}")
+            raise Refusal("pki.unauthorised-registration", f"client {sender} asks to register client {client}")
         keys = signed_content(client, registration.signing_key, registration.agreement_key)
         try:
             signatures.validate_public_key(registration.signing_key)
             signatures.verify(registration.signing_key, REGISTRATION_DOMAIN, keys, registration.signature)
         except ProtocolError as error:
-            raise Refusal("pki.not-by-the-client", str(error)) from None
+            raise Refusal("pki.unauthorised-registration", str(error)) from None
         if client in board and board.signing_key(client) != registration.signing_key:
             raise Refusal("pki.already-registered", f"client {client} has registered another key before")
         secret = self._vrf_secret(client)

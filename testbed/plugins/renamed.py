@@ -14,6 +14,56 @@ MODULES = {
 """Modules: former to present name."""
 
 NAMES = {
+    "testbed.plugins.options": {
+        "made": "create_with_options",
+    },
+    "testbed.records.tables": {
+        "is_kept": "has_table",
+    },
+    "testbed.records.reader": {
+        "behind_told": "format_delay",
+        "crashes_told": "format_crashes",
+        "refusals_told": "format_refusals",
+        "summed_up": "format_end_reasons",
+    },
+    "testbed.records.mirror": {
+        "fetched": "local_copy_for_reading",
+    },
+    "testbed.crypto.prime_field": {
+        "reduced": "reduce_words",
+    },
+    "testbed.selection.lotto.refinement": {
+        "refined": "refined_population",
+        "remember": "store_measurements",
+        "worst": "worst_clients",
+    },
+    "testbed.selection.own_coins": {
+        "decisions": "ask_decisions",
+    },
+    "testbed.selection.contract": {
+        "ending_with": "attach_selection_state",
+        "merged": "merge_reports",
+        "reports_of": "training_reports",
+    },
+    "testbed.emulation.availability.section": {
+        "DropOut": "Dropout",
+    },
+    "testbed.emulation.traces.conversion.collector": {
+        "disjoint": "join_intervals",
+    },
+    "testbed.emulation.traces.conversion.fedscale": {
+        "behaviour": "behaviour_trace",
+        "capacity": "capacity_table",
+    },
+    "testbed.emulation.traces.conversion.series_formats": {
+        "detected": "detect_format",
+    },
+    "testbed.emulation.traces.repetition": {
+        "repeated": "repeat_recordings",
+    },
+    "testbed.emulation.availability.clocked": {
+        "assigned": "assign_devices",
+    },
     "testbed": {
         "of_shape": "clients_with_shape",
     },
@@ -79,6 +129,8 @@ NAMES = {
         "Property": "PropertyResult",
     },
     "testbed.crypto.memo": {
+        "note_sealed": "store_plaintext",
+        "opened": "cached_opening",
         "Results": "Memo",
         "all_verify": "verify_all",
         "latest": "cached_latest",
@@ -86,6 +138,7 @@ NAMES = {
         "remembers": "memo_scope",
     },
     "testbed.crypto.sortition": {
+        "first_not_under": "smallest_not_under_threshold",
         "surely_not_under": "certainly_above_threshold",
         "which_under_threshold": "below_threshold_mask",
     },
@@ -93,12 +146,14 @@ NAMES = {
         "each": "thread_map",
     },
     "testbed.emulation.links.section": {
+        "cycled": "cycle_values",
         "Drawn": "RandomValue",
     },
     "testbed.emulation.traces.conversion.plain_pickle": {
         "Unreadable": "UnreadablePickle",
     },
     "testbed.emulation.traces.series": {
+        "shaped": "steps_from_rows",
         "Series": "RateSeries",
     },
     "testbed.emulation.transport.congestion": {
@@ -158,6 +213,7 @@ NAMES = {
         "which_stand": "below_threshold",
     },
     "testbed.training": {
+        "Asked": "QuestionGroups",
         "OwnState": "StateReference",
         "Trained": "TrainingReport",
     },

@@ -295,7 +295,9 @@ def format_end_reasons(rounds: Iterable[tuple[str, str]]) -> str:
 
 
 def format_refusals(details: Iterable[str]) -> str:
-    """Return refusals as text, e.g. ``3 refusals by clients: 2 x train.dimension, 1 x train.diverged``; empty if none.
+    """Return refusals as text; empty if none.
+
+    For example ``3 refusals by clients: 2 x train.dimension-mismatch, 1 x train.diverged``.
 
     Args:
         details: of the events of this kind; a detail begins with the refusal code and a colon.

@@ -19,6 +19,7 @@ from testbed.files.parquet_bounds import too_large
 from testbed.network.exchanges import OUTCOMES, Exchanges
 from testbed.network.recorder import Event
 from testbed.records.arrays import Checkpoint
+from testbed.records.former_codes import with_current_names
 from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 
 
@@ -322,7 +323,8 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
             if merged.is_file() and covered < merged_up_to(merged):
                 continue  # the run has finished meanwhile, and the part was merged into the table
             raise damaged(path, name, error) from None
-        return joined(tables)
+        rows = joined(tables)
+        return with_current_names(rows) if name == "events" else rows
 
 
 def _read(file: Path, name: str) -> pa.Table:

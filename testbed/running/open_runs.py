@@ -24,6 +24,7 @@ from testbed.experiment.inputs import SECRETS, SECRETS_FORM, digests, plugin_cla
 from testbed.experiment.written import written_keys
 from testbed.plugins import installed
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.former_codes import RECORDS_VERSION
 from testbed.records.log import RunLog
 from testbed.records.writer import run_lock
 from testbed.running.more_rounds import with_more_rounds
@@ -34,13 +35,16 @@ _PACKAGES = ("ray", "torch", "numpy")
 
 
 def provenance() -> dict[str, Any]:
-    """Plain data for a run's ``experiment.yaml``: ``versions``, ``git_commit``, ``machine`` and ``started``.
+    """Return plain data for a run's ``experiment.yaml``.
+
+    Keys: ``versions``, ``records`` (version of names), ``git_commit``, ``machine`` and ``started``.
 
     ``git_commit`` is None when the testbed does not run from a checkout; ``-dirty`` at its end says that tracked
     files were changed. ``machine.memory_bytes`` is physical memory. ``started`` is the time now, in UTC.
     """
     return {
         "versions": _versions(),
+        "records": RECORDS_VERSION,
         "git_commit": _git_commit(Path(__file__).resolve().parents[2]),
         "machine": {"cpus": os.cpu_count(), "processor": _processor(), "memory_bytes": _memory_bytes()},
         "started": now(),

@@ -21,6 +21,7 @@ from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records.arrays import ERRORS, stamp
+from testbed.records.former_codes import current_kind
 from testbed.records.log import RunLog
 from testbed.records.mirror import local_copy_for_reading
 from testbed.records.reader import format_end_reasons
@@ -283,11 +284,11 @@ def _status(path: Path) -> RunStatus:
         accuracy_round=measured[-1]["round"] if measured else None,
         host_restarts=max(restarts["host"], logged["host-restarted"]),  # the log knows at once, the table for ever
         coordinator_restarts=max(restarts["coordinator"], logged["coordinator-restarted"]),
-        poisoned=_clients(events, "poisoned"),
+        poisoned=_clients(events, "quarantined"),
         excluded=_clients(events, "excluded"),
         refusals=sum(event["kind"] == "refusal" for event in events),
         crashes=sum(event["kind"] == "crash" for event in events),
-        behind_rounds=len({event["round"] for event in events if event["kind"] == "behind"}),
+        behind_rounds=len({event["round"] for event in events if event["kind"] == "behind-schedule"}),
         reasons=format_end_reasons((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
         stopped=why,
         privacy_caveats=privacy_caveats(experiment) if _keeps_ledger(path, done) else [],
@@ -366,7 +367,7 @@ def _events(path: Path, done: int) -> list[dict[str, Any]]:
         part = part_of(path, number) / "events.parquet"
         if parquet_files.has_rows(part):
             events += parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
-    return events
+    return [event | {"kind": current_kind(event["kind"])} for event in events]
 
 
 def _round_s(log: Sequence[Mapping[str, Any]], done: int, wall_s: float) -> float | None:

@@ -49,9 +49,9 @@ class DecidingClient(Role):
         """Answer with the outcome of the coin; refuse a round that is over or beyond the last."""
         client, environment = self.client, self.environment
         if message.round > environment.rounds:
-            raise Refusal("check-in.round-beyond-the-last", f"round {message.round} of {environment.rounds}")
+            raise Refusal("check-in.after-last-round", f"round {message.round} of {environment.rounds}")
         if message.round <= client.last_round:
-            raise Refusal("check-in.round-used", f"the coin of round {message.round} was tossed before")
+            raise Refusal("check-in.round-reused", f"the coin of round {message.round} was tossed before")
         client.takes_part = self.decides(message.round)
         client.last_round = message.round
         return Decision(client.takes_part)

@@ -218,7 +218,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
             raise Refusal("pki.unknown-client", f"client {clients[-1]} is in no batch")
         broken = self.batches.broken(clients)
         if len(broken):
-            raise Refusal("lotto.batch-not-whole", f"some members of batch {broken[0]} are in the list, others are not")
+            raise Refusal("lotto.partial-batch", f"some members of batch {broken[0]} are in the list, others are not")
         whole, needed = len(self.batches.whole(clients)), self.parameters.required
         if whole != needed:
             raise Refusal("lotto.wrong-size", f"{whole} batches announced, {needed} agreed on")
@@ -232,7 +232,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
         )
         others = np.setdiff1d(listed, standing)
         if len(others):
-            raise Refusal("lotto.over-threshold", f"batch {others[0]} is not a candidate")
+            raise Refusal("lotto.above-threshold", f"batch {others[0]} is not a candidate")
 
 
 class VerifiableBatchServer(BatchSelection, AnnouncingServer):

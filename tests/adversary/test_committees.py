@@ -103,12 +103,12 @@ def test_all_clients_refuse_forged_committees(selection: str, how: str) -> None:
         small.run()
     assert ended.value.reason == "refused"
     expected = {
-        "other-service": "committee.other-service",
-        "member-twice": "committee.wrong-size" if selection in VARIANTS else "committee.other-members",
+        "other-service": "committee.service-mismatch",
+        "member-twice": "committee.wrong-size" if selection in VARIANTS else "committee.members-mismatch",
         "undrawn-member": {
             "lotto-client-centric": "committee.invalid-proof",
-            "lotto-server-centric": "committee.over-threshold",
-        }.get(selection, "committee.other-members"),
+            "lotto-server-centric": "committee.above-threshold",
+        }.get(selection, "committee.members-mismatch"),
     }[how]
     assert small.refusals() == [(client, expected) for client in range(CLIENTS)]
     assert attacks(small) == [f"forge-committee: sent a list with {how.replace('-', ' ')}"]

@@ -55,7 +55,7 @@ def test_all_nodes_and_the_server_together_recover_every_update() -> None:
 def test_the_nodes_refuse_a_sum_of_few_clients() -> None:
     small, (outcome,), ended = attacked(ShrinkSurvivors, {0, 1})
     assert outcome == f"shrink-the-sum: asked for the sum of client {VICTIM} and 2 accomplices"
-    assert small.refusals() == [(node, "e-seafl.too-few") for node in NODES]
+    assert small.refusals() == [(node, "e-seafl.below-threshold") for node in NODES]
     assert isinstance(ended, RoundAborted)
 
 

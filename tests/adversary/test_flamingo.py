@@ -71,7 +71,7 @@ def test_members_refuse_labels_with_too_few_survivors() -> None:
     """Honest members sign no labels below the minimum of survivors; the second labels have one client fewer."""
     small, _, said = attacked(5, 3, 0.2, leaving={"flamingo/report": {7, 8}})
     assert said.endswith("failed: too few signatures")
-    assert "flamingo.too-weak" in {check for _, check in small.refusals()}
+    assert "flamingo.weak-graph" in {check for _, check in small.refusals()}
 
 
 def test_members_with_old_shares_refuse_and_are_missing() -> None:
@@ -82,7 +82,7 @@ def test_members_with_old_shares_refuse_and_are_missing() -> None:
     ended = played_from(small, 3, memory)
     assert isinstance(ended, RoundAborted)
     assert str(ended).endswith(
-        "0 of 5 needed members of the committee signed the labels; refusals: flamingo.other-state"
+        "0 of 5 needed members of the committee signed the labels; refusals: flamingo.invalid-state"
     )
     said = [event.detail for event in small.network.events if event.kind == "attack"]
     assert said == ["replay-committee-state: 7 of 7 members are handed back an old share"]
@@ -117,9 +117,10 @@ def test_members_refuse_to_decrypt_a_copied_ciphertext() -> None:
     small, outcome, (said,) = copied()
     assert isinstance(outcome, RoundAborted)
     assert said == (
-        "copy-ciphertext: victim 9: its ciphertext for client 0, signed by client 0; failed: flamingo.other-ciphertext"
+        "copy-ciphertext: victim 9: its ciphertext for client 0, signed by client 0; failed: "
+        "flamingo.ciphertext-mismatch"
     )
-    assert {check for _, check in small.refusals()} == {"flamingo.other-ciphertext"}
+    assert {check for _, check in small.refusals()} == {"flamingo.ciphertext-mismatch"}
     assert {client for client, _ in small.refusals()} == set(range(SIZE))
 
 

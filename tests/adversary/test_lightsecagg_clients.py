@@ -24,7 +24,7 @@ def test_unopenable_pieces_end_the_round_and_every_holder_names_the_client() -> 
     assert ended.reason == "below-threshold"
     assert said == ["seal-unopenable-pieces: 7 pieces that do not open"]
     others = [client for client in range(8) if client != 3]
-    assert small.refusals() == [(client, "lightsecagg.bad-piece") for client in others]
+    assert small.refusals() == [(client, "lightsecagg.invalid-piece") for client in others]
     details = [event.detail for event in small.network.events if event.kind == "refusal"]
     assert all("client 3: " in detail for detail in details)
 

@@ -78,7 +78,7 @@ def test_a_forged_committee_is_refused() -> None:
     assert said == "forge-committee: sent a list with undrawn member"
     assert isinstance(ended, RoundAborted)
     assert ended.reason == "below-threshold"
-    assert small.refusals() == [(client, "committee.other-members") for client in range(12)]
+    assert small.refusals() == [(client, "committee.members-mismatch") for client in range(12)]
 
 
 def test_without_an_accomplice_outside_no_committee_can_be_forged() -> None:

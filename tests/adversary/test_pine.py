@@ -90,7 +90,7 @@ def test_both_aggregators_together_recover_every_update() -> None:
 def test_a_leader_cannot_get_a_sum_of_few_reports() -> None:
     small, ended, (said,) = attacked(ShrinkReports, {0, 1})
     assert said == f"shrink-the-sum: asked for the sum of client {VICTIM} and 2 accomplices"
-    assert small.refusals() == [(HELPER, "pine.too-few")]
+    assert small.refusals() == [(HELPER, "pine.below-threshold")]
     assert isinstance(ended, RoundAborted)
 
 

@@ -15,9 +15,9 @@ def test_every_attack_is_refused_or_useless(dishonest: set[int], from_system: bo
     found = attempts(6, frozenset(dishonest), Randomness(1, secrets_from_system=from_system))
     *refused, grinding = found
     assert [one.checks for one in refused] == [
-        ("pki.not-by-the-client",),
+        ("pki.unauthorised-registration",),
         ("pki.already-registered",),
-        ("pki.not-by-the-client",),
+        ("pki.unauthorised-registration",),
         ("pki.unknown-client",),
     ]
     assert all(one.tried == one.refused == count and one.gained == "nothing" for one in refused)

@@ -26,7 +26,7 @@ from tests.aggregation.federations import SmallFederation
 N, T, D = 7, 5, 6
 VICTIM = 2
 EXPERIMENT = b"a test's own id."
-CHECK = "secagg.other-keys-or-training"
+CHECK = "aggregation.keys-or-model-mismatch"
 OTHERS = [client for client in range(N) if client != VICTIM]
 DELTAS = np.random.default_rng(8).uniform(-1, 1, (N, D))
 PLUS = SecAggPlusParameters(neighbours=4, threshold=4, bits=32, dropouts=0.2, dishonest=0, accept_weaker=True)

@@ -211,7 +211,7 @@ def test_a_shrunken_sum_has_less_noise() -> None:
 @pytest.mark.parametrize(
     ("parameters", "question", "check"),
     [
-        (plain(), SendUpdate(1), "plain.without-noise"),
+        (plain(), SendUpdate(1), "plain.noise-left-out"),
         (PlainParameters(), SendNoisyUpdate(1, 3), "plain.no-noise"),
         (plain(), SendNoisyUpdate(1, 0), "plain.too-many-participants"),
         (plain(), SendNoisyUpdate(1, 13), "plain.too-many-participants"),

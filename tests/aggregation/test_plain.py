@@ -112,4 +112,4 @@ def test_nobody_sends_what_was_not_trained_in_this_round() -> None:
         small.network.end_round()
         return len(replies), small.refusals()
 
-    assert asyncio.run(play()) == (0, [(i, "aggregation.nothing-trained") for i in range(5)])
+    assert asyncio.run(play()) == (0, [(i, "aggregation.no-trained-update") for i in range(5)])

@@ -62,17 +62,17 @@ def test_others_are_refused(section: CommitteeSection) -> None:
     for members in others.values():
         with pytest.raises(Refusal) as refused:
             verified(section, CommitteeList(1, members), 1, known(100))
-        assert refused.value.check == "committee.other-members"
+        assert refused.value.check == "committee.members-mismatch"
     with pytest.raises(Refusal) as refused:
         verified(section, CommitteeList(2, honest.members), 1, known(100))
-    assert refused.value.check == "committee.other-service"
+    assert refused.value.check == "committee.service-mismatch"
 
 
 def test_there_are_no_committees_beyond_the_last_round() -> None:
     section = CommitteeSection(size=10, serves_rounds=3)
     with pytest.raises(Refusal) as refused:
         verified(section, committee_of(section, 8), 8, known(100))
-    assert refused.value.check == "committee.round-beyond-the-last"
+    assert refused.value.check == "committee.after-last-round"
 
 
 def test_members_are_registered_clients_and_every_seed_draws_others() -> None:

@@ -168,7 +168,7 @@ def test_a_server_that_hides_honest_candidates_has_no_more_than_are_drawn(varian
         undrawn = next(client for client in dishonest if client not in drawn)
         with pytest.raises(Refusal) as refused:
             verified(drawing.section, listed(drawing, [*kept[:9], undrawn]), 1, drawing.environment)
-        assert refused.value.check == "committee.over-threshold"
+        assert refused.value.check == "committee.above-threshold"
         found += len(ours)
         expected += 30 * 2 * 10 / POPULATION
     assert binomtest(found, 25 * 30, float(selection_probability(10, 2, POPULATION))).pvalue > 1e-4
@@ -235,11 +235,11 @@ FORGERIES: dict[str, tuple[Callable[[Drawing, CommitteeList], CommitteeList], di
     ),
     "another service's proof": (
         _proof_of_another_service,
-        {"lotto-client-centric": "committee.invalid-proof", "lotto-server-centric": "committee.over-threshold"},
+        {"lotto-client-centric": "committee.invalid-proof", "lotto-server-centric": "committee.above-threshold"},
     ),
     "another service": (
         lambda drawing, honest: listed(drawing, drawn_by_definition(drawing, 4)[:10], 4),
-        dict.fromkeys(VARIANTS, "committee.other-service"),
+        dict.fromkeys(VARIANTS, "committee.service-mismatch"),
     ),
 }
 
@@ -270,11 +270,11 @@ def test_a_server_cannot_choose_when_a_service_begins(variant: str) -> None:
                 checks.add((refused.check, number > 9))
             else:
                 accepted.add((begins, number))
-    assert checks == {("committee.round-beyond-the-last", True), ("committee.other-service", False)}
+    assert checks == {("committee.after-last-round", True), ("committee.service-mismatch", False)}
     assert accepted == {(begins, begins + more) for begins in (1, 4, 7) for more in range(3)}
     alike = asyncio.run(drawing.network.ask(np.arange(POPULATION), Sortition(10)))
     assert len(alike) == 0
-    assert {refusal.check for refusal in alike.missing.refusals} == {"committee.round-beyond-the-last"}
+    assert {refusal.check for refusal in alike.missing.refusals} == {"committee.after-last-round"}
 
 
 # -- dishonest clients -------------------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def test_updates_too_old_are_thrown_away(run: Callable) -> None:
     section = {"concurrency": 30, "max_staleness": 2}
     one = run(keys(devices=devices, asynchronous=section, rounds=25), "run").rounds()
     assert max(row["staleness"] for row in one.rows("staleness")) == 2
-    stale = [row for row in one.rows("events") if row["kind"] == "stale"]
+    stale = [row for row in one.rows("events") if row["kind"] == "stale-update"]
     assert stale
     assert all(row["detail"].endswith("at most 2") for row in stale)
 

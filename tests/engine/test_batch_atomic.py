@@ -104,7 +104,7 @@ def test_with_the_check_attacked_rounds_end_in_refusals_and_t_stays(run: Callabl
     refusals = [event for event in done.rows("events") if event["kind"] == "refusal"]
     stage = "secagg/consistency" if consistency == "signed" else "secagg/unmask-survivors"
     assert {(event["detail"].partition(":")[0], event["stage"]) for event in refusals} == {
-        ("secagg.partial-batch", stage)
+        ("aggregation.partial-batch", stage)
     }
     assert {event["round"] for event in refusals} == attacked
     assert len(refusals) == 6 * len(attacked)  # also the victim, which is told that it has dropped out
@@ -120,7 +120,7 @@ def test_among_neighbours_a_server_with_one_list_for_all_is_refused_too(run: Cal
     attacked = {event["round"] for event in done.rows("events") if event["kind"] == "attack"}
     assert attacked == {n for n, outcome in enumerate(done.outcomes, 1) if outcome.state == "aborted"}
     checks = {e["detail"].partition(":")[0] for e in done.rows("events") if e["kind"] == "refusal"}
-    assert checks == {"secagg.partial-batch"}
+    assert checks == {"aggregation.partial-batch"}
     assert strong_privacy(view(done)[0]) == T
 
 

@@ -129,7 +129,7 @@ def test_false_candidates_of_a_server_without_verification_are_found_by_particip
             ended.add(number)
     assert len(ended) > 2
     refused = {event["detail"].split(":")[0] for event in events_of(done, "refusal")}
-    assert refused <= {"lotto.over-threshold", "lotto.invalid-proof"}
+    assert refused <= {"lotto.above-threshold", "lotto.invalid-proof"}
 
 
 @pytest.mark.parametrize("protocol", ["lotto-client-centric", "lotto-server-centric"])

@@ -236,7 +236,7 @@ def test_a_gradient_is_sent_once(learn: Callable) -> None:
     role = sender(GradientSender, done.plan.experiment.aggregation)
     with pytest.raises(Refusal) as refused:
         role.on_send_gradient(SendGradient(1))
-    assert refused.value.check == "dp-sgd.already-sent"
+    assert refused.value.check == "dp-sgd.repeated-answer"
 
 
 def result(done: Any) -> tuple[Any, ...]:

@@ -83,7 +83,9 @@ def test_whole_batches_are_refused_in_part(run: Callable[..., Any], batches: str
     assert len(attacks(done)) == 4
     if batches == "whole":
         assert [outcome.state for outcome in done.outcomes] == ["aborted"] * 4
-        assert all(("secagg.partial-batch", "secagg/consistency") in seen for seen in checks_by_round(done).values())
+        assert all(
+            ("aggregation.partial-batch", "secagg/consistency") in seen for seen in checks_by_round(done).values()
+        )
         assert set(checks_by_round(done)) == {1, 2, 3, 4}
     else:
         assert [len(outcome.survivors) for outcome in done.outcomes] == [10] * 4

@@ -146,7 +146,7 @@ def test_clients_told_of_another_population_give_the_server_away(run: Callable) 
     server = ["keep-dishonest-candidates", {"tell-different-populations": {"to": 20}}]
     done = run(lotto(LOTTO[0], server, 4, over_selection=2.0), "announced").rounds()
     seen = checks_by_round(done)
-    assert {check for found in seen.values() for check in found} == {("lotto.over-threshold", "lotto/participants")}
+    assert {check for found in seen.values() for check in found} == {("lotto.above-threshold", "lotto/participants")}
     done = run(lotto(LOTTO[1], server), "listed").rounds()
     seen = checks_by_round(done)
     assert {check for found in seen.values() for check in found} == {("lotto.inconsistent-lists", "lotto/signatures")}

@@ -18,7 +18,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from tests.messages_named import naming
 
-CHECK = "secagg.other-keys-or-training"
+CHECK = "aggregation.keys-or-model-mismatch"
 STEP = 2 / 65535
 SELECTIONS: dict[str, dict[str, Any]] = {
     "random": {"participants": 10},

@@ -94,12 +94,12 @@ def test_a_server_cannot_have_a_client_that_says_no_nor_ask_its_coin_again(learn
         return Train(number, Vector(np.zeros(Points.dimension, np.float32), 0))
 
     says_no, says_yes = int(others[0]), int(chosen[0])
-    assert refused(says_no, Trainer, "on_train", train(1)) == "train.not-taking-part"
-    assert refused(says_no, DecidingClient, "on_ask_decision", AskDecision(1, 40)) == "check-in.round-used"
-    assert refused(says_yes, Trainer, "on_train", train(1)) == "train.round-used"  # it has trained
-    assert refused(says_yes, Trainer, "on_train", train(2)) == "train.round-used"  # and decided on no other round
+    assert refused(says_no, Trainer, "on_train", train(1)) == "train.not-participating"
+    assert refused(says_no, DecidingClient, "on_ask_decision", AskDecision(1, 40)) == "check-in.round-reused"
+    assert refused(says_yes, Trainer, "on_train", train(1)) == "train.round-reused"  # it has trained
+    assert refused(says_yes, Trainer, "on_train", train(2)) == "train.round-reused"  # and decided on no other round
     beyond = AskDecision(6, 40)
-    assert refused(says_no, DecidingClient, "on_ask_decision", beyond) == "check-in.round-beyond-the-last"
+    assert refused(says_no, DecidingClient, "on_ask_decision", beyond) == "check-in.after-last-round"
 
 
 def test_any_sum_can_be_of_those_that_decided(learn: Callable) -> None:

@@ -63,7 +63,7 @@ def test_an_honest_server_is_never_refused(name: str, run: Callable) -> None:
 def test_a_client_that_is_asked_before_its_turn_refuses_and_is_in_no_sum(name: str, run: Callable) -> None:
     done = run(keys(ALL[name], EARLY), "here").rounds()
     attacked = {event["round"] for event in done.rows("events") if event["kind"] == "attack"}
-    checks = {"train.not-taking-part"} if name == "own bins" else {"train.too-early", "train.out-of-cycle"}
+    checks = {"train.not-participating"} if name == "own bins" else {"train.too-early", "train.out-of-cycle"}
     seen = checks_by_round(done)
     assert len(attacked) >= 4
     assert attacked <= set(seen)

@@ -43,4 +43,4 @@ def test_another_model_for_one_client_is_left_out(run: Callable) -> None:
     done = run(given, "bound").rounds(1)
     assert [outcome.state for outcome in done.outcomes] == ["aborted"]
     rejected = [row for row in done.rows("events") if row["kind"] == "misbehaviour"]
-    assert {row["detail"].partition(":")[0] for row in rejected} == {"pine.bad-share"}
+    assert {row["detail"].partition(":")[0] for row in rejected} == {"pine.invalid-share"}

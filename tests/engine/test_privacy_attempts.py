@@ -80,7 +80,7 @@ def test_each_attempt_is_charged(at_round: int, times: int, run: Callable[..., A
         history = Counter(row["honest_noise"] for row in rows if row["client"] == client)
         last = [row for row in rows if row["client"] == client][-1]
         assert last["epsilon"] == ledger.plan.accountant.epsilon(history, last["delta"])
-    (event,) = [row for row in done.rows("events") if row["kind"] == "attempt"]
+    (event,) = [row for row in done.rows("events") if row["kind"] == "attempt-charged"]
     assert event["round"] == at_round
     assert event["detail"].startswith(f"this round's last stage had begun {'once' if times == 1 else '3 times'} before")
     assert "5 clients are charged" in event["detail"]
@@ -113,7 +113,7 @@ def test_attempts_at_a_round_that_was_announced_by_another_number_are_charged(
     killed(keys, "run", 2, 1)
     done = run(keys, "run", resume=True, seed=1).rounds()
     assert Counter(row["round"] for row in done.rows("privacy")) == {1: 5, 2: 10, 3: 5, 4: 5}  # others: beyond 7
-    assert [row["round"] for row in done.rows("events") if row["kind"] == "attempt"] == [2]
+    assert [row["round"] for row in done.rows("events") if row["kind"] == "attempt-charged"] == [2]
 
 
 def test_with_a_seed_the_noise_is_the_same_and_costs_nothing_more(

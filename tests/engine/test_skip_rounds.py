@@ -75,7 +75,7 @@ def test_with_a_bound_of_one_the_clients_refuse(run: Callable) -> None:
     assert len(announced(done)) == 8
     skipped = [place for place, number in enumerate(announced(done), 1) if number > place]
     assert len(skipped) == 8
-    assert refused(done) == {"lotto.round-skipped"}
+    assert refused(done) == {"lotto.round-gap-too-large"}
     assert not [row for row in done.rows("participation") if row["survived"] and not row["dishonest"]]
     assert [outcome.state for outcome in done.outcomes].count("aborted") >= 6  # accomplices alone complete the others
     assert broken(done) == 0
@@ -97,7 +97,7 @@ def test_a_gap_of_three_lets_a_server_choose_among_three(run: Callable) -> None:
 def test_where_a_beacon_opens_rounds_there_is_one_look_at_each(run: Callable) -> None:
     """The server opens round after round: with the gap bounded it is seen; the beacon alone lets it pass rounds."""
     bounded = run(skipping(round_beacon="public"), "bounded").rounds(4)
-    assert refused(bounded) == {"lotto.round-skipped"}
+    assert refused(bounded) == {"lotto.round-gap-too-large"}
     assert broken(bounded) == 0
     alone = run(skipping(round_beacon="public", max_round_gap="none"), "alone").rounds(4)
     numbers = announced(alone)
@@ -126,7 +126,7 @@ def test_whole_batches(run: Callable) -> None:
     rounds = [number for number, outcome in enumerate(done.outcomes, 1) if outcome.state == "completed"]
     assert rounds
     assert all(listed.count(number) >= ENOUGH for number in rounds)
-    assert refused(run(keys, "bounded").rounds(5)) == {"lotto.round-skipped"}
+    assert refused(run(keys, "bounded").rounds(5)) == {"lotto.round-gap-too-large"}
 
 
 def test_rounds_in_which_it_behaves_get_numbers_that_are_left(run: Callable) -> None:

@@ -76,7 +76,7 @@ def test_over_thirty_rounds_only_sums_of_whole_batches_can_be_had(population: in
     seen = checks_by_round(done)
     assert set(seen) == attacked(done, "split-batch")
     assert len(seen) >= 4
-    assert {one for found in seen.values() for one in found} == {("lotto.batch-not-whole", "lotto/participants")}
+    assert {one for found in seen.values() for one in found} == {("lotto.partial-batch", "lotto/participants")}
     found = np.zeros((30, population), np.bool_)
     for row, outcome in enumerate(done.outcomes):
         found[row, outcome.survivors] = True

@@ -55,7 +55,7 @@ def test_a_server_that_breaks_a_batch_is_refused_and_else_has_its_way(run: Run, 
     }
     done = run(attacked, "whole").rounds()
     assert [outcome.state for outcome in done.outcomes] == ["completed", "aborted"]
-    assert "secagg.partial-batch" in done.outcomes[1].reason
+    assert "aggregation.partial-batch" in done.outcomes[1].reason
     attacks = [row["detail"] for row in done.rows("events") if row["kind"] == "attack"]
     assert len(attacks) == 1
     assert attacks[0].startswith("break-batch: claimed that client ")

@@ -123,4 +123,4 @@ def test_a_noisy_update_is_sent_once_in_the_clear_too(run: Callable) -> None:
     role = client.role(PlainClient, done.plan.experiment.aggregation)
     with pytest.raises(Refusal) as refused:
         role.on_send_noisy_update(SendNoisyUpdate(1, PARTICIPANTS))
-    assert refused.value.check == "plain.already-sent"
+    assert refused.value.check == "plain.repeated-answer"

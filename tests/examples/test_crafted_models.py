@@ -19,7 +19,7 @@ def test_binding_ends_the_one_attack_and_not_the_other(tmp_path: Path) -> None:
     table = other_models(runs).set_index(["attack", "binding"]).sort_index()
     refused = table.loc[("send-different-models", "signed")]
     assert refused["completed"].tolist() == [0, 0]
-    assert refused["refused_by"].tolist() == [["secagg.other-keys-or-training"]] * 2
+    assert refused["refused_by"].tolist() == [["aggregation.keys-or-model-mismatch"]] * 2
     had = table.loc[("send-different-models", "none")]
     assert had["recovered"].tolist() == had["of"].tolist() == [8970, 8970]
     for binding in ("signed", "none"):

@@ -88,7 +88,7 @@ def test_in_a_run_a_client_cannot_register_for_another(monkeypatch: pytest.Monke
     hosts = LocalHosts(POPULATION, environment(Randomness(2)), [], hosts=2)
     with pytest.raises(Refusal, match=naming("client 4", "client 9")) as refused:
         hosts.register(PKI(POPULATION, Randomness(2)))
-    assert refused.value.check == "pki.not-by-the-client"
+    assert refused.value.check == "pki.unauthorised-registration"
 
 
 def test_registering_by_parts_gives_the_same_board(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_no_question_of_any_protocol_crashes_a_client(mix: str) -> None:
         answers = asked(host, kind)
         assert answers.crashes == [], kind.__name__
         if kind not in host.questions.values():
-            assert [refusal.check for refusal in answers.refusals] == ["message.other-protocol"], kind.__name__
+            assert [refusal.check for refusal in answers.refusals] == ["message.unexpected-type"], kind.__name__
 
 
 def test_a_protocol_that_is_built_upon_another_answers_its_own_questions_alone() -> None:

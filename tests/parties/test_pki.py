@@ -109,14 +109,14 @@ def test_keys_from_the_system_are_not_those_of_the_seed() -> None:
 
 
 def test_registering_another_client_is_refused(pki: PKI) -> None:
-    assert check_of(pki, identity(0).registration(), sender=1) == "pki.not-by-the-client"
-    assert check_of(pki, identity(0, seed=9).registration(), sender=1) == "pki.not-by-the-client"
+    assert check_of(pki, identity(0).registration(), sender=1) == "pki.unauthorised-registration"
+    assert check_of(pki, identity(0, seed=9).registration(), sender=1) == "pki.unauthorised-registration"
     # A request that another client has signed for its own number, under a changed number.
-    assert check_of(pki, altered(1, client=0)) == "pki.not-by-the-client"
+    assert check_of(pki, altered(1, client=0)) == "pki.unauthorised-registration"
     # A key that the requester does not have.
-    assert check_of(pki, altered(0, signing_key=identity(1).signing.public)) == "pki.not-by-the-client"
-    assert check_of(pki, altered(0, agreement_key=identity(1).agreement.public)) == "pki.not-by-the-client"
-    assert check_of(pki, altered(0, signature=bytes(64))) == "pki.not-by-the-client"
+    assert check_of(pki, altered(0, signing_key=identity(1).signing.public)) == "pki.unauthorised-registration"
+    assert check_of(pki, altered(0, agreement_key=identity(1).agreement.public)) == "pki.unauthorised-registration"
+    assert check_of(pki, altered(0, signature=bytes(64))) == "pki.unauthorised-registration"
     assert not pki.directory().registered.any()
 
 
@@ -147,7 +147,7 @@ def test_outside_of_the_population_is_refused(pki: PKI, client: int) -> None:
 
 @pytest.mark.parametrize("key", BAD_SIGNING)
 def test_signing_keys_of_small_order_or_not_canonical_are_refused(pki: PKI, key: bytes) -> None:
-    assert check_of(pki, altered(0, signing_key=key)) == "pki.not-by-the-client"
+    assert check_of(pki, altered(0, signing_key=key)) == "pki.unauthorised-registration"
 
 
 @pytest.mark.parametrize("key", LOW_ORDER)

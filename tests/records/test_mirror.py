@@ -91,7 +91,9 @@ def test_what_one_machine_tried_is_charged_on_another(
     took_part = RunRecords(local_staging_dir(uri)).participation.groupby("round").size()
     assert rows.groupby("round").size()[2] == 3 * took_part[2]
     assert rows.groupby("round").size()[3] == took_part[3]
-    (event,) = [row for row in RunRecords(local_staging_dir(uri)).events.to_dict("records") if row["kind"] == "attempt"]
+    (event,) = [
+        row for row in RunRecords(local_staging_dir(uri)).events.to_dict("records") if row["kind"] == "attempt-charged"
+    ]
     assert "2 times before" in event["detail"]
 
 

@@ -90,14 +90,14 @@ def test_an_honest_server_gets_one_sum_and_no_refusal(name: str) -> None:
 
 NOTICED = (
     "stages may come in any order",
-    "secagg.other-threshold (SecAggClient.peer_graph",
-    "secagg.too-few (SecAggClient.masked_input",
+    "secagg.threshold-mismatch (SecAggClient.peer_graph",
+    "secagg.below-threshold (SecAggClient.masked_input",
     "signatures are not verified",
-    "secagg-plus.other-neighbourhood",
-    "secagg.partial-batch",
-    "lotto.over-threshold (LottoClient.check_threshold",
+    "secagg-plus.neighbourhood-mismatch",
+    "aggregation.partial-batch",
+    "lotto.above-threshold (LottoClient.check_threshold",
     "lotto.output-mismatch (AnnouncedClient",
-    "lotto.round-used (LottoClient",
+    "lotto.round-reused (LottoClient",
 )
 
 
@@ -107,7 +107,7 @@ def _noticed() -> Iterator[Mutant]:
             yield mutant
 
 
-LATE = ("secagg.too-few", "lotto.round-used", "lotto.output-mismatch")  # noticed only after many servers
+LATE = ("secagg.below-threshold", "lotto.round-reused", "lotto.output-mismatch")  # noticed only after many servers
 
 
 def _one_each() -> Iterator[Any]:

@@ -234,15 +234,15 @@ def flipped(value: bytes) -> bytes:
 
 FOREIGN_KEY = signatures.SigningKey.from_seed(bytes(32)).public
 ALTERED = {
-    "a member is left out": (lambda self, m: with_rows(m, m.participants[:-1]), "lotto.batch-not-whole"),
+    "a member is left out": (lambda self, m: with_rows(m, m.participants[:-1]), "lotto.partial-batch"),
     "a batch is left out": (lambda self, m: with_rows(m, all_rows(self, m, 0)), "lotto.wrong-size"),
     "nobody": (lambda self, m: with_rows(m, []), "lotto.wrong-size"),
-    "a client twice": (lambda self, m: with_rows(m, [m.participants[0], *m.participants]), "lotto.listed-twice"),
-    "a batch twice": (lambda self, m: with_rows(m, all_rows(self, m, 0) * 2), "lotto.listed-twice"),
+    "a client twice": (lambda self, m: with_rows(m, [m.participants[0], *m.participants]), "lotto.duplicate-client"),
+    "a batch twice": (lambda self, m: with_rows(m, all_rows(self, m, 0) * 2), "lotto.duplicate-client"),
     "a stranger": (
         lambda self, m: with_rows(m, [*m.participants, replaced(m.participants[0], client=36)]), "pki.unknown-client"
     ),
-    "another population": (lambda self, m: replaced(m, population=37), "lotto.population-changed"),
+    "another population": (lambda self, m: replaced(m, population=37), "lotto.population-mismatch"),
     "another round": (lambda self, m: replaced(m, round=m.round + 1), "lotto.unannounced-round"),
 }  # fmt: skip
 
@@ -255,32 +255,32 @@ def test_all_participants_refuse_a_list_that_is_not_k_whole_batches(name: str) -
 
 
 CHANGED = [
-    ("registration_key", lambda entry: FOREIGN_KEY, "lotto.wrong-registration-key"),
+    ("registration_key", lambda entry: FOREIGN_KEY, "lotto.registration-key-mismatch"),
     ("proof", lambda entry: flipped(entry.proof), "lotto.invalid-proof"),
     ("proof", lambda entry: bytes(80), "lotto.invalid-proof"),
     ("proof", lambda entry: b"", "lotto.invalid-proof"),
-    ("output", lambda entry: entry.output[:63], "lotto.over-threshold"),
+    ("output", lambda entry: entry.output[:63], "lotto.above-threshold"),
 ]
 
 
 @pytest.mark.parametrize(("key", "change", "check"), CHANGED)
 def test_a_changed_row_is_refused(key: str, change: Callable, check: str) -> None:
     participants, refusals, _ = refused_round(Selecting(showing(first_row(**{key: change})), 36))
-    assert refusals == others(participants, "lotto.own-entry-changed", check)
+    assert refusals == others(participants, "lotto.own-entry-mismatch", check)
 
 
 def test_a_forged_number_changes_the_value_or_contradicts_the_proof() -> None:
     """If every batch is a candidate (a K = n) only the proof prevents it; otherwise mostly the threshold."""
     participants, refusals, _ = refused_round(Selecting(showing(first_row(output=lambda entry: bytes(64))), 36))
-    assert refusals == others(participants, "lotto.own-entry-changed", "lotto.output-mismatch")
+    assert refusals == others(participants, "lotto.own-entry-mismatch", "lotto.output-mismatch")
     run = Selecting(showing(first_row(output=lambda entry: bytes(64)), over_selection=2.0), 36)
     for number in range(1, 20):
         try:
             run.select(number)
         except RoundAborted as end:
-            if end.reason == "refused" and set(run.refusals().values()) > {"lotto.over-threshold"}:
+            if end.reason == "refused" and set(run.refusals().values()) > {"lotto.above-threshold"}:
                 break
-    assert set(run.refusals().values()) == {"lotto.own-entry-changed", "lotto.over-threshold"}
+    assert set(run.refusals().values()) == {"lotto.own-entry-mismatch", "lotto.above-threshold"}
 
 
 def test_a_batch_over_the_threshold_is_refused() -> None:
@@ -290,7 +290,7 @@ def test_a_batch_over_the_threshold_is_refused() -> None:
     for number in (1, 2, 3):
         _, refusals, _ = refused_round(Selecting(server(36, decisions, over_selection=1.0), 36), number)
         seen |= set(refusals.values())
-    assert seen == {"lotto.over-threshold"}
+    assert seen == {"lotto.above-threshold"}
 
 
 def test_the_order_of_rows_does_not_change_a_batchs_value() -> None:
@@ -327,11 +327,11 @@ def test_announcements_and_proofs_out_of_turn_are_refused() -> None:
     assert check(lambda: one.on_prove(Prove(1))) == "lotto.unannounced-round"
     assert one.on_announce(announced).proof is None
     assert check(lambda: one.on_prove(Prove(2))) == "lotto.unannounced-round"
-    assert check(lambda: one.on_announce(announced)) == "lotto.round-used"
+    assert check(lambda: one.on_announce(announced)) == "lotto.round-reused"
     changed = [{"population": 35}, {"participants": 9}, {"factor_numerator": 4}]
     names = [check(lambda c=c, change=change: fresh(c).on_announce(replaced(announced, **change)))
              for c, change in enumerate(changed, 1)]  # fmt: skip
-    assert names == ["lotto.population-below-minimum", "lotto.other-parameters", "lotto.other-parameters"]
+    assert names == ["lotto.population-below-minimum", "lotto.parameters-mismatch", "lotto.parameters-mismatch"]
 
 
 # -- parameters -----------------------------------------------------------------------------------------------------

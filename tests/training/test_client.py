@@ -70,13 +70,13 @@ def refused(role: Trainer, message: Train) -> str:
 
 @pytest.mark.parametrize("vector", [model(D - 1), model(D + 1), model(0), Vector(np.zeros(D, np.uint32), 32)])
 def test_a_model_of_another_shape_is_refused(vector: Vector) -> None:
-    assert refused(trainer(), Train(1, vector)) == "train.dimension"
+    assert refused(trainer(), Train(1, vector)) == "train.dimension-mismatch"
 
 
 @pytest.mark.parametrize("delta", [(0, 0, 0), (0,) * 5, ((0,), (0,), (0,), (0,))])
 def test_an_update_of_another_shape_is_not_handed_on(delta: Any) -> None:
     role = trainer(delta)
-    assert refused(role, Train(1, model())) == "train.dimension"
+    assert refused(role, Train(1, model())) == "train.dimension-mismatch"
     with pytest.raises(Refusal, match=r"aggregation\.nothing-trained"):
         trained_update(role, 1)
 
@@ -94,9 +94,9 @@ def test_a_round_number_is_used_once_and_lower_ones_never_after() -> None:
     role = trainer()
     role.on_train(Train(4, model()))
     for number in (4, 3, 0):
-        assert refused(role, Train(number, model())) == "train.round-used"
+        assert refused(role, Train(number, model())) == "train.round-reused"
     role.client.forget_round()
-    assert refused(role, Train(4, model())) == "train.round-used"
+    assert refused(role, Train(4, model())) == "train.round-reused"
     role.on_train(Train(5, model()))
     assert trained_update(role, 5).samples == 3
     for number in (4, 6):
@@ -106,11 +106,11 @@ def test_a_round_number_is_used_once_and_lower_ones_never_after() -> None:
 
 def test_where_participants_agree_the_round_is_theirs_and_training_comes_once() -> None:
     role = trainer(agreed=True)
-    assert refused(role, Train(1, model())) == "train.not-agreed"
+    assert refused(role, Train(1, model())) == "train.no-agreed-list"
     role.client.agreed_participants, role.client.last_round = {0: bytes(32)}, 7
     for number in (6, 8):
-        assert refused(role, Train(number, model())) == "train.round-used"
+        assert refused(role, Train(number, model())) == "train.round-reused"
     role.on_train(Train(7, model()))
-    assert refused(role, Train(7, model())) == "train.round-used"
+    assert refused(role, Train(7, model())) == "train.round-reused"
     role.client.forget_round()
-    assert refused(role, Train(7, model())) == "train.not-agreed"
+    assert refused(role, Train(7, model())) == "train.no-agreed-list"

@@ -42,7 +42,9 @@ class AssistingNode(ServingClient):
         """
         with self.progress.answering(message, message.round):
             if self.number not in self.parameters.assisting_nodes:
-                raise Refusal("e-seafl.not-a-node", f"client {self.number} is not an assisting node of this experiment")
+                raise Refusal(
+                    "e-seafl.not-an-assisting-node", f"client {self.number} is not an assisting node of this experiment"
+                )
             self.check_not_served(message.round)
             self.check_notice(message)
             self.serve(message.round)
@@ -56,14 +58,16 @@ class AssistingNode(ServingClient):
     def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
         """Refuse survivors that an honest server cannot name, and numbers that belong to no client."""
         if max(named, default=0) >= self.environment.population:
-            raise Refusal("e-seafl.foreign-survivor", f"survivor {max(named)} is not a client of the population")
+            raise Refusal("e-seafl.unknown-survivor", f"survivor {max(named)} is not a client of the population")
         super().check_survivors(named, notice)
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
         """Refuse unless every survivor has signed its participation, with the same notice as this node has."""
 
         def unsigned(client: int) -> Refusal:
-            return Refusal("e-seafl.unsigned", f"client {client} has not signed that it takes part in this round")
+            return Refusal(
+                "e-seafl.missing-signature", f"client {client} has not signed that it takes part in this round"
+            )
 
         self.environment.look_up(row.client for row in message.survivors)
         self.check_same_signed(PARTICIPATION_DOMAIN, context, message.survivors, unsigned, shown_to_all=True)

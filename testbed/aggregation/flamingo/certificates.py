@@ -58,4 +58,4 @@ def check_members_signatures(
     follows_from = signed_content(full, content, [[key, signature] for key, _, _, signature in signed])
     if (place := memo.first_unverified(follows_from, signed)) is not None:
         detail = f"the signature of member {signatures[place].client} does not match the content shown"
-        raise Refusal("flamingo.other-signature", detail)
+        raise Refusal("flamingo.invalid-signature", detail)

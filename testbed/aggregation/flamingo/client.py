@@ -80,12 +80,12 @@ class FlamingoClient(Participant):
     def check_participants(self, participants: Sequence[int]) -> None:
         """Refuse a list without this client, or a list that differs from the agreed participants."""
         if any(previous >= following for previous, following in pairwise(participants)):
-            raise Refusal("flamingo.listed-twice", "the participants are not in strictly ascending order")
+            raise Refusal("flamingo.duplicate-client", "the participants are not in strictly ascending order")
         if self.number not in set(participants):
-            raise Refusal("flamingo.not-listed", f"client {self.number} is not in the list of participants")
+            raise Refusal("flamingo.not-in-list", f"client {self.number} is not in the list of participants")
         agreed = self.client.agreed_participants
         if agreed is not None and set(participants) != agreed.keys():
-            raise Refusal("flamingo.foreign-participant", "the participants differ from the agreed list")
+            raise Refusal("flamingo.unlisted-participant", "the participants differ from the agreed list")
 
     def neighbours(self, participants: Sequence[int]) -> list[int]:
         """Return the clients with which this client has a common mask."""

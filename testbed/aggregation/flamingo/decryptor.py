@@ -96,18 +96,18 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         """Refuse labels that no honest server sends, or that reveal more than a large enough sum (section 4.4)."""
         for listed in (participants, online):
             if any(previous >= following for previous, following in pairwise(listed)):
-                raise Refusal("flamingo.listed-twice", "the clients are not in strictly ascending order")
+                raise Refusal("flamingo.duplicate-client", "the clients are not in strictly ascending order")
         if not set(online) <= set(participants):
-            raise Refusal("flamingo.foreign-client", "a client is labelled online that is not a participant")
+            raise Refusal("flamingo.unlisted-client", "a client is labelled online that is not a participant")
         fewest, most = self.environment.minimum_participants, self.environment.maximum_participants
         if not max(2, fewest) <= len(participants) <= most:
             detail = f"{len(participants)} participants; allowed {max(2, fewest)} to {most}"
-            raise Refusal("flamingo.other-participants", detail)
+            raise Refusal("flamingo.participants-mismatch", detail)
         density = self.parameters.density(len(participants))
         self.graph = round_graph(self.environment.directory.public_seed, self.round, participants, density)
         meter("mask.element", len(participants) * (len(participants) - 1) / 2)
         if weakness := self.graph.weakness(online):
-            raise Refusal("flamingo.too-weak", weakness)
+            raise Refusal("flamingo.weak-graph", weakness)
         self.batches.check_survivors(list(online))
 
     # -- reconstruction -----------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             self.check_edges(message.edges)
             if len(private.shares) != len(self.online):
                 detail = f"{len(private.shares)} shares for {len(self.online)} clients online"
-                raise Refusal("flamingo.other-shares", detail)
+                raise Refusal("flamingo.shares-mismatch", detail)
             points = self.partial_decryptions(message.edges)
             shares = self.opened_shares(private.shares)
             return Opened(points, shares, self.proof_of_decryptions(message.edges, points))
@@ -132,7 +132,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
     def check_edges(self, edges: Sequence[CutEdge]) -> None:
         """Refuse anything but the edges between clients online and offline, signed by the clients online."""
         if [(edge.online, edge.offline) for edge in edges] != self.graph.cut(self.online):
-            raise Refusal("flamingo.other-edges", "the edges differ from those between clients online and offline")
+            raise Refusal("flamingo.edges-mismatch", "the edges differ from those between clients online and offline")
         directory, domain = self.environment.directory, SEEDS_DOMAIN + self.environment.experiment_id
         self.environment.look_up({edge.online for edge in edges})
         meter("ed25519.verify", 2 * len(edges))
@@ -146,7 +146,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         if (place := memo.first_unverified(signed_content(domain, self.digest, rows), signed)) is not None:
             client = edges[place // 2].online
             detail = f"client {client} has not signed the ciphertext shown for this round, or has not created it itself"
-            raise Refusal("flamingo.other-ciphertext", detail)
+            raise Refusal("flamingo.ciphertext-mismatch", detail)
 
     def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
         """Return the member's key share times each point."""
@@ -154,7 +154,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         try:
             return [threshold_elgamal.partial_decryption(self.share, edge.point) for edge in edges]
         except InvalidKey as error:
-            raise Refusal("flamingo.bad-point", str(error)) from None
+            raise Refusal("flamingo.invalid-point", str(error)) from None
 
     def proof_of_decryptions(self, edges: Sequence[CutEdge], points: Sequence[bytes]) -> bytes:
         """Return a proof that `points` are the key share times the edges' points, so the member cannot be framed."""

@@ -86,10 +86,10 @@ class SetUp:
     def check_dealing(self, dealer: int, commitments: Sequence[bytes]) -> None:
         """Raise `Refusal` for commitments that are invalid for everyone, without a complaint."""
         if dealer not in self.dealers:
-            raise Refusal("flamingo.foreign-dealer", f"client {dealer} is not a dealer of this set-up")
+            raise Refusal("flamingo.unexpected-dealer", f"client {dealer} is not a dealer of this set-up")
         if len(commitments) != self.threshold:
             detail = f"client {dealer}: {len(commitments)} commitments; {self.threshold} needed"
-            raise Refusal("flamingo.bad-dealing", detail)
+            raise Refusal("flamingo.invalid-dealing", detail)
         if self.former is None:
             return
         former, point = self.former.commitments, self.dealers[dealer]
@@ -97,7 +97,7 @@ class SetUp:
         meter("edwards25519.add", len(former) - 1)
         key = "committed", self.former.certificate.service.commitments, point
         if commitments[0] != memo.cached(key, lambda: feldman.committed_at(former, point)):
-            raise Refusal("flamingo.bad-dealing", f"client {dealer} does not deal its share of the former key")
+            raise Refusal("flamingo.invalid-dealing", f"client {dealer} does not deal its share of the former key")
 
     def qualified(
         self, dealings: Sequence[DealingOf], complaints: Sequence[ComplaintsOf], answered: Sequence[ShareInTheOpen]

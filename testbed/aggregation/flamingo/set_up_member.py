@@ -79,7 +79,7 @@ class SetUpMember(Participant):
         if round_number == self.round:
             return
         if round_number <= self.client.last_served or round_number > self.environment.rounds:
-            raise Refusal("flamingo.round-used", f"round {round_number}; served in {self.client.last_served}")
+            raise Refusal("flamingo.round-reused", f"round {round_number}; served in {self.client.last_served}")
         self.client.last_served = self.round = round_number
 
     def begin_set_up(self, round_number: int, committee: CommitteeList, former: Former | None) -> SetUp:
@@ -89,16 +89,18 @@ class SetUpMember(Participant):
         proposed = SetUp(round_number, committee, former, section)
         if self.set_up is not None:
             if self.set_up.digest != proposed.digest:
-                raise Refusal("flamingo.other-set-up", "the question is about another set-up than before in this round")
+                raise Refusal(
+                    "flamingo.set-up-mismatch", "the question is about another set-up than before in this round"
+                )
             return self.set_up
         verified(section, committee, round_number, environment)
         if former is not None:
             service = former.certificate.service
             if service.committee.first_round >= committee.first_round:
-                raise Refusal("flamingo.no-former-committee", "the former committee is not earlier than the new one")
+                raise Refusal("flamingo.no-previous-committee", "the former committee is not earlier than the new one")
             check_certificate(former.certificate, section, service.committee.first_round, environment)
             if commitments_digest(former.commitments) != service.commitments:
-                raise Refusal("flamingo.other-commitments", "the former members have signed other commitments")
+                raise Refusal("flamingo.commitments-mismatch", "the former members have signed other commitments")
         self.set_up = proposed
         environment.look_up({*proposed.members, *proposed.dealers})
         return proposed
@@ -141,9 +143,9 @@ class SetUpMember(Participant):
         try:
             of, share = opened_state(self.identity, self.environment.experiment_id, sealed)
         except OpeningFailed as error:
-            raise Refusal("flamingo.other-state", f"the state does not open: {error}") from None
+            raise Refusal("flamingo.invalid-state", f"the state does not open: {error}") from None
         if of != service:
-            raise Refusal("flamingo.other-state", "the sealed state is of another service")
+            raise Refusal("flamingo.invalid-state", "the sealed state is of another service")
         return share
 
     def sealed_share(self, set_up: SetUp, member: int, committed: Sequence[bytes]) -> bytes:
@@ -169,7 +171,7 @@ class SetUpMember(Participant):
             self.dealings = message.dealings
             if len(private.shares) != len(message.dealings):
                 detail = f"{len(private.shares)} shares for {len(message.dealings)} dealings"
-                raise Refusal("flamingo.other-shares", detail)
+                raise Refusal("flamingo.shares-mismatch", detail)
             self.open_dealt_shares(set_up, private.shares)
             self.complained = self.dealers_at_fault(set_up)
             content = complaints_content(self.dealings_digest(set_up), self.number, self.complained)
@@ -179,7 +181,7 @@ class SetUpMember(Participant):
         """Refuse dealings that an honest server would have left out."""
         dealers = [dealing.dealer for dealing in dealings]
         if dealers != [dealer for dealer in set_up.dealers if dealer in set(dealers)]:
-            raise Refusal("flamingo.foreign-dealer", "dealers are listed twice, out of order, or are unknown")
+            raise Refusal("flamingo.unexpected-dealer", "dealers are listed twice, out of order, or are unknown")
         if len(dealers) < set_up.needed:
             raise Refusal("flamingo.too-few-dealers", f"{len(dealers)} have dealt, {set_up.needed} needed")
         for dealing in dealings:
@@ -190,7 +192,7 @@ class SetUpMember(Participant):
                 self.verify(dealing.commitments[0], KNOWN_DOMAIN, content, dealing.known)
             except InvalidSignature:
                 detail = f"client {dealing.dealer} has not proven that it knows the secret that it deals"
-                raise Refusal("flamingo.bad-dealing", detail) from None
+                raise Refusal("flamingo.invalid-dealing", detail) from None
 
     def check_signed(self, domain: bytes, client: int, content: bytes, signature: bytes) -> None:
         """Refuse content that this client has not signed."""
@@ -198,7 +200,7 @@ class SetUpMember(Participant):
             self.verify(self.environment.directory.signing_key(client), domain, content, signature)
         except InvalidSignature:
             detail = f"the signature of client {client} does not match the content shown"
-            raise Refusal("flamingo.other-signature", detail) from None
+            raise Refusal("flamingo.invalid-signature", detail) from None
 
     def open_dealt_shares(self, set_up: SetUp, sealed: Sequence[bytes]) -> None:
         """Store the shares that open."""
@@ -268,7 +270,7 @@ class SetUpMember(Participant):
         members = [row.member for row in complaints]
         if len(set(members)) != len(members) or not set(members) <= set_up.members.keys():
             detail = "a member's complaints are listed twice, or a client is not a member"
-            raise Refusal("flamingo.foreign-complaint", detail)
+            raise Refusal("flamingo.unexpected-complaint", detail)
         for row in complaints:
             content = complaints_content(dealings, row.member, row.against)
             self.check_signed(COMPLAINTS_DOMAIN, row.member, content, row.signature)
@@ -294,9 +296,9 @@ class SetUpMember(Participant):
                 commitments = set_up.commitments(counting)
                 service = set_up.service(commitments).digest
             except (InvalidShares, KeyError) as error:
-                raise Refusal("flamingo.bad-dealing", f"the dealings give no key: {error}") from None
+                raise Refusal("flamingo.invalid-dealing", f"the dealings give no key: {error}") from None
             if not self.holds(set_up, counting, shares):
-                raise Refusal("flamingo.bad-dealing", "this member's combined share is not on the polynomial")
+                raise Refusal("flamingo.invalid-dealing", "this member's combined share is not on the polynomial")
             share = feldman.weighted_shares(shares, set_up.weights(counting))
             meter("aead.seal")
             state = sealed_state(self.identity, self.environment.experiment_id, service, share)

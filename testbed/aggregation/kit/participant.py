@@ -46,7 +46,7 @@ def check_signers(rows: Sequence[SignatureOf], allowed: Set[int], needed: int, *
     signed = {row.client for row in rows}
     if len(signed) != len(rows) or not signed <= allowed:
         detail = f"a client's signature is listed twice, or a client is not a {signers}"
-        raise Refusal(f"{protocol}.foreign-signature", detail)
+        raise Refusal(f"{protocol}.unexpected-signature", detail)
     if len(rows) < needed:
         raise Refusal(f"{protocol}.too-few-signatures", f"{len(rows)} signatures, threshold {needed}")
 
@@ -176,18 +176,20 @@ class Participant(NoisyRole):
         """Refuse a number of participants that no honest server announces."""
         agreed = self.client.agreed_participants
         if self.environment.participants_are_agreed and agreed is None:
-            raise Refusal("secagg.not-agreed", "no participant list was agreed on in this round")
+            raise Refusal("aggregation.no-agreed-list", "no participant list was agreed on in this round")
         if agreed is not None and participants != len(agreed):
             detail = f"{participants} participants announced, {len(agreed)} agreed on"
-            raise Refusal("secagg.other-participants", detail)
+            raise Refusal("aggregation.participants-mismatch", detail)
         if participants < 2:
-            raise Refusal("secagg.alone", "the sum of one update hides nothing")
+            raise Refusal("aggregation.single-participant", "the sum of one update hides nothing")
         fewest = self.environment.minimum_participants
         if participants < fewest:
-            raise Refusal("secagg.too-few-participants", f"{participants} participants announced; at least {fewest}")
+            raise Refusal(
+                "aggregation.too-few-participants", f"{participants} participants announced; at least {fewest}"
+            )
         most = self.environment.maximum_participants
         if participants > most:
-            raise Refusal("secagg.too-many-participants", f"{participants} participants announced; at most {most}")
+            raise Refusal("aggregation.too-many-participants", f"{participants} participants announced; at most {most}")
 
     def quantised_update(self, update: RoundUpdate) -> Quantised:
         """Return the `(d+1,)` elements of an update with its weight, computed when they are needed (`Quantisation`)."""
@@ -228,9 +230,9 @@ class Participant(NoisyRole):
         server leaves out either kind beforehand.
         """
         if self.parameters.model_binding == "none":
-            return Refusal("secagg.forged-keys", f"client {client} has not signed the keys shown for it")
+            return Refusal("aggregation.forged-keys", f"client {client} has not signed the keys shown for it")
         return Refusal(
-            "secagg.other-keys-or-training",
+            "aggregation.keys-or-model-mismatch",
             f"client {client} has not signed the keys shown for it with the model that this client was sent: "
             "it was sent another, or they are forged",
         )

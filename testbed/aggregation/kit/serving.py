@@ -36,7 +36,7 @@ class ServingClient(Participant):
         last = self.client.last_served
         if round_number <= last or round_number > self.environment.rounds:
             detail = f"round {round_number}; served up to {last}, of {self.environment.rounds}"
-            raise Refusal(f"{self.PROTOCOL}.served-before", detail)
+            raise Refusal(f"{self.PROTOCOL}.round-reused", detail)
 
     def serve(self, round_number: int) -> None:
         """Begin to serve in this round, and in no earlier round again."""
@@ -50,10 +50,10 @@ class ServingClient(Participant):
             detail = f"{participants} participants announced; allowed {fewest} to {most}"
             raise Refusal(f"{self.PROTOCOL}.wrong-size", detail)
         if len(message.training) != (0 if self.parameters.model_binding == "none" else 32):
-            raise Refusal(f"{self.PROTOCOL}.unbound", self.UNBOUND)
+            raise Refusal(f"{self.PROTOCOL}.model-not-bound", self.UNBOUND)
         if len(set(message.agreed)) != (participants if environment.participants_are_agreed else 0):
             detail = f"{len(set(message.agreed))} clients are on the agreed list, of {participants} participants"
-            raise Refusal(f"{self.PROTOCOL}.other-participants", detail)
+            raise Refusal(f"{self.PROTOCOL}.participants-mismatch", detail)
 
     def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
         """Refuse survivors that no honest server names: a client twice, a client that is no participant, too few.
@@ -64,10 +64,10 @@ class ServingClient(Participant):
         """
         survivors, fewest = set(named), self.parameters.fewest(notice.participants)
         if len(survivors) != len(named):
-            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor is listed twice")
+            raise Refusal(f"{self.PROTOCOL}.unknown-survivor", "a survivor is listed twice")
         if notice.agreed and not survivors <= set(notice.agreed):
-            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor is not on the agreed list")
+            raise Refusal(f"{self.PROTOCOL}.unknown-survivor", "a survivor is not on the agreed list")
         if not fewest <= len(survivors) <= notice.participants:
             detail = f"{len(survivors)} survivors of {notice.participants} participants; at least {fewest}"
-            raise Refusal(f"{self.PROTOCOL}.too-few", detail)
+            raise Refusal(f"{self.PROTOCOL}.below-threshold", detail)
         self.batches.check_survivors(list(named))

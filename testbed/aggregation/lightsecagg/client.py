@@ -94,7 +94,7 @@ class LightSecAggClient(Participant):
             )
             if (message.threshold, message.max_colluders) != expected:
                 detail = f"U = {message.threshold}, T = {message.max_colluders}; the experiment has U, T = {expected}"
-                raise Refusal("lightsecagg.other-threshold", detail)
+                raise Refusal("lightsecagg.threshold-mismatch", detail)
             if not 2 <= message.threshold <= message.participants or message.max_colluders >= message.threshold:
                 detail = f"U = {message.threshold}, T = {message.max_colluders} of {message.participants} participants"
                 raise Refusal("lightsecagg.impossible-threshold", detail)
@@ -123,18 +123,18 @@ class LightSecAggClient(Participant):
     def check_adverts(self, adverts: dict[int, LightSecAggAdvertOf], count: int) -> None:
         """Refuse keys other than those of this round's participants with the same training task."""
         if len(adverts) != count:
-            raise Refusal("lightsecagg.listed-twice", "a client is listed twice")
+            raise Refusal("lightsecagg.duplicate-client", "a client is listed twice")
         if not self.announced.threshold <= count <= self.announced.participants:
             detail = f"{count} clients with keys, of {self.announced.participants}, threshold {self.code.needed}"
             raise Refusal("lightsecagg.wrong-size", detail)
         own = adverts.get(self.number)
         if own is None or own.sealing_key != self.sealing.public:
-            raise Refusal("lightsecagg.own-key-changed", "the list does not hold this client's key")
+            raise Refusal("lightsecagg.own-key-mismatch", "the list does not hold this client's key")
         if len({advert.sealing_key for advert in adverts.values()}) != count:
-            raise Refusal("lightsecagg.key-used-twice", "two clients have the same public key")
+            raise Refusal("lightsecagg.duplicate-key", "two clients have the same public key")
         agreed = self.client.agreed_participants
         if agreed is not None and not adverts.keys() <= agreed.keys():
-            raise Refusal("lightsecagg.foreign-participant", "a client with a key is not on the agreed list")
+            raise Refusal("lightsecagg.unlisted-participant", "a client with a key is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
         signed = {client: (advert.sealing_key, advert.signature) for client, advert in adverts.items()}
@@ -178,10 +178,10 @@ class LightSecAggClient(Participant):
             foreign = received.keys() - (self.adverts.keys() - {self.number})
             if foreign or len(received) != len(private.pieces):
                 detail = "a client's piece is listed twice, or the client has no key in the list"
-                raise Refusal("lightsecagg.foreign-pieces", detail)
+                raise Refusal("lightsecagg.unexpected-pieces", detail)
             if len(received) + 1 < self.code.needed:
                 detail = f"{len(received) + 1} clients have shared, threshold {self.code.needed}"
-                raise Refusal("lightsecagg.too-few", detail)
+                raise Refusal("lightsecagg.below-threshold", detail)
             self.received = received
             return LightSecAggMasked(IntegerVector(total([self.encoded(), self.mask()])))
 
@@ -203,10 +203,10 @@ class LightSecAggClient(Participant):
         with self.progress.answering(message, message.round):
             survivors = set(message.survivors)
             if len(survivors) != len(message.survivors) or not survivors <= self.received.keys() | {self.number}:
-                raise Refusal("lightsecagg.foreign-survivor", "a survivor is listed twice, or has not shared")
+                raise Refusal("lightsecagg.unknown-survivor", "a survivor is listed twice, or has not shared")
             if len(survivors) < self.code.needed:
                 detail = f"{len(survivors)} survivors; at least {self.code.needed}"
-                raise Refusal("lightsecagg.too-few", detail)
+                raise Refusal("lightsecagg.below-threshold", detail)
             self.batches.check_survivors(message.survivors)
             pieces = [self.piece_of(survivor) for survivor in sorted(survivors)]
             meter("field.add.element", len(pieces) * self.code.piece_length)
@@ -224,4 +224,4 @@ class LightSecAggClient(Participant):
                 raise OpeningFailed(f"a coded piece of {len(sealed)} bytes has the wrong length")
             return open_piece(self.pair_keys[peer], peer, self.number, sealed, self.digest)
         except OpeningFailed as error:
-            raise Refusal("lightsecagg.bad-piece", f"client {peer}: {error}") from None
+            raise Refusal("lightsecagg.invalid-piece", f"client {peer}: {error}") from None

@@ -41,7 +41,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import StageTable, handles
 
-UNOPENED = "one-shot.bad-share"
+UNOPENED = "one-shot.invalid-share"
 """Check of shares that do not open, or that do not match the client's commitment."""
 INCONSISTENT = "one-shot.inconsistent-share"
 """Check of shares that are not consistent with those of the other members."""
@@ -91,7 +91,7 @@ class OneShotMember(ServingClient):
             self.bound_to = context_digest(*facts, self.test.code, self.parameters.bits)
             shares = {share.client: share for share in private.shares}
             if len(shares) != len(private.shares) or shares.keys() != set(message.survivors):
-                raise Refusal("one-shot.foreign-shares", "the message does not have one share of each survivor")
+                raise Refusal("one-shot.unexpected-shares", "the message does not have one share of each survivor")
             return OpenedShares(self.rejected([shares[client] for client in sorted(shares)]))
 
     def begin_service(self, message: OpenShares) -> None:
@@ -134,7 +134,7 @@ class OneShotMember(ServingClient):
         shape = len(shares), self.test.combinations
         values = elements_from_bytes(b"".join(share.values for share in shares))
         if {len(share.values) for share in shares} != {ELEMENT_BYTES * shape[1]} or values is None:
-            raise Refusal("one-shot.foreign-shares", "the values of a client's responses are malformed")
+            raise Refusal("one-shot.unexpected-shares", "the values of a client's responses are malformed")
         roots = tuple((share.client, share.root) for share in shares)
         challenges = memo.cached_latest(
             "one-shot challenges",

@@ -30,7 +30,7 @@ class PineClient(Participant):
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
             if message.helper != self.parameters.helper:
-                raise Refusal("pine.other-helper", f"client {message.helper} is not the helper of this experiment")
+                raise Refusal("pine.helper-mismatch", f"client {message.helper} is not the helper of this experiment")
             update = trained_update(self, message.round)
             self.round, dimension = message.round, len(update.delta)
             vdaf = self.parameters.vdaf(dimension)

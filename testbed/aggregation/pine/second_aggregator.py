@@ -103,11 +103,13 @@ class PineHelper(ServingClient):
         clients = {report.client for report in message.reports}
         if len(clients) != len(message.reports) or len(clients) > message.participants:
             detail = "a client has two reports, or there are more reports than participants"
-            raise Refusal("pine.foreign-report", detail)
+            raise Refusal("pine.unexpected-report", detail)
         if max(clients, default=0) >= self.environment.population:
-            raise Refusal("pine.foreign-report", f"report of {max(clients)}, which is not a client of the population")
+            raise Refusal(
+                "pine.unexpected-report", f"report of {max(clients)}, which is not a client of the population"
+            )
         if message.agreed and not clients <= set(message.agreed):
-            raise Refusal("pine.foreign-report", "a client with a report is not on the agreed list")
+            raise Refusal("pine.unexpected-report", "a client with a report is not on the agreed list")
         if not message.dimension:
             raise Refusal("pine.wrong-size", "the updates have 0 parameters")
 
@@ -124,7 +126,7 @@ class PineHelper(ServingClient):
             if seeds != prepared.seeds:
                 raise InvalidProof("its parts of the joint randomness are not those of its shares")
         except OpeningFailed:
-            return PreparedReport(report.client, rejected="pine.bad-share")
+            return PreparedReport(report.client, rejected="pine.invalid-share")
         except InvalidShares:
             return PreparedReport(report.client, rejected="pine.malformed-report")
         except InvalidProof:
@@ -152,10 +154,10 @@ class PineHelper(ServingClient):
         with self.progress.answering(message, message.round):
             named = set(message.clients)
             if len(named) != len(message.clients) or not named <= self.accepted.keys():
-                raise Refusal("pine.foreign-report", "a client is listed twice, or has no valid report")
+                raise Refusal("pine.unexpected-report", "a client is listed twice, or has no valid report")
             fewest = self.parameters.fewest(self.question.participants)
             if len(named) < fewest:
-                raise Refusal("pine.too-few", f"{len(named)} reports, never fewer than {fewest}")
+                raise Refusal("pine.below-threshold", f"{len(named)} reports, never fewer than {fewest}")
             self.batches.check_survivors(message.clients)
             return AggregateShare(field64.to_bytes(self.summed(named)))
 

@@ -88,7 +88,7 @@ class SecAggClient(ShareHolder):
         self.check_size(message.participants)
         if message.threshold != self.parameters.threshold_for(message.participants):
             expected = self.parameters.threshold_for(message.participants)
-            raise Refusal("secagg.other-threshold", f"t = {message.threshold}; the experiment has t = {expected}")
+            raise Refusal("secagg.threshold-mismatch", f"t = {message.threshold}; the experiment has t = {expected}")
         if message.threshold < self.parameters.least_threshold(message.participants):
             detail = f"t = {message.threshold} of {message.participants} participants"
             raise Refusal("secagg.threshold-too-low", detail)
@@ -136,18 +136,18 @@ class SecAggClient(ShareHolder):
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         """Refuse keys other than those of this round's participants with the same training task."""
         if len(adverts) != count:
-            raise Refusal("secagg.listed-twice", "a client is listed twice")
+            raise Refusal("secagg.duplicate-client", "a client is listed twice")
         if not self.graph.threshold <= count <= self.graph.holders:
             raise Refusal("secagg.wrong-size", f"{count} clients with keys, threshold {self.graph.threshold}")
         own = adverts.get(self.number)
         if own is None or (own.sealing_key, own.mask_key) != (self.sealing.public, self.mask.public):
-            raise Refusal("secagg.own-keys-changed", "the list does not have this client's keys")
+            raise Refusal("secagg.own-keys-mismatch", "the list does not have this client's keys")
         keys = [key for advert in adverts.values() for key in (advert.sealing_key, advert.mask_key)]
         if len(set(keys)) != len(keys):
-            raise Refusal("secagg.key-used-twice", "the list has a public key twice")
+            raise Refusal("secagg.duplicate-key", "the list has a public key twice")
         agreed = self.client.agreed_participants
         if agreed is not None and not adverts.keys() <= agreed.keys():
-            raise Refusal("secagg.foreign-participant", "a client with keys is not on the agreed list")
+            raise Refusal("secagg.unlisted-participant", "a client with keys is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
         signed = {c: (advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()}
@@ -175,10 +175,10 @@ class SecAggClient(ShareHolder):
         foreign = received.keys() - (self.adverts.keys() - {self.number})
         if foreign or len(received) != len(rows):
             detail = "a client's shares are listed twice, or the client has no keys in the list"
-            raise Refusal("secagg.foreign-shares", detail)
+            raise Refusal("secagg.unexpected-shares", detail)
         if len(received) + 1 < self.graph.threshold:
             detail = f"{len(received) + 1} clients have shared, threshold {self.graph.threshold}"
-            raise Refusal("secagg.too-few", detail)
+            raise Refusal("secagg.below-threshold", detail)
         self.received, bits = received, self.parameters.bits
         batch = self.batches.batch_peers(self.number)
         if self.keeps_back(batch):
@@ -198,7 +198,7 @@ class SecAggClient(ShareHolder):
                 self.opened[peer] = self.open_shares_of(peer)
             except OpeningFailed:
                 raise Refusal(
-                    "secagg.batch-apart", f"client {peer} of this batch was not shown the same keys"
+                    "secagg.inconsistent-batch-keys", f"client {peer} of this batch was not shown the same keys"
                 ) from None
 
     def _masked(self, peers: list[int]) -> Vector:
@@ -241,12 +241,12 @@ class SecAggClient(ShareHolder):
         survivors = set(named)
         shared = self.received.keys() | {self.number}
         if len(survivors) != len(named) or not survivors <= shared:
-            raise Refusal("secagg.foreign-survivor", "a survivor is listed twice, or has not shared")
+            raise Refusal("secagg.unknown-survivor", "a survivor is listed twice, or has not shared")
         if self.number not in survivors and not self.may_be_left_out():
-            raise Refusal("secagg.declared-dead", f"client {self.number} has not dropped out, but is not a survivor")
+            raise Refusal("secagg.declared-dropped", f"client {self.number} has not dropped out, but is not a survivor")
         fewest = self.batches.min_sum_size(self.graph.threshold)
         if len(survivors) < fewest:
-            raise Refusal("secagg.too-few", f"{len(survivors)} survivors; at least {fewest}")
+            raise Refusal("secagg.below-threshold", f"{len(survivors)} survivors; at least {fewest}")
         return survivors
 
     def may_be_left_out(self) -> bool:

@@ -76,7 +76,7 @@ class SecAggNoise(NoisePolicy):
         Raises:
             Refusal: no noise is removed in this experiment.
         """
-        raise Refusal("secagg.nothing-to-remove", "in this experiment all noise stays")
+        raise Refusal("secagg.no-removable-noise", "in this experiment all noise stays")
 
     def remove_excess(self, state: "SecAggRound", total: npt.NDArray[Any]) -> None:
         """Subtract the survivors' noise beyond the planned noise from `total` (in place, without masks).

@@ -166,7 +166,7 @@ class SecAgg(NoisyProtocol):
             for client in isolated:
                 del staying[client]
                 detail = f"{what}, but fewer than {state.graph.threshold} clients of its neighbourhood have"
-                state.start.network.record_event(f"client:{client}", "left-out", detail)
+                state.start.network.record_event(f"client:{client}", "isolated", detail)
         at_least(state.graph.min_survivors, len(staying), replies, what)
         state.require_complete_batches(ids(list(staying)), what)
         return staying

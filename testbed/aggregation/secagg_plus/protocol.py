@@ -175,7 +175,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
         self.check_size(len(listed))
         agreed = self.client.agreed_participants
         if agreed is not None and listed != agreed.keys():
-            raise Refusal("secagg-plus.other-list", "the participants differ from the agreed list")
+            raise Refusal("secagg-plus.participants-mismatch", "the participants differ from the agreed list")
         if self.number not in listed:
             raise Refusal("secagg-plus.not-in-list", f"client {self.number} is not in the list of participants")
         try:
@@ -185,7 +185,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
         if (message.neighbours, message.threshold) != (own.neighbours, own.threshold):
             expected = own.neighbours, own.threshold
             detail = f"k, t = {(message.neighbours, message.threshold)}; the experiment has {expected}"
-            raise Refusal("secagg-plus.other-neighbourhood", detail)
+            raise Refusal("secagg-plus.neighbourhood-mismatch", detail)
         if 2 * own.threshold <= own.neighbours + 1:
             raise Refusal("secagg.threshold-too-low", f"t = {own.threshold} of {own.neighbours + 1}")
         meter("message", len(listed))
@@ -236,10 +236,10 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
         """Return the survivors in the neighbourhood; the signed set has all survivors."""
         survivors, participants = set(named), len(self.graph.listed)
         if len(survivors) != len(named) or not survivors <= set(self.graph.listed):
-            raise Refusal("secagg.foreign-survivor", "a survivor is listed twice, or is not a participant")
+            raise Refusal("secagg.unknown-survivor", "a survivor is listed twice, or is not a participant")
         if len(survivors) < self.graph.min_survivors:
             raise Refusal(
-                "secagg-plus.too-few-survivors",
+                "secagg-plus.below-threshold",
                 f"{len(survivors)} survivors of {participants} participants; at least {self.graph.min_survivors}",
             )
         return super().believable(sorted(survivors & self.graph.around(self.number)))

@@ -333,7 +333,7 @@ class LiveNetwork(RecordingNetwork):
         self.behind_s = min(self.behind_s, lasted_s)  # clients say a part of it themselves
         if self.behind_s > max(BEHIND_S, BEHIND_SHARE * lasted_s):
             line = f"{self.behind_s:.2f} of {lasted_s:.2f} s were the machine's, and not those of links and devices"
-            self.record_event("machine", "behind", f"{line}; most at {self._most_behind[1]}")
+            self.record_event("machine", "behind-schedule", f"{line}; most at {self._most_behind[1]}")
 
     def _overhead(self, carried: Ids, size: Ids, resent: Floats) -> tuple[Ids, Ids]:
         """Return the overhead of `carried` of `size` bytes, and acknowledgements in return, as on the virtual clock."""

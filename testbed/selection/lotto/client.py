@@ -134,9 +134,9 @@ class LottoClient(Role):
     def use_round(self, number: int) -> None:
         """Refuse a round number that was used before; otherwise end the agreement of the last round."""
         if number <= self.client.last_round:
-            raise Refusal("lotto.round-used", f"round {number} was used before")
+            raise Refusal("lotto.round-reused", f"round {number} was used before")
         if number > self.environment.rounds:
-            raise Refusal("lotto.round-beyond-the-last", f"round {number} of {self.environment.rounds}")
+            raise Refusal("lotto.after-last-round", f"round {number} of {self.environment.rounds}")
         self.client.last_round = number
         self.client.agreed_participants = None
         self.progress.begin(number)
@@ -168,22 +168,22 @@ class LottoClient(Role):
         self.check_population(message.population)
         entries = {entry.client: entry for entry in message.participants}
         if len(entries) != len(message.participants):
-            raise Refusal("lotto.listed-twice", "a client stands twice in the list")
+            raise Refusal("lotto.duplicate-client", "a client stands twice in the list")
         self.check_size(entries)
         own = entries.get(self.client.number)
         if own is None:
             raise Refusal("lotto.not-in-list", "sent a list that this client is not in")
         assert self.client.identity is not None
         if own.registration_key != self.client.identity.signing.public:
-            raise Refusal("lotto.own-entry-changed", "the list holds another registration key for this client")
+            raise Refusal("lotto.own-entry-mismatch", "the list holds another registration key for this client")
         self.check_own_entry(own)
         directory = self.environment.look_up(entries)
         for entry in message.participants:
             if directory.signing_key(entry.client) != entry.registration_key:
-                raise Refusal("lotto.wrong-registration-key", f"client {entry.client} has another key at the PKI")
+                raise Refusal("lotto.registration-key-mismatch", f"client {entry.client} has another key at the PKI")
             if len(entry.output) != self.output_bytes:
                 raise Refusal(
-                    "lotto.over-threshold", f"client {entry.client} has no number of {self.output_bytes} bytes"
+                    "lotto.above-threshold", f"client {entry.client} has no number of {self.output_bytes} bytes"
                 )
         self.check_threshold(message)
         content = list_content(self.environment.experiment_id, self.parameters, message)
@@ -212,7 +212,7 @@ class LottoClient(Role):
             if not under_threshold(
                 entry.output, self.parameters.factor, self.parameters.participants, message.population
             ):
-                raise Refusal("lotto.over-threshold", f"client {entry.client} is not a candidate")
+                raise Refusal("lotto.above-threshold", f"client {entry.client} is not a candidate")
 
     def check_registered(self, message: ParticipantList, content: bytes) -> None:
         """Refuse a list that the beacon has not registered as the round's only list; do nothing without a beacon."""
@@ -255,7 +255,7 @@ class LottoClient(Role):
         """
         signed = {row.client: row.signature for row in message.signatures}
         if len(signed) != len(message.signatures) or not signed.keys() <= keys.keys():
-            raise Refusal("lotto.foreign-signature", "a signature twice, or of somebody who is not in the list")
+            raise Refusal("lotto.unexpected-signature", "a signature twice, or of somebody who is not in the list")
         needed = self.parameters.quorum_of(len(keys))
         if len(signed) < needed:
             raise Refusal("lotto.too-few-signatures", f"{len(signed)} of {needed} needed")

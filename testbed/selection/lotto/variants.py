@@ -67,7 +67,7 @@ class AnnouncedClient(LottoClient):
         factor = self.parameters.factor
         announced = message.participants, message.factor_numerator, message.factor_denominator
         if announced != (self.parameters.participants, factor.numerator, factor.denominator):
-            raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
+            raise Refusal("lotto.parameters-mismatch", "s or a differs from what was agreed on")
         self.take_pulse(message.round, message.pulse)
         self.use_round(message.round)
         self.announced = message
@@ -81,10 +81,10 @@ class AnnouncedClient(LottoClient):
         last, gap = self.client.last_announced, self.parameters.round_gap
         if gap is not None and last + gap < number <= self.environment.rounds:
             raise Refusal(
-                "lotto.round-skipped", f"round {number} announced, and none after {last}; at most {last + gap}"
+                "lotto.round-gap-too-large", f"round {number} announced, and none after {last}; at most {last + gap}"
             )
         if gap is not None and self.client.last_round < number <= last:
-            raise Refusal("lotto.round-passed", f"round {number} announced, and {last} rounds have been heard of")
+            raise Refusal("lotto.round-in-the-past", f"round {number} announced, and {last} rounds have been heard of")
         super().use_round(number)
 
     def evaluate(self, round_number: int) -> bytes:
@@ -112,14 +112,14 @@ class AnnouncedClient(LottoClient):
         self.progress.check_round(message, message.round)
         if message.population != self.announced.population:
             raise Refusal(
-                "lotto.population-changed",
+                "lotto.population-mismatch",
                 f"n = {message.population}, announced was {self.announced.population}",
             )
 
     def check_own_entry(self, entry: ParticipantEntry) -> None:
         """Refuse a list with another number or proof for this client."""
         if self.claim is None or (entry.output, entry.proof) != (self.claim.output, self.claim.proof):
-            raise Refusal("lotto.own-entry-changed", "the list holds another number or proof for this client")
+            raise Refusal("lotto.own-entry-mismatch", "the list holds another number or proof for this client")
 
     def verify_together(self, message: ParticipantList, directory: Directory) -> None:
         """Verify the proofs on all cores."""

@@ -52,23 +52,23 @@ def refusal_of(node: int, change: Callable[[SumMasks], Any], *, again: bool = Fa
     [
         ("e-seafl.wrong-size", lambda asked: changed(asked, participants=1)),
         ("e-seafl.wrong-size", lambda asked: changed(asked, length=1)),
-        ("e-seafl.unbound", lambda asked: changed(asked, training=b"")),
-        ("e-seafl.other-participants", lambda asked: changed(asked, agreed=list(range(N)))),
-        ("e-seafl.too-few", lambda asked: changed(asked, survivors=asked.survivors[:3])),
-        ("e-seafl.too-few", lambda asked: changed(asked, participants=5)),
-        ("e-seafl.foreign-survivor", lambda asked: changed(asked, survivors=[asked.survivors[0], *asked.survivors])),
+        ("e-seafl.model-not-bound", lambda asked: changed(asked, training=b"")),
+        ("e-seafl.participants-mismatch", lambda asked: changed(asked, agreed=list(range(N)))),
+        ("e-seafl.below-threshold", lambda asked: changed(asked, survivors=asked.survivors[:3])),
+        ("e-seafl.below-threshold", lambda asked: changed(asked, participants=5)),
+        ("e-seafl.unknown-survivor", lambda asked: changed(asked, survivors=[asked.survivors[0], *asked.survivors])),
         (
-            "e-seafl.foreign-survivor",
+            "e-seafl.unknown-survivor",
             lambda asked: changed(asked, survivors=[*asked.survivors[1:], SignatureOf(STRANGER, bytes(64))]),
         ),
         (
-            "e-seafl.unsigned",
+            "e-seafl.missing-signature",
             lambda asked: changed(asked, survivors=[*asked.survivors[1:], SignatureOf(0, bytes(64))]),
         ),
-        ("e-seafl.unsigned", lambda asked: changed(asked, training=bytes(32))),
-        ("e-seafl.unsigned", lambda asked: changed(asked, length=7)),
-        ("e-seafl.unsigned", lambda asked: changed(asked, round=2)),
-        ("e-seafl.served-before", lambda asked: changed(asked, round=0)),
+        ("e-seafl.missing-signature", lambda asked: changed(asked, training=bytes(32))),
+        ("e-seafl.missing-signature", lambda asked: changed(asked, length=7)),
+        ("e-seafl.missing-signature", lambda asked: changed(asked, round=2)),
+        ("e-seafl.round-reused", lambda asked: changed(asked, round=0)),
     ],
 )
 def test_a_node_refuses(check: str, change: Callable[[SumMasks], Any]) -> None:
@@ -80,7 +80,7 @@ def test_a_node_answers_once_per_round() -> None:
 
 
 def test_a_client_that_is_no_node_refuses_to_serve() -> None:
-    assert refusal_of(CLIENT, lambda asked: asked) == "e-seafl.not-a-node"
+    assert refusal_of(CLIENT, lambda asked: asked) == "e-seafl.not-an-assisting-node"
 
 
 class OtherSignature(ESeaflClient):

@@ -73,18 +73,18 @@ def with_signatures(stand: Stand, rows: list[SignatureOf]) -> Certificate:
 
 
 CERTIFICATES: list[tuple[Callable[[Stand], Certificate], str]] = [
-    (lambda s: with_members(s, 1, 2, 4, 6, 8), "committee.other-members"),
-    (lambda s: with_members(s, 1, 2, 4, 6), "committee.other-members"),
-    (lambda s: with_service(s, public_key=OTHER_POINT), "flamingo.other-signature"),
-    (lambda s: with_service(s, set_up_in=2), "flamingo.other-signature"),
-    (lambda s: with_service(s, commitments=bytes(32)), "flamingo.other-signature"),
+    (lambda s: with_members(s, 1, 2, 4, 6, 8), "committee.members-mismatch"),
+    (lambda s: with_members(s, 1, 2, 4, 6), "committee.members-mismatch"),
+    (lambda s: with_service(s, public_key=OTHER_POINT), "flamingo.invalid-signature"),
+    (lambda s: with_service(s, set_up_in=2), "flamingo.invalid-signature"),
+    (lambda s: with_service(s, commitments=bytes(32)), "flamingo.invalid-signature"),
     (lambda s: with_signatures(s, s.certificate.signatures[:2]), "flamingo.too-few-signatures"),
     (lambda s: with_signatures(s, [*s.certificate.signatures, s.certificate.signatures[0]]),
      "flamingo.foreign-signature"),
     (lambda s: with_signatures(s, [*s.certificate.signatures, SignatureOf(8, bytes(64))]),
      "flamingo.foreign-signature"),
     (lambda s: with_signatures(s, [*s.certificate.signatures[:2], SignatureOf(7, bytes(64))]),
-     "flamingo.other-signature"),
+     "flamingo.invalid-signature"),
 ]  # fmt: skip
 
 
@@ -106,13 +106,13 @@ def test_members_take_no_other_committee_and_key(certificate: Callable[[Stand], 
     [
         (
             lambda s: (MaskedReport(1, [one for one in s.listed if one != VICTIM], s.certificate), None),
-            "flamingo.not-listed",
+            "flamingo.not-in-list",
         ),
-        (lambda s: (MaskedReport(1, [*s.listed, 8], s.certificate), None), "flamingo.listed-twice"),
-        (lambda s: (MaskedReport(1, s.listed[::-1], s.certificate), None), "flamingo.listed-twice"),
+        (lambda s: (MaskedReport(1, [*s.listed, 8], s.certificate), None), "flamingo.duplicate-client"),
+        (lambda s: (MaskedReport(1, s.listed[::-1], s.certificate), None), "flamingo.duplicate-client"),
         (lambda s: (MaskedReport(1, [*s.listed, STRANGER], s.certificate), None), "pki.unknown-client"),
-        (lambda s: (MaskedReport(1, [VICTIM], s.certificate), None), "secagg.alone"),
-        (lambda s: (MaskedReport(2, s.listed, s.certificate), None), "aggregation.nothing-trained"),
+        (lambda s: (MaskedReport(1, [VICTIM], s.certificate), None), "aggregation.single-participant"),
+        (lambda s: (MaskedReport(2, s.listed, s.certificate), None), "aggregation.no-trained-update"),
     ],
 )
 def test_the_list_of_participants_is_checked(question: Callable[[Stand], Question], check: str) -> None:
@@ -129,7 +129,7 @@ def test_a_participant_reports_once_and_only_with_those_agreed_on() -> None:
         stand.small.client(VICTIM).agreed_participants = dict.fromkeys([*range(8), 20], b"")
         return await stand.ask(MaskedReport(1, stand.listed, stand.certificate))
 
-    assert asyncio.run(play()) == ["flamingo.foreign-participant"]
+    assert asyncio.run(play()) == ["flamingo.unlisted-participant"]
 
 
 def labels(stand: Stand, online: list[int], participants: list[int] | None = None) -> Question:
@@ -140,18 +140,21 @@ def labels(stand: Stand, online: list[int], participants: list[int] | None = Non
 @pytest.mark.parametrize(
     ("question", "check"),
     [
-        (lambda s: labels(s, s.online[:4]), "flamingo.too-weak"),
-        (lambda s: labels(s, [*s.online, s.online[-1]]), "flamingo.listed-twice"),
-        (lambda s: labels(s, s.online[::-1]), "flamingo.listed-twice"),
-        (lambda s: labels(s, [*s.online, STRANGER]), "flamingo.foreign-client"),
-        (lambda s: labels(s, [1], [1]), "flamingo.other-participants"),
-        (lambda s: (CheckLabels(0, s.listed, s.online, s.certificate), s.states[VICTIM]), "flamingo.round-used"),
-        (lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), s.states[1]), "flamingo.other-state"),
+        (lambda s: labels(s, s.online[:4]), "flamingo.weak-graph"),
+        (lambda s: labels(s, [*s.online, s.online[-1]]), "flamingo.duplicate-client"),
+        (lambda s: labels(s, s.online[::-1]), "flamingo.duplicate-client"),
+        (lambda s: labels(s, [*s.online, STRANGER]), "flamingo.unlisted-client"),
+        (lambda s: labels(s, [1], [1]), "flamingo.participants-mismatch"),
+        (lambda s: (CheckLabels(0, s.listed, s.online, s.certificate), s.states[VICTIM]), "flamingo.round-reused"),
+        (lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), s.states[1]), "flamingo.invalid-state"),
         (
             lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), SealedMemberState(bytes(112))),
-            "flamingo.other-state",
+            "flamingo.invalid-state",
         ),
-        (lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), SealedMemberState(b"")), "flamingo.other-state"),
+        (
+            lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), SealedMemberState(b"")),
+            "flamingo.invalid-state",
+        ),
         (lambda s: (Reconstruct(1, [], []), SharesForMember([])), "flamingo.out-of-order"),
     ],
 )
@@ -182,14 +185,14 @@ def test_labels_that_leave_the_graph_in_parts_are_refused() -> None:
         assert len(online) >= graph.density.survivors
         return await stand.ask(CheckLabels(1, stand.listed, online, stand.certificate), stand.states[VICTIM])
 
-    assert asyncio.run(play()) == ["flamingo.too-weak"]
+    assert asyncio.run(play()) == ["flamingo.weak-graph"]
     assert few == ["a client has 0 neighbours online; at least 2 needed"]
 
 
 def test_a_part_of_a_batch_is_refused() -> None:
     batches = Batches(np.repeat(np.arange(3), 3))
     assert refused("cross-check", lambda s: labels(s, [1, 2, 3, 4, 5, 6, 7, 8]), batches=batches, leaving={}) == [
-        "secagg.partial-batch"
+        "aggregation.partial-batch"
     ]
 
 
@@ -219,16 +222,19 @@ def swapped(stand: Stand, at: int, **fields: Any) -> Question:
     [
         (lambda s: opening(s, signatures=opening(s)[0].signatures[:2]), "flamingo.too-few-signatures"),
         (lambda s: opening(s, signatures=[opening(s)[0].signatures[0]] * 3), "flamingo.foreign-signature"),
-        (lambda s: opening(s, signatures=signed_by_all(s, s.online[1:])), "flamingo.other-signature"),
-        (lambda s: opening(s, signatures=signed_by_all(s, s.online, b"another")), "flamingo.other-signature"),
-        (lambda s: opening(s, edges=s.edges[1:]), "flamingo.other-edges"),
-        (lambda s: opening(s, edges=[*s.edges, s.edges[0]]), "flamingo.other-edges"),
-        (lambda s: opening(s, edges=s.edges[::-1]), "flamingo.other-edges"),
-        (lambda s: swapped(s, 0, offline=2), "flamingo.other-edges"),
-        (lambda s: swapped(s, 0, point=OTHER_POINT), "flamingo.other-ciphertext"),
-        (lambda s: swapped(s, 0, signature=bytes(64)), "flamingo.other-ciphertext"),
-        (lambda s: swapped(s, 0, point=s.edges[1].point, signature=s.edges[1].signature), "flamingo.other-ciphertext"),
-        (lambda s: opening(s, shares=opening(s)[1].shares[1:]), "flamingo.other-shares"),
+        (lambda s: opening(s, signatures=signed_by_all(s, s.online[1:])), "flamingo.invalid-signature"),
+        (lambda s: opening(s, signatures=signed_by_all(s, s.online, b"another")), "flamingo.invalid-signature"),
+        (lambda s: opening(s, edges=s.edges[1:]), "flamingo.edges-mismatch"),
+        (lambda s: opening(s, edges=[*s.edges, s.edges[0]]), "flamingo.edges-mismatch"),
+        (lambda s: opening(s, edges=s.edges[::-1]), "flamingo.edges-mismatch"),
+        (lambda s: swapped(s, 0, offline=2), "flamingo.edges-mismatch"),
+        (lambda s: swapped(s, 0, point=OTHER_POINT), "flamingo.ciphertext-mismatch"),
+        (lambda s: swapped(s, 0, signature=bytes(64)), "flamingo.ciphertext-mismatch"),
+        (
+            lambda s: swapped(s, 0, point=s.edges[1].point, signature=s.edges[1].signature),
+            "flamingo.ciphertext-mismatch",
+        ),
+        (lambda s: opening(s, shares=opening(s)[1].shares[1:]), "flamingo.shares-mismatch"),
         (lambda s: (changed(opening(s)[0], round=2), opening(s)[1]), "flamingo.out-of-order"),
         (lambda s: labels(s, s.online), "flamingo.out-of-order"),
     ],
@@ -260,7 +266,7 @@ def test_a_member_serves_in_no_round_twice_and_in_none_that_is_past() -> None:
         old = CheckLabels(1, stand.listed, [1, 2, 4, 5, 6, 7, 8], stand.certificate)
         return [await stand.ask(old, stand.states[VICTIM])]
 
-    assert asyncio.run(play()) == [["flamingo.round-used"]]
+    assert asyncio.run(play()) == [["flamingo.round-reused"]]
 
 
 def test_shares_of_another_round_or_service_do_not_open() -> None:

@@ -36,5 +36,5 @@ async def refusals(copied: bool, shifted: bool = False) -> list[str]:
 
 def test_nobody_has_another_clients_ciphertext_decrypted() -> None:
     assert asyncio.run(refusals(copied=False)) == []
-    assert asyncio.run(refusals(copied=True)) == ["flamingo.other-ciphertext"]
-    assert asyncio.run(refusals(copied=True, shifted=True)) == ["flamingo.other-ciphertext"]
+    assert asyncio.run(refusals(copied=True)) == ["flamingo.ciphertext-mismatch"]
+    assert asyncio.run(refusals(copied=True, shifted=True)) == ["flamingo.ciphertext-mismatch"]

@@ -102,5 +102,5 @@ async def rogue(own: bytes) -> tuple[list[str], int]:
 def test_a_dealer_must_know_what_it_deals() -> None:
     """Else one of a committee that bears two has, with the server, the key: t - 1 honest members have signed it."""
     refused, signed = asyncio.run(rogue(feldman.random_scalar(b"the server's own key" + bytes(12))))
-    assert refused == ["flamingo.bad-dealing"] * (T - 1)
+    assert refused == ["flamingo.invalid-dealing"] * (T - 1)
     assert signed == 0

@@ -150,15 +150,15 @@ def fewer_signed(relay: Relay) -> Any:
 @pytest.mark.parametrize(
     ("question", "rotated", "check"),
     [
-        (lambda r: (changed(r.deal[0], committee=others(r)), r.deal[1]), False, "committee.other-members"),
-        (lambda r: (changed(r.deal[0], round=0), r.deal[1]), False, "flamingo.round-used"),
+        (lambda r: (changed(r.deal[0], committee=others(r)), r.deal[1]), False, "committee.members-mismatch"),
+        (lambda r: (changed(r.deal[0], round=0), r.deal[1]), False, "flamingo.round-reused"),
         (lambda r: (FinishSetUp(1, [], []), None), False, "flamingo.out-of-order"),
         (lambda r: r.answer(), False, "flamingo.out-of-order"),
-        (lambda r: (r.deal[0], SealedMemberState(bytes(STATE_BYTES))), True, "flamingo.other-state"),
+        (lambda r: (r.deal[0], SealedMemberState(bytes(STATE_BYTES))), True, "flamingo.invalid-state"),
         (lambda r: with_former(r, r.deal, certificate=fewer_signed(r)), True, "flamingo.too-few-signatures"),
-        (lambda r: with_former(r, r.deal, commitments=[bytes(32)] * 3), True, "flamingo.other-commitments"),
-        (lambda r: (changed(r.deal[0], round=1), r.deal[1]), True, "flamingo.round-used"),
-        (lambda r: (changed(r.deal[0], round=3), r.deal[1]), True, "committee.other-service"),
+        (lambda r: with_former(r, r.deal, commitments=[bytes(32)] * 3), True, "flamingo.commitments-mismatch"),
+        (lambda r: (changed(r.deal[0], round=1), r.deal[1]), True, "flamingo.round-reused"),
+        (lambda r: (changed(r.deal[0], round=3), r.deal[1]), True, "committee.service-mismatch"),
     ],
 )
 def test_what_a_dealer_is_asked_is_checked(question: Callable[[Relay], Question], rotated: bool, check: str) -> None:
@@ -179,7 +179,7 @@ def test_nobody_hands_over_to_the_committee_that_serves() -> None:
         message, state = relay.deal
         return await relay.ask((changed(message, committee=serving, round=2), state))
 
-    assert asyncio.run(play()) == ["committee.other-service"]
+    assert asyncio.run(play()) == ["committee.service-mismatch"]
 
 
 def dealing(relay: Relay, at: int, **fields: Any) -> Question:
@@ -198,15 +198,23 @@ def with_dealings(relay: Relay, rows: list[Any]) -> Question:
     ("question", "rotated", "check"),
     [
         (lambda r: with_dealings(r, r.check[0].dealings[:2]), False, "flamingo.too-few-dealers"),
-        (lambda r: with_dealings(r, r.check[0].dealings[::-1]), False, "flamingo.foreign-dealer"),
-        (lambda r: with_dealings(r, [*r.check[0].dealings, r.check[0].dealings[0]]), False, "flamingo.foreign-dealer"),
-        (lambda r: dealing(r, 0, dealer=0), False, "flamingo.foreign-dealer"),
-        (lambda r: dealing(r, 0, commitments=r.check[0].dealings[1].commitments), False, "flamingo.other-signature"),
-        (lambda r: dealing(r, 0, commitments=r.check[0].dealings[0].commitments[:2]), False, "flamingo.bad-dealing"),
-        (lambda r: dealing(r, 0, signature=bytes(64)), False, "flamingo.other-signature"),
-        (lambda r: (r.check[0], DealtShares(r.check[1].shares[1:])), False, "flamingo.other-shares"),
-        (lambda r: dealing(r, 0, commitments=r.check[0].dealings[1].commitments), True, "flamingo.bad-dealing"),
-        (lambda r: (changed(r.check[0], former=None), r.check[1]), True, "flamingo.other-set-up"),
+        (lambda r: with_dealings(r, r.check[0].dealings[::-1]), False, "flamingo.unexpected-dealer"),
+        (
+            lambda r: with_dealings(r, [*r.check[0].dealings, r.check[0].dealings[0]]),
+            False,
+            "flamingo.unexpected-dealer",
+        ),
+        (lambda r: dealing(r, 0, dealer=0), False, "flamingo.unexpected-dealer"),
+        (lambda r: dealing(r, 0, commitments=r.check[0].dealings[1].commitments), False, "flamingo.invalid-signature"),
+        (
+            lambda r: dealing(r, 0, commitments=r.check[0].dealings[0].commitments[:2]),
+            False,
+            "flamingo.invalid-dealing",
+        ),
+        (lambda r: dealing(r, 0, signature=bytes(64)), False, "flamingo.invalid-signature"),
+        (lambda r: (r.check[0], DealtShares(r.check[1].shares[1:])), False, "flamingo.shares-mismatch"),
+        (lambda r: dealing(r, 0, commitments=r.check[0].dealings[1].commitments), True, "flamingo.invalid-dealing"),
+        (lambda r: (changed(r.check[0], former=None), r.check[1]), True, "flamingo.set-up-mismatch"),
     ],
 )
 def test_what_was_dealt_is_checked(question: Callable[[Relay], Question], rotated: bool, check: str) -> None:
@@ -218,10 +226,10 @@ def test_what_was_dealt_is_checked(question: Callable[[Relay], Question], rotate
     [
         (lambda r: r.answer(r.complaint(1, VICTIM), r.complaint(2, VICTIM), r.complaint(6, VICTIM)),
          "flamingo.too-many-complaints"),
-        (lambda r: r.answer(r.complaint(1, VICTIM), r.complaint(1, VICTIM)), "flamingo.foreign-complaint"),
-        (lambda r: r.answer(changed(r.complaint(1, VICTIM), member=0)), "flamingo.foreign-complaint"),
-        (lambda r: r.answer(changed(r.complaint(1, VICTIM), member=2)), "flamingo.other-signature"),
-        (lambda r: r.answer(changed(r.complaint(1, 2), against=[VICTIM])), "flamingo.other-signature"),
+        (lambda r: r.answer(r.complaint(1, VICTIM), r.complaint(1, VICTIM)), "flamingo.unexpected-complaint"),
+        (lambda r: r.answer(changed(r.complaint(1, VICTIM), member=0)), "flamingo.unexpected-complaint"),
+        (lambda r: r.answer(changed(r.complaint(1, VICTIM), member=2)), "flamingo.invalid-signature"),
+        (lambda r: r.answer(changed(r.complaint(1, 2), against=[VICTIM])), "flamingo.invalid-signature"),
     ],
 )  # fmt: skip
 def test_complaints_are_checked_before_a_share_is_shown(question: Callable[[Relay], Question], check: str) -> None:
@@ -378,7 +386,7 @@ def test_who_does_not_hand_on_its_share_is_left_out() -> None:
     outcome = played_from(small, 2, memory)
     assert outcome.mean.tobytes() == small.mean_of(list(range(9)), 2).tobytes()
     assert small.misbehaviour()[0][0] == dishonest
-    assert small.misbehaviour()[0][1].startswith("dealing: flamingo.bad-dealing")
+    assert small.misbehaviour()[0][1].startswith("dealing: flamingo.invalid-dealing")
     (stored,) = memory.values()
     assert decode(KeptService, stored.tobytes()).certificate.service.public_key == key_of(former)
 
@@ -421,5 +429,5 @@ def test_an_old_state_serves_for_nothing() -> None:
         start.memory = {name: np.frombuffer(encode(kept), np.uint8)}
         return await small.protocol.begin(start)
 
-    with pytest.raises(RoundAborted, match=naming("below-threshold", "0 of 3", "dealt", "flamingo.other-state")):
+    with pytest.raises(RoundAborted, match=naming("below-threshold", "0 of 3", "dealt", "flamingo.invalid-state")):
         asyncio.run(play())

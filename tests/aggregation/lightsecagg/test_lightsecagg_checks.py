@@ -96,11 +96,11 @@ def refused(stage: str, question: Callable[[Stand], Question], **keywords: Any) 
 @pytest.mark.parametrize(
     ("message", "check"),
     [
-        (AdvertiseLightSecAggKeys(1, N, U - 1, T), "lightsecagg.other-threshold"),
-        (AdvertiseLightSecAggKeys(1, N, U, T - 1), "lightsecagg.other-threshold"),
+        (AdvertiseLightSecAggKeys(1, N, U - 1, T), "lightsecagg.threshold-mismatch"),
+        (AdvertiseLightSecAggKeys(1, N, U, T - 1), "lightsecagg.threshold-mismatch"),
         (AdvertiseLightSecAggKeys(1, U - 1, U, T), "lightsecagg.impossible-threshold"),
-        (AdvertiseLightSecAggKeys(1, 1, U, T), "secagg.alone"),
-        (AdvertiseLightSecAggKeys(2, N, U, T), "aggregation.nothing-trained"),
+        (AdvertiseLightSecAggKeys(1, 1, U, T), "aggregation.single-participant"),
+        (AdvertiseLightSecAggKeys(2, N, U, T), "aggregation.no-trained-update"),
     ],
 )
 def test_what_the_server_announces_is_checked(message: AdvertiseLightSecAggKeys, check: str) -> None:
@@ -110,14 +110,14 @@ def test_what_the_server_announces_is_checked(message: AdvertiseLightSecAggKeys,
 @pytest.mark.parametrize(
     ("question", "check"),
     [
-        (lambda s: (ShareMasks(1, [*s.listed, s.listed[0]]), None), "lightsecagg.listed-twice"),
+        (lambda s: (ShareMasks(1, [*s.listed, s.listed[0]]), None), "lightsecagg.duplicate-client"),
         (lambda s: (ShareMasks(1, s.listed[: U - 1]), None), "lightsecagg.wrong-size"),
         (lambda s: (ShareMasks(1, [row for row in s.listed if row.client != VICTIM]), None),
-         "lightsecagg.own-key-changed"),
-        (lambda s: s.with_advert(VICTIM, sealing_key=FRESH), "lightsecagg.own-key-changed"),
-        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[0].sealing_key), "lightsecagg.key-used-twice"),
-        (lambda s: s.with_advert(4, sealing_key=FRESH), "secagg.other-keys-or-training"),
-        (lambda s: s.with_advert(4, signature=bytes(64)), "secagg.other-keys-or-training"),
+         "lightsecagg.own-key-mismatch"),
+        (lambda s: s.with_advert(VICTIM, sealing_key=FRESH), "lightsecagg.own-key-mismatch"),
+        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[0].sealing_key), "lightsecagg.duplicate-key"),
+        (lambda s: s.with_advert(4, sealing_key=FRESH), "aggregation.keys-or-model-mismatch"),
+        (lambda s: s.with_advert(4, signature=bytes(64)), "aggregation.keys-or-model-mismatch"),
         (lambda s: s.with_advert(4, client=STRANGER), "pki.unknown-client"),
         (lambda s: (ShareMasks(2, s.listed), None), "lightsecagg.out-of-order"),
         (lambda s: (AdvertiseLightSecAggKeys(1, N, U, T), None), "lightsecagg.out-of-order"),
@@ -131,10 +131,13 @@ def test_the_list_of_keys_is_checked(question: Callable[[Stand], Question], chec
 @pytest.mark.parametrize(
     ("question", "check"),
     [
-        (lambda s: (MaskLightSecAggInput(1), PiecesFromPeers([*s.pieces, s.pieces[0]])), "lightsecagg.foreign-pieces"),
-        (lambda s: s.with_piece(4, client=STRANGER), "lightsecagg.foreign-pieces"),
-        (lambda s: s.with_piece(4, client=VICTIM), "lightsecagg.foreign-pieces"),
-        (lambda s: (MaskLightSecAggInput(1), PiecesFromPeers(s.pieces[: U - 2])), "lightsecagg.too-few"),
+        (
+            lambda s: (MaskLightSecAggInput(1), PiecesFromPeers([*s.pieces, s.pieces[0]])),
+            "lightsecagg.unexpected-pieces",
+        ),
+        (lambda s: s.with_piece(4, client=STRANGER), "lightsecagg.unexpected-pieces"),
+        (lambda s: s.with_piece(4, client=VICTIM), "lightsecagg.unexpected-pieces"),
+        (lambda s: (MaskLightSecAggInput(1), PiecesFromPeers(s.pieces[: U - 2])), "lightsecagg.below-threshold"),
         (lambda s: (ShareMasks(1, s.listed), None), "lightsecagg.out-of-order"),
     ],
 )
@@ -145,9 +148,9 @@ def test_who_has_shared_is_checked(question: Callable[[Stand], Question], check:
 @pytest.mark.parametrize(
     ("survivors", "check"),
     [
-        ([0, 1, 2], "lightsecagg.too-few"),
-        ([0, 1, 2, 2], "lightsecagg.foreign-survivor"),
-        ([0, 1, 2, STRANGER], "lightsecagg.foreign-survivor"),
+        ([0, 1, 2], "lightsecagg.below-threshold"),
+        ([0, 1, 2, 2], "lightsecagg.unknown-survivor"),
+        ([0, 1, 2, STRANGER], "lightsecagg.unknown-survivor"),
     ],
 )
 def test_the_survivors_are_checked(survivors: list[int], check: str) -> None:
@@ -157,7 +160,7 @@ def test_the_survivors_are_checked(survivors: list[int], check: str) -> None:
 def test_a_part_of_a_batch_is_refused() -> None:
     batches = Batches(np.repeat(np.arange(3), 2))
     assert refused("sum", lambda stand: (SumPieces(1, [0, 1, 2, 3, 4]), None), batches=batches) == [
-        "secagg.partial-batch"
+        "aggregation.partial-batch"
     ]
 
 
@@ -198,7 +201,7 @@ def test_a_piece_that_was_sealed_for_another_list_does_not_open() -> None:
         return [f"{refusal.check}: {refusal.detail}" for refusal in replies.missing.refusals]
 
     (said,) = asyncio.run(play())
-    assert said.startswith("lightsecagg.bad-piece: client 0: changed, or sealed with another key")
+    assert said.startswith("lightsecagg.invalid-piece: client 0: changed, or sealed with another key")
 
 
 def test_two_groups_that_are_shown_a_list_each_are_summed_apart() -> None:

@@ -118,11 +118,11 @@ def listed(*clients: int, first_round: int = 1) -> CommitteeList:
     ("change", "check"),
     [
         ({}, None),
-        ({"committee": listed(0, 1, 2, 3, 4, 6)}, "committee.other-members"),
-        ({"committee": listed(0, 1, 2, 3, 4)}, "committee.other-members"),
-        ({"committee": listed(*MEMBERS, first_round=2)}, "committee.other-service"),
-        ({"participants": 1}, "secagg.alone"),
-        ({"round": 2}, "aggregation.nothing-trained"),
+        ({"committee": listed(0, 1, 2, 3, 4, 6)}, "committee.members-mismatch"),
+        ({"committee": listed(0, 1, 2, 3, 4)}, "committee.members-mismatch"),
+        ({"committee": listed(*MEMBERS, first_round=2)}, "committee.service-mismatch"),
+        ({"participants": 1}, "aggregation.single-participant"),
+        ({"round": 2}, "aggregation.no-trained-update"),
     ],
 )
 def test_what_the_server_tells_clients_is_checked(change: dict[str, Any], check: str | None) -> None:
@@ -146,26 +146,32 @@ def test_a_client_speaks_once() -> None:
     [
         (lambda s: s.opening(), None),
         (lambda s: s.opening([0, 1, 2, 3]), None),
-        (lambda s: s.opening([0, 1, 2]), "one-shot.too-few"),
-        (lambda s: s.opening([0, 1, 2, 3, 3]), "one-shot.foreign-survivor"),
+        (lambda s: s.opening([0, 1, 2]), "one-shot.below-threshold"),
+        (lambda s: s.opening([0, 1, 2, 3, 3]), "one-shot.unknown-survivor"),
         (lambda s: s.opening(participants=1), "one-shot.wrong-size"),
-        (lambda s: s.opening(participants=8), "one-shot.too-few"),  # nine survivors of eight
-        (lambda s: s.opening(participants=N + 1), "one-shot.bad-share"),  # clients were told otherwise
-        (lambda s: s.opening(training=b""), "one-shot.unbound"),
-        (lambda s: s.opening(training=bytes(32)), "one-shot.bad-share"),
-        (lambda s: s.opening(agreed=EVERYBODY), "one-shot.other-participants"),
-        (lambda s: s.opening(committee=listed(0, 1, 2, 3, 4, 6)), "committee.other-members"),
+        (lambda s: s.opening(participants=8), "one-shot.below-threshold"),  # nine survivors of eight
+        (lambda s: s.opening(participants=N + 1), "one-shot.invalid-share"),  # clients were told otherwise
+        (lambda s: s.opening(training=b""), "one-shot.model-not-bound"),
+        (lambda s: s.opening(training=bytes(32)), "one-shot.invalid-share"),
+        (lambda s: s.opening(agreed=EVERYBODY), "one-shot.participants-mismatch"),
+        (lambda s: s.opening(committee=listed(0, 1, 2, 3, 4, 6)), "committee.members-mismatch"),
         (lambda s: s.opening(committee=listed(0, 1, 3, 4, 5)), "one-shot.not-a-member"),
-        (lambda s: (s.opening()[0], s.shares([0, 1, 2, 3])), "one-shot.foreign-shares"),
-        (lambda s: (s.opening()[0], s.shares([*EVERYBODY, 0])), "one-shot.foreign-shares"),
-        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=b"short")), "one-shot.bad-share"),
+        (lambda s: (s.opening()[0], s.shares([0, 1, 2, 3])), "one-shot.unexpected-shares"),
+        (lambda s: (s.opening()[0], s.shares([*EVERYBODY, 0])), "one-shot.unexpected-shares"),
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=b"short")), "one-shot.invalid-share"),
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=s.state.shares[0].shares[0])),
-         "one-shot.bad-share"),  # sealed for another member
-        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], root=bytes(32))), "one-shot.bad-share"),
-        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], commitment=bytes(32))), "one-shot.bad-share"),
+         "one-shot.invalid-share"),  # sealed for another member
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], root=bytes(32))), "one-shot.invalid-share"),
+        (
+            lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], commitment=bytes(32))),
+            "one-shot.invalid-share",
+        ),
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], values=bytes(16))),
          "one-shot.inconsistent-share"),
-        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], values=bytes(12))), "one-shot.foreign-shares"),
+        (
+            lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], values=bytes(12))),
+            "one-shot.unexpected-shares",
+        ),
         (lambda s: s.opening([0, 1, 2, STRANGER]), "pki.unknown-client"),
         (lambda s: (SumShares(1, []), None), "one-shot.out-of-order"),
         (lambda s: (SignSurvivors(1, EVERYBODY), None), "one-shot.out-of-order"),
@@ -180,9 +186,9 @@ def test_what_the_server_tells_members_is_checked(question: Callable[[Stand], Qu
     [
         (EVERYBODY, None),
         ([0, 1, 2, 3], None),
-        ([0, 1, 2], "one-shot.too-few"),
-        ([0, 1, 2, 3, 3], "one-shot.foreign-survivor"),
-        ([0, 1, 2, STRANGER], "one-shot.bad-share"),
+        ([0, 1, 2], "one-shot.below-threshold"),
+        ([0, 1, 2, 3, 3], "one-shot.unknown-survivor"),
+        ([0, 1, 2, STRANGER], "one-shot.invalid-share"),
     ],
 )
 def test_the_survivors_that_a_member_signs_are_checked(survivors: list[int], check: str | None) -> None:
@@ -197,7 +203,7 @@ def test_a_member_signs_no_client_whose_share_has_not_passed() -> None:
         assert await ask(stand, MEMBER, (message, stand.shares(EVERYBODY, values=bytes(16))))
         return await ask(stand, MEMBER, (SignSurvivors(1, EVERYBODY), None))
 
-    assert asyncio.run(play()) == ["one-shot.bad-share"]
+    assert asyncio.run(play()) == ["one-shot.invalid-share"]
 
 
 def test_a_member_signs_one_set() -> None:
@@ -214,8 +220,10 @@ def test_a_member_signs_one_set() -> None:
 def test_a_part_of_a_batch_is_refused() -> None:
     batches = Batches(np.repeat(np.arange(3), 3))
     part = (SignSurvivors(1, [0, 1, 2, 3, 4]), None)
-    assert refused("sign", MEMBER, lambda s: part, batches=batches) == ["secagg.partial-batch"]
-    assert refused("open", MEMBER, lambda s: s.opening([0, 1, 2, 3, 4]), batches=batches) == ["secagg.partial-batch"]
+    assert refused("sign", MEMBER, lambda s: part, batches=batches) == ["aggregation.partial-batch"]
+    assert refused("open", MEMBER, lambda s: s.opening([0, 1, 2, 3, 4]), batches=batches) == [
+        "aggregation.partial-batch"
+    ]
     assert refused("open", MEMBER, lambda s: s.opening([0, 1, 2, 3, 4, 5]), batches=batches) == []
 
 
@@ -237,11 +245,11 @@ def test_participants_that_must_be_agreed_on_are() -> None:
         return await ask(stand := Stand(small, state), MEMBER, question(stand))
 
     assert asyncio.run(play(lambda s: s.opening())) == []
-    assert asyncio.run(play(lambda s: s.opening(agreed=[]))) == ["one-shot.other-participants"]
-    assert asyncio.run(play(lambda s: s.opening(agreed=EVERYBODY[1:]))) == ["one-shot.other-participants"]
+    assert asyncio.run(play(lambda s: s.opening(agreed=[]))) == ["one-shot.participants-mismatch"]
+    assert asyncio.run(play(lambda s: s.opening(agreed=EVERYBODY[1:]))) == ["one-shot.participants-mismatch"]
     other = [*EVERYBODY[:-1], STRANGER]
-    assert asyncio.run(play(lambda s: s.opening(agreed=other))) == ["one-shot.foreign-survivor"]
-    assert asyncio.run(play(lambda s: s.opening([0, 1, 2, 3], agreed=other))) == ["one-shot.bad-share"]
+    assert asyncio.run(play(lambda s: s.opening(agreed=other))) == ["one-shot.unknown-survivor"]
+    assert asyncio.run(play(lambda s: s.opening([0, 1, 2, 3], agreed=other))) == ["one-shot.invalid-share"]
 
 
 def test_a_member_serves_once_a_round_whatever_it_is_asked() -> None:
@@ -256,8 +264,8 @@ def test_a_member_serves_once_a_round_whatever_it_is_asked() -> None:
 
     assert asyncio.run(play(lambda s: s.opening(), again=False)) == ["one-shot.out-of-order"]
     assert asyncio.run(play(lambda s: s.opening([0, 1, 2]), again=False)) == ["one-shot.out-of-order"]
-    assert asyncio.run(play(lambda s: s.opening(), again=True)) == ["one-shot.served-before"]
-    assert asyncio.run(play(lambda s: s.opening([0, 1, 2]), again=True)) == ["one-shot.served-before"]
+    assert asyncio.run(play(lambda s: s.opening(), again=True)) == ["one-shot.round-reused"]
+    assert asyncio.run(play(lambda s: s.opening([0, 1, 2]), again=True)) == ["one-shot.round-reused"]
 
 
 @pytest.mark.parametrize(
@@ -265,8 +273,8 @@ def test_a_member_serves_once_a_round_whatever_it_is_asked() -> None:
     [
         (lambda same, other: same, None),
         (lambda same, other: same[:3], "one-shot.too-few-signatures"),
-        (lambda same, other: [*same[:3], same[0]], "one-shot.foreign-signature"),
-        (lambda same, other: [*same[:3], SignatureOf(CLIENT, same[3].signature)], "one-shot.foreign-signature"),
+        (lambda same, other: [*same[:3], same[0]], "one-shot.unexpected-signature"),
+        (lambda same, other: [*same[:3], SignatureOf(CLIENT, same[3].signature)], "one-shot.unexpected-signature"),
         (lambda same, other: [*same[:3], other[0]], "one-shot.inconsistent-survivors"),
         (lambda same, other: [*same[:3], SignatureOf(5, same[0].signature)], "one-shot.inconsistent-survivors"),
     ],
@@ -356,7 +364,7 @@ class WrongSum(OneShotMember):
         (ShortInput, "masked input: ", True),
         (FewCommitments, "masked input: does not have one commitment for every member's share", True),
         (NoResponses, "masked input: does not have valid responses to the test of its shares", True),
-        (BadShares, "one-shot.bad-share", True),
+        (BadShares, "one-shot.invalid-share", True),
         (OtherResponses, "one-shot.inconsistent-share", True),
         (WrongSignature, "signature on the survivors: ", False),
         (NoElements, "summed shares: ", False),

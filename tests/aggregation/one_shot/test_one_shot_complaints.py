@@ -9,7 +9,7 @@ from testbed.aggregation.one_shot.complaints import Settlement, settle
 from testbed.crypto.coded_masks import MaskCode
 from tests.thoroughness import examples
 
-BAD, INCONSISTENT = "one-shot.bad-share", "one-shot.inconsistent-share"
+BAD, INCONSISTENT = "one-shot.invalid-share", "one-shot.inconsistent-share"
 CODE = MaskCode(4096, 40, 19)
 MEMBERS, CLIENTS = list(range(60)), list(range(100, 200))
 

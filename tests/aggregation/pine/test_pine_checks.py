@@ -80,8 +80,8 @@ def refused(before: str, who: int, question: Callable[[Stand], Any], **keywords:
 
 
 CLIENTS: list[tuple[str, Callable[[Stand], Any]]] = [
-    ("pine.other-helper", lambda at: PineSubmit(1, N, 3)),
-    ("secagg.alone", lambda at: PineSubmit(1, 1, HELPER)),
+    ("pine.helper-mismatch", lambda at: PineSubmit(1, N, 3)),
+    ("aggregation.single-participant", lambda at: PineSubmit(1, 1, HELPER)),
     ("message.malformed", lambda at: PineSubmit(-1, N, HELPER)),
 ]
 
@@ -100,16 +100,16 @@ HELPERS: list[tuple[str, str, Callable[[Stand], Any]]] = [
     ("submit", "pine.out-of-order", lambda at: SumReports(1, list(range(N)))),
     ("prepare", "pine.wrong-size", lambda at: changed(at.reports, participants=1)),
     ("prepare", "pine.wrong-size", lambda at: changed(at.reports, dimension=0)),
-    ("prepare", "pine.unbound", lambda at: changed(at.reports, training=b"")),
-    ("prepare", "pine.other-participants", lambda at: changed(at.reports, agreed=list(range(N)))),
-    ("prepare", "pine.foreign-report", lambda at: changed(at.reports, reports=at.reports.reports[:1] * 2)),
-    ("prepare", "pine.foreign-report", lambda at: at.with_report(1, client=STRANGER)),
-    ("prepare", "pine.foreign-report", lambda at: changed(at.reports, participants=3)),
+    ("prepare", "pine.model-not-bound", lambda at: changed(at.reports, training=b"")),
+    ("prepare", "pine.participants-mismatch", lambda at: changed(at.reports, agreed=list(range(N)))),
+    ("prepare", "pine.unexpected-report", lambda at: changed(at.reports, reports=at.reports.reports[:1] * 2)),
+    ("prepare", "pine.unexpected-report", lambda at: at.with_report(1, client=STRANGER)),
+    ("prepare", "pine.unexpected-report", lambda at: changed(at.reports, participants=3)),
     ("prepare", "pine.out-of-order", lambda at: changed(at.reports, round=2)),
     ("sum", "pine.out-of-order", lambda at: at.reports),
-    ("sum", "pine.too-few", lambda at: SumReports(1, [0, 1, 2])),
-    ("sum", "pine.foreign-report", lambda at: SumReports(1, [0, 1, 2, 3, 3])),
-    ("sum", "pine.foreign-report", lambda at: SumReports(1, [0, 1, 2, 3, STRANGER])),
+    ("sum", "pine.below-threshold", lambda at: SumReports(1, [0, 1, 2])),
+    ("sum", "pine.unexpected-report", lambda at: SumReports(1, [0, 1, 2, 3, 3])),
+    ("sum", "pine.unexpected-report", lambda at: SumReports(1, [0, 1, 2, 3, STRANGER])),
     ("over", "pine.out-of-order", lambda at: SumReports(1, [0, 1, 2, 3])),
 ]
 
@@ -128,12 +128,14 @@ def test_the_helper_serves_a_round_once_and_no_earlier_one() -> None:
         at.small.client(HELPER).forget_round()
         return DrawVerifyKey(1)
 
-    assert refused("over", HELPER, again) == "pine.served-before"
+    assert refused("over", HELPER, again) == "pine.round-reused"
 
 
 def test_the_helper_keeps_batches_whole() -> None:
     batches = Batches(np.repeat(np.arange(2), 3))
-    assert refused("sum", HELPER, lambda at: SumReports(1, [0, 1, 2, 3]), batches=batches) == "secagg.partial-batch"
+    assert (
+        refused("sum", HELPER, lambda at: SumReports(1, [0, 1, 2, 3]), batches=batches) == "aggregation.partial-batch"
+    )
 
 
 def rejected(question: Callable[[Stand], PrepareReports]) -> dict[int, str]:
@@ -152,10 +154,10 @@ def sealed_of(at: Stand, client: int) -> bytes:
 
 
 REPORTS: list[tuple[str, Callable[[Stand], PrepareReports]]] = [
-    ("pine.bad-share", lambda at: at.with_report(1, helper=sealed_of(at, 3))),
-    ("pine.bad-share", lambda at: at.with_report(1, helper=b"")),
-    ("pine.bad-share", lambda at: at.with_report(1, nonce=bytes(16))),
-    ("pine.bad-share", lambda at: at.with_report(1, public=bytes(128))),
+    ("pine.invalid-share", lambda at: at.with_report(1, helper=sealed_of(at, 3))),
+    ("pine.invalid-share", lambda at: at.with_report(1, helper=b"")),
+    ("pine.invalid-share", lambda at: at.with_report(1, nonce=bytes(16))),
+    ("pine.invalid-share", lambda at: at.with_report(1, public=bytes(128))),
     ("pine.replayed-report", lambda at: at.with_report(1, nonce=at.state.reports[0].nonce)),
     ("pine.malformed-report", lambda at: at.with_report(1, prepared=b"")),
     ("pine.invalid-report", lambda at: at.with_report(1, prepared=at.state.prepared[0].share)),
@@ -176,7 +178,7 @@ def test_honest_reports_are_all_accepted() -> None:
 def test_reports_of_another_model_or_size_of_round_do_not_open() -> None:
     for fields in ({"training": bytes(32)}, {"participants": N + 1}, {"dimension": 6}):
         assert rejected(lambda at, fields=fields: changed(at.reports, **fields)) == dict.fromkeys(  # type: ignore[misc]
-            range(N), "pine.bad-share"
+            range(N), "pine.invalid-share"
         )
 
 

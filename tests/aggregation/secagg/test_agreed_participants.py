@@ -44,8 +44,8 @@ def test_without_an_agreed_list_nobody_trains_or_aggregates() -> None:
         return trained, await Stand(small, None).ask(AdvertiseKeys(1, N, T))
 
     trained, asked = asyncio.run(play())
-    assert trained == [(i, "train.not-agreed") for i in range(N)]
-    assert asked == [(2, "secagg.not-agreed")]
+    assert trained == [(i, "train.no-agreed-list") for i in range(N)]
+    assert asked == [(2, "aggregation.no-agreed-list")]
 
 
 def test_participants_are_those_that_were_agreed_on() -> None:
@@ -63,8 +63,8 @@ def test_participants_are_those_that_were_agreed_on() -> None:
         return other_number, foreign
 
     other_number, foreign = asyncio.run(play())
-    assert other_number == [(1, "secagg.other-participants")]
-    assert foreign == [(2, "secagg.foreign-participant")]
+    assert other_number == [(1, "aggregation.participants-mismatch")]
+    assert foreign == [(2, "secagg.unlisted-participant")]
 
 
 def test_peers_keys_come_from_the_agreed_list_and_the_pki_is_not_asked() -> None:
@@ -107,7 +107,7 @@ def test_the_agreed_list_goes_before_the_bulletin_board(stage: str) -> None:
         return honest + await stand.ask(Unmask(1, stand.signatures))
 
     assert asyncio.run(play()) == [
-        (2, "secagg.other-keys-or-training" if stage == "share" else "secagg.inconsistent-survivors")
+        (2, "aggregation.keys-or-model-mismatch" if stage == "share" else "secagg.inconsistent-survivors")
     ]
 
 
@@ -120,7 +120,7 @@ def test_a_round_number_must_be_the_one_that_was_agreed_on() -> None:
         await small.train(6)
         return small.refusals()
 
-    assert asyncio.run(play()) == [(i, "train.round-used") for i in range(N)] * 2
+    assert asyncio.run(play()) == [(i, "train.round-reused") for i in range(N)] * 2
 
 
 # -- handling of refusals -------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_refusals_end_the_round_and_are_named() -> None:
     small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T), protocol=Announces)
     with pytest.raises(RoundAborted, match=r"below-threshold: 0 of 3 .*refusals: secagg\.other-threshold"):
         small.run()
-    assert small.refusals() == [(i, "secagg.other-threshold") for i in range(N)]
+    assert small.refusals() == [(i, "secagg.threshold-mismatch") for i in range(N)]
 
 
 @pytest.mark.parametrize(

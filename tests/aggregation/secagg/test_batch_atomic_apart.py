@@ -90,7 +90,7 @@ def known(t: int, client: int, shares: dict[int, Any]) -> bool:
 @pytest.mark.parametrize("parameters", VARIANTS, ids=["signed", "smallest-sum", "unsigned"])
 def test_a_batch_that_is_shown_different_lists_sends_nothing(parameters: SecAggParameters) -> None:
     small, arrived, mask_keys, seeds = asyncio.run(attack(parameters))
-    assert [(client, "secagg.batch-apart") in small.refusals() for client in BATCH] == [True] * 3
+    assert [(client, "secagg.inconsistent-batch-keys") in small.refusals() for client in BATCH] == [True] * 3
     assert not arrived & set(BATCH)
     assert not mask_keys & seeds
 
@@ -112,4 +112,4 @@ def test_a_list_that_is_too_long_is_refused() -> None:
     small.environment.maximum_participants = S
     with pytest.raises(ProtocolError):
         small.run()
-    assert {name for _, name in small.refusals()} == {"secagg.too-many-participants"}
+    assert {name for _, name in small.refusals()} == {"aggregation.too-many-participants"}

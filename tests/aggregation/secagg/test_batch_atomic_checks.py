@@ -63,7 +63,7 @@ def refused(message: Any, who: list[int], **options: Any) -> list[tuple[int, str
 def test_everybody_that_is_named_refuses_a_partial_batch(lost: tuple[int, ...]) -> None:
     named = without(*lost)
     found = refused(CheckSurvivors(1, named), named)
-    assert found == [(client, "secagg.partial-batch") for client in named]
+    assert found == [(client, "aggregation.partial-batch") for client in named]
 
 
 @pytest.mark.parametrize("lost", [(4,), (3, 4)])
@@ -71,31 +71,31 @@ def test_nobody_needs_signatures_to_refuse_it(lost: tuple[int, ...]) -> None:
     named = without(*lost)
     options = {"consistency": "none", "threshold": 9}
     found = refused(UnmaskSurvivors(1, named), named, **options)
-    assert found == [(client, "secagg.partial-batch") for client in named]
+    assert found == [(client, "aggregation.partial-batch") for client in named]
 
 
 def test_one_that_is_left_out_alone_refuses_too() -> None:
-    assert refused(CheckSurvivors(1, without(4)), [4]) == [(4, "secagg.partial-batch")]
+    assert refused(CheckSurvivors(1, without(4)), [4]) == [(4, "aggregation.partial-batch")]
 
 
 def test_where_batches_are_ignored_it_is_only_the_one_left_out() -> None:
-    assert refused(CheckSurvivors(1, without(4)), EVERYBODY, batches="ignored") == [(4, "secagg.declared-dead")]
+    assert refused(CheckSurvivors(1, without(4)), EVERYBODY, batches="ignored") == [(4, "secagg.declared-dropped")]
 
 
 def test_a_batch_that_never_was_whole_cannot_be_made_so() -> None:
     """Client 4 has not shared: its whole batch includes a client without shares, and the rest is a part of a batch."""
     leaving = {"secagg/share-keys": {4}}
-    for named, check in ((EVERYBODY, "secagg.foreign-survivor"), (without(4), "secagg.partial-batch")):
+    for named, check in ((EVERYBODY, "secagg.unknown-survivor"), (without(4), "aggregation.partial-batch")):
         found = refused(CheckSurvivors(1, named), [3, 5, 6], leaving=leaving)
         assert found == [(3, check), (5, check), (6, check)]
 
 
 def test_a_stranger_in_the_list_is_a_refusal_and_no_crash() -> None:
-    assert refused(CheckSurvivors(1, [*EVERYBODY, 40]), [2]) == [(2, "secagg.foreign-survivor")]
+    assert refused(CheckSurvivors(1, [*EVERYBODY, 40]), [2]) == [(2, "secagg.unknown-survivor")]
 
 
 @pytest.mark.parametrize(
-    ("smallest", "check"), [(None, [(2, "secagg.too-few")]), (6, []), (7, [(2, "secagg.too-few")])]
+    ("smallest", "check"), [(None, [(2, "secagg.below-threshold")]), (6, []), (7, [(2, "secagg.below-threshold")])]
 )
 def test_how_few_whole_batches_are_enough(smallest: int | None, check: Any) -> None:
     """Two batches of three, where t is 7."""
@@ -124,7 +124,7 @@ def test_no_input_is_sent_before_the_whole_batch_has_shared() -> None:
 
     lengths, later = asyncio.run(play())
     assert lengths == {2: 0, 3: 6}
-    assert later == [(2, "secagg.partial-batch")]
+    assert later == [(2, "aggregation.partial-batch")]
 
 
 # -- different unions to different clients ----------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_different_unions_of_whole_batches_never_find_t_signers_each() -> None:
     assert asyncio.run(play()) == [
         [(3, "secagg.too-few-signatures")],
         [(4, "secagg.inconsistent-survivors")],
-        [(5, "secagg.foreign-signature")],
+        [(5, "secagg.unexpected-signature")],
         [(6, "secagg.out-of-order")],
         [(6, "secagg.too-few-signatures")],
     ]
@@ -204,7 +204,7 @@ def test_signatures_of_those_left_out_count_only_where_the_experiment_says_so() 
         await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, stand.signatures)), await stand.ask(Unmask(1, stand.signatures), who=[3])
 
-    assert asyncio.run(play(None)) == ([(2, "secagg.foreign-signature")], [(3, "secagg.foreign-signature")])
+    assert asyncio.run(play(None)) == ([(2, "secagg.unexpected-signature")], [(3, "secagg.unexpected-signature")])
     assert asyncio.run(play(3)) == ([], [])
 
 
@@ -217,7 +217,7 @@ def test_a_client_that_is_no_participant_never_signs_for_those_that_are() -> Non
         await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, [*stand.signatures, changed(stand.signatures[0], client=4)]))
 
-    assert asyncio.run(play()) == [(2, "secagg.foreign-signature")]
+    assert asyncio.run(play()) == [(2, "secagg.unexpected-signature")]
 
 
 def test_a_batch_of_one_is_nobodys_reason_to_be_left_out() -> None:
@@ -231,7 +231,7 @@ def test_a_batch_of_one_is_nobodys_reason_to_be_left_out() -> None:
             await stand.ask(CheckSurvivors(1, without(1, 2)), who=[1]),
         ]
 
-    assert asyncio.run(play()) == [[(0, "secagg.declared-dead")], []]
+    assert asyncio.run(play()) == [[(0, "secagg.declared-dropped")], []]
 
 
 # -- under an agreed list ---------------------------------------------------------------------------------------------

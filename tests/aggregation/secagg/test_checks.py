@@ -32,13 +32,13 @@ STRANGER = 40
 @pytest.mark.parametrize(
     ("message", "check"),
     [
-        (AdvertiseKeys(1, N, T - 1), "secagg.other-threshold"),
-        (AdvertiseKeys(1, N, N), "secagg.other-threshold"),
+        (AdvertiseKeys(1, N, T - 1), "secagg.threshold-mismatch"),
+        (AdvertiseKeys(1, N, N), "secagg.threshold-mismatch"),
         (AdvertiseKeys(1, 2 * T, T), "secagg.threshold-too-low"),
-        (AdvertiseKeys(1, 1, T), "secagg.alone"),
-        (AdvertiseKeys(1, 0, T), "secagg.alone"),
-        (AdvertiseKeys(2, N, T), "aggregation.nothing-trained"),
-        (AdvertiseKeys(0, N, T), "aggregation.nothing-trained"),
+        (AdvertiseKeys(1, 1, T), "aggregation.single-participant"),
+        (AdvertiseKeys(1, 0, T), "aggregation.single-participant"),
+        (AdvertiseKeys(2, N, T), "aggregation.no-trained-update"),
+        (AdvertiseKeys(0, N, T), "aggregation.no-trained-update"),
     ],
 )
 def test_what_the_server_announces_is_checked(message: AdvertiseKeys, check: str) -> None:
@@ -51,7 +51,7 @@ def test_a_fraction_as_threshold_is_checked_too() -> None:
         start = await small.begin()
         return await Stand(small, start).ask(AdvertiseKeys(1, N, 3))
 
-    assert asyncio.run(play()) == [(2, "secagg.other-threshold")]
+    assert asyncio.run(play()) == [(2, "secagg.threshold-mismatch")]
 
 
 def test_nobody_aggregates_before_training() -> None:
@@ -60,7 +60,7 @@ def test_nobody_aggregates_before_training() -> None:
         await small.network.begin_round(1)
         return await Stand(small, None).ask(AdvertiseKeys(1, N, T))
 
-    assert asyncio.run(play()) == [(2, "aggregation.nothing-trained")]
+    assert asyncio.run(play()) == [(2, "aggregation.no-trained-update")]
 
 
 def test_a_round_number_serves_once() -> None:
@@ -76,8 +76,8 @@ def test_a_round_number_serves_once() -> None:
         return first, skipping, again.trained.tolist(), (await small.aggregate(4)).survivors.tolist()
 
     first, skipping, trained, survivors = asyncio.run(play())
-    assert first == [(i, "train.round-used") for i in range(N)]
-    assert skipping == [(2, "aggregation.nothing-trained")]
+    assert first == [(i, "train.round-reused") for i in range(N)]
+    assert skipping == [(2, "aggregation.no-trained-update")]
     assert trained == []
     assert survivors == list(range(N))
 
@@ -89,7 +89,7 @@ def test_a_client_trains_once_in_a_round() -> None:
         await small.train(1)
         return small.refusals()
 
-    assert asyncio.run(play()) == [(i, "train.round-used") for i in range(N)]
+    assert asyncio.run(play()) == [(i, "train.round-reused") for i in range(N)]
 
 
 # -- share keys -----------------------------------------------------------------------------------------------------
@@ -100,21 +100,21 @@ FRESH = PrivateKey.from_seed(bytes(range(32))).public
 @pytest.mark.parametrize(
     ("question", "check"),
     [
-        (lambda s: ShareKeys(1, [*s.listed, s.listed[0]]), "secagg.listed-twice"),
+        (lambda s: ShareKeys(1, [*s.listed, s.listed[0]]), "secagg.duplicate-client"),
         (lambda s: ShareKeys(1, s.listed[: T - 1]), "secagg.wrong-size"),
-        (lambda s: ShareKeys(1, [row for row in s.listed if row.client != 2]), "secagg.own-keys-changed"),
-        (lambda s: s.with_advert(2, mask_key=FRESH), "secagg.own-keys-changed"),
-        (lambda s: s.with_advert(2, sealing_key=FRESH), "secagg.own-keys-changed"),
-        (lambda s: s.with_advert(4, mask_key=s.state.adverts[0].mask_key), "secagg.key-used-twice"),
-        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[0].mask_key), "secagg.key-used-twice"),
-        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[4].mask_key), "secagg.key-used-twice"),
-        (lambda s: s.with_advert(4, mask_key=FRESH), "secagg.other-keys-or-training"),
-        (lambda s: s.with_advert(4, sealing_key=FRESH), "secagg.other-keys-or-training"),
-        (lambda s: s.with_advert(4, signature=s.state.adverts[0].signature), "secagg.other-keys-or-training"),
-        (lambda s: s.with_advert(4, signature=bytes(64)), "secagg.other-keys-or-training"),
+        (lambda s: ShareKeys(1, [row for row in s.listed if row.client != 2]), "secagg.own-keys-mismatch"),
+        (lambda s: s.with_advert(2, mask_key=FRESH), "secagg.own-keys-mismatch"),
+        (lambda s: s.with_advert(2, sealing_key=FRESH), "secagg.own-keys-mismatch"),
+        (lambda s: s.with_advert(4, mask_key=s.state.adverts[0].mask_key), "secagg.duplicate-key"),
+        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[0].mask_key), "secagg.duplicate-key"),
+        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[4].mask_key), "secagg.duplicate-key"),
+        (lambda s: s.with_advert(4, mask_key=FRESH), "aggregation.keys-or-model-mismatch"),
+        (lambda s: s.with_advert(4, sealing_key=FRESH), "aggregation.keys-or-model-mismatch"),
+        (lambda s: s.with_advert(4, signature=s.state.adverts[0].signature), "aggregation.keys-or-model-mismatch"),
+        (lambda s: s.with_advert(4, signature=bytes(64)), "aggregation.keys-or-model-mismatch"),
         # the keys of client 4 under another name: signed, but not for that client
         (lambda s: ShareKeys(1, [*s.listed[:4], changed(s.listed[4], client=5)]),
-         "secagg.other-keys-or-training"),
+         "aggregation.keys-or-model-mismatch"),
         (lambda s: s.with_advert(4, client=STRANGER), "pki.unknown-client"),
         (lambda s: ShareKeys(2, s.listed), "secagg.out-of-order"),
     ],
@@ -134,7 +134,7 @@ def test_keys_of_an_earlier_round_are_refused() -> None:
         mixed = [row if row.client != 4 else old[4] for row in again.listed]
         return await stand.ask(ShareKeys(2, mixed))
 
-    assert asyncio.run(play()) == [(2, "secagg.other-keys-or-training")]
+    assert asyncio.run(play()) == [(2, "aggregation.keys-or-model-mismatch")]
 
 
 def test_more_clients_than_were_announced_are_refused() -> None:
@@ -156,11 +156,11 @@ def test_more_clients_than_were_announced_are_refused() -> None:
 @pytest.mark.parametrize(
     ("rows", "check"),
     [
-        (lambda s: [*s.sealed_for(2), s.sealed_for(2)[0]], "secagg.foreign-shares"),
-        (lambda s: [*s.sealed_for(2), changed(s.sealed_for(2)[0], client=STRANGER)], "secagg.foreign-shares"),
-        (lambda s: [*s.sealed_for(2), changed(s.sealed_for(2)[0], client=2)], "secagg.foreign-shares"),
-        (lambda s: s.sealed_for(2)[: T - 2], "secagg.too-few"),
-        (lambda s: [], "secagg.too-few"),
+        (lambda s: [*s.sealed_for(2), s.sealed_for(2)[0]], "secagg.unexpected-shares"),
+        (lambda s: [*s.sealed_for(2), changed(s.sealed_for(2)[0], client=STRANGER)], "secagg.unexpected-shares"),
+        (lambda s: [*s.sealed_for(2), changed(s.sealed_for(2)[0], client=2)], "secagg.unexpected-shares"),
+        (lambda s: s.sealed_for(2)[: T - 2], "secagg.below-threshold"),
+        (lambda s: [], "secagg.below-threshold"),
     ],
 )
 def test_who_has_shared_is_checked(rows: Callable[[Any], Any], check: str) -> None:
@@ -173,11 +173,11 @@ def test_who_has_shared_is_checked(rows: Callable[[Any], Any], check: str) -> No
 @pytest.mark.parametrize(
     ("survivors", "check"),
     [
-        ([0, 1, 2, 3, 4, 5, 5], "secagg.foreign-survivor"),
-        ([0, 1, 2, 3, STRANGER], "secagg.foreign-survivor"),
-        ([0, 1, 3, 4, 5], "secagg.declared-dead"),
-        ([1, 2, 3], "secagg.too-few"),
-        ([], "secagg.declared-dead"),
+        ([0, 1, 2, 3, 4, 5, 5], "secagg.unknown-survivor"),
+        ([0, 1, 2, 3, STRANGER], "secagg.unknown-survivor"),
+        ([0, 1, 3, 4, 5], "secagg.declared-dropped"),
+        ([1, 2, 3], "secagg.below-threshold"),
+        ([], "secagg.declared-dropped"),
     ],
 )
 def test_the_survivors_are_checked(survivors: list[int], check: str) -> None:
@@ -188,7 +188,7 @@ def test_a_survivor_that_has_not_shared_is_refused() -> None:
     """Client 5 advertised keys and left: no share of its self-mask exists, so it cannot be a survivor."""
     leaving = {"secagg/share-keys": {5}}
     assert refused_by_the_victim("check", lambda stand: (CheckSurvivors(1, list(range(N))),), leaving=leaving) == [
-        "secagg.foreign-survivor"
+        "secagg.unknown-survivor"
     ]
 
 
@@ -199,8 +199,8 @@ def test_a_survivor_that_has_not_shared_is_refused() -> None:
     ("rows", "check"),
     [
         (lambda s: s.signatures[: T - 1], "secagg.too-few-signatures"),
-        (lambda s: [*s.signatures, s.signatures[0]], "secagg.foreign-signature"),
-        (lambda s: [*s.signatures[:T], changed(s.signatures[0], client=STRANGER)], "secagg.foreign-signature"),
+        (lambda s: [*s.signatures, s.signatures[0]], "secagg.unexpected-signature"),
+        (lambda s: [*s.signatures[:T], changed(s.signatures[0], client=STRANGER)], "secagg.unexpected-signature"),
         (lambda s: [changed(s.signatures[0], signature=s.signatures[1].signature), *s.signatures[1:]],
          "secagg.inconsistent-survivors"),
         (lambda s: [changed(s.signatures[0], signature=bytes(64)), *s.signatures[1:]],
@@ -218,7 +218,7 @@ def test_a_signature_of_somebody_declared_dead_is_refused() -> None:
         await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, [*stand.signatures, changed(stand.signatures[0], client=5)]))
 
-    assert asyncio.run(play()) == [(2, "secagg.foreign-signature")]
+    assert asyncio.run(play()) == [(2, "secagg.unexpected-signature")]
 
 
 def test_contradictory_sets_of_survivors_are_noticed() -> None:

@@ -110,7 +110,7 @@ def test_keys_that_peers_would_refuse_are_not_passed_on(role: type[Role]) -> Non
 def test_a_server_without_the_experiments_id_leaves_signatures_to_the_clients() -> None:
     small = play(SignsNothing, {3}, told=False)
     assert reason_of(small) == "below-threshold"
-    assert set(small.refusals()) == {(i, "secagg.other-keys-or-training") for i in (0, 1, 2, 4, 5, 6)}
+    assert set(small.refusals()) == {(i, "aggregation.keys-or-model-mismatch") for i in (0, 1, 2, 4, 5, 6)}
 
 
 class SignsAnotherSet(SecAggClient):
@@ -275,7 +275,7 @@ def test_an_update_of_another_dimension_is_not_handed_on() -> None:
     small = SmallFederation(DELTAS, SecAggParameters(threshold=T))
     small.workload.deltas[3] = np.zeros(D + 1, np.float32)
     assert is_mean_of(small.run(), [0, 1, 2, 4, 5, 6])
-    assert small.refusals() == [(3, "train.dimension")]
+    assert small.refusals() == [(3, "train.dimension-mismatch")]
 
 
 # -- revealed shares -------------------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_shares_are_revealed_of_survivors_alone_and_of_nobody_once_all_noise_is_
 
 def test_nothing_is_revealed_of_noise_where_all_of_it_stays() -> None:
     assert refused_by_the_victim("unmask", lambda stand: (UnmaskAndRemove(1, stand.signatures),)) == [
-        "secagg.nothing-to-remove"
+        "secagg.no-removable-noise"
     ]
 
 

@@ -141,6 +141,6 @@ def test_it_takes_2t_minus_s_colluders_to_have_both_shares_of_a_client() -> None
     assert min(_both_kinds_of_shares(colluders=1)) < T
 
 
-@pytest.mark.parametrize(("minimum", "checks"), [(N, []), (N + 1, ["secagg.too-few-participants"])])
+@pytest.mark.parametrize(("minimum", "checks"), [(N, []), (N + 1, ["aggregation.too-few-participants"])])
 def test_fewer_participants_than_an_honest_server_takes_are_refused(minimum: int, checks: list[str]) -> None:
     assert refused_by_the_victim("advertise", lambda stand: (AdvertiseKeys(1, N, T),), minimum=minimum) == checks

@@ -269,7 +269,7 @@ def test_an_honest_client_hands_nothing_over() -> None:
     small.run()
     replies = asyncio.run(small.network.ask(np.array([1]), HandOver(1)))
     assert not replies.valid()
-    assert [refusal.check for refusal in replies.missing.refusals] == ["message.other-protocol"]
+    assert [refusal.check for refusal in replies.missing.refusals] == ["message.unexpected-type"]
 
 
 def test_an_accomplice_has_nothing_to_hand_over_before_it_has_shares() -> None:

@@ -89,10 +89,10 @@ async def before_unmasking(parameters: SecAggParameters) -> Any:
 @pytest.mark.parametrize(
     ("survivors", "check"),
     [
-        ([0, 1, 2, 3], "secagg.too-few"),
-        ([0, 1, 3, 4, 5], "secagg.declared-dead"),
-        ([0, 1, 2, 3, 4, 40], "secagg.foreign-survivor"),
-        ([0, 1, 2, 3, 4, 4], "secagg.foreign-survivor"),
+        ([0, 1, 2, 3], "secagg.below-threshold"),
+        ([0, 1, 3, 4, 5], "secagg.declared-dropped"),
+        ([0, 1, 2, 3, 4, 40], "secagg.unknown-survivor"),
+        ([0, 1, 2, 3, 4, 4], "secagg.unknown-survivor"),
     ],
 )
 def test_what_one_client_can_judge_alone_it_does(survivors: list[int], check: str) -> None:

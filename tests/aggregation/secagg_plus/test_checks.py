@@ -100,15 +100,15 @@ def refused(stage: str, question: Callable[[Stand], tuple[Any, ...]], **keywords
         (AnnounceGraph(1, EVERYBODY[::-1], K, T), "secagg-plus.malformed-list"),
         (AnnounceGraph(1, [*EVERYBODY, N - 1], K, T), "secagg-plus.malformed-list"),
         (AnnounceGraph(1, EVERYBODY[3:], K, T), "secagg-plus.not-in-list"),
-        (AnnounceGraph(1, EVERYBODY, K + 2, T), "secagg-plus.other-neighbourhood"),
-        (AnnounceGraph(1, EVERYBODY, N - 1, T), "secagg-plus.other-neighbourhood"),
-        (AnnounceGraph(1, EVERYBODY, K, T - 1), "secagg-plus.other-neighbourhood"),
-        (AnnounceGraph(1, EVERYBODY, K, T + 1), "secagg-plus.other-neighbourhood"),
-        (AnnounceGraph(1, [VICTIM], K, T), "secagg.alone"),
-        (AnnounceGraph(1, [], K, T), "secagg.alone"),
-        (AnnounceGraph(2, EVERYBODY, K, T), "aggregation.nothing-trained"),
-        (AdvertiseKeys(1, N, T), "message.other-protocol"),
-        (AdvertiseKeys(1, K + 1, T), "message.other-protocol"),
+        (AnnounceGraph(1, EVERYBODY, K + 2, T), "secagg-plus.neighbourhood-mismatch"),
+        (AnnounceGraph(1, EVERYBODY, N - 1, T), "secagg-plus.neighbourhood-mismatch"),
+        (AnnounceGraph(1, EVERYBODY, K, T - 1), "secagg-plus.neighbourhood-mismatch"),
+        (AnnounceGraph(1, EVERYBODY, K, T + 1), "secagg-plus.neighbourhood-mismatch"),
+        (AnnounceGraph(1, [VICTIM], K, T), "aggregation.single-participant"),
+        (AnnounceGraph(1, [], K, T), "aggregation.single-participant"),
+        (AnnounceGraph(2, EVERYBODY, K, T), "aggregation.no-trained-update"),
+        (AdvertiseKeys(1, N, T), "message.unexpected-type"),
+        (AdvertiseKeys(1, K + 1, T), "message.unexpected-type"),
     ],
 )
 def test_what_the_server_announces_is_checked(message: Any, check: str) -> None:
@@ -117,7 +117,7 @@ def test_what_the_server_announces_is_checked(message: Any, check: str) -> None:
 
 def test_too_small_a_list_is_refused() -> None:
     question = AnnounceGraph(1, EVERYBODY[:9], K, T)
-    assert refused("advertise", lambda stand: (question,), minimum=10) == ["secagg.too-few-participants"]
+    assert refused("advertise", lambda stand: (question,), minimum=10) == ["aggregation.too-few-participants"]
 
 
 def test_a_threshold_that_does_not_exceed_half_is_refused_even_if_the_experiment_says_so() -> None:
@@ -156,7 +156,7 @@ def test_where_participants_have_agreed_on_a_list_it_is_that_list() -> None:
             await stand.checks(AnnounceGraph(1, those, K, T), who=who) for who, those in enumerate(lists, start=VICTIM)
         ]
 
-    assert asyncio.run(play()) == [["secagg-plus.other-list"], ["secagg.other-participants"], []]
+    assert asyncio.run(play()) == [["secagg-plus.participants-mismatch"], ["aggregation.participants-mismatch"], []]
 
 
 # -- share keys -----------------------------------------------------------------------------------------------------
@@ -176,10 +176,10 @@ def test_neighbours_are_those_of_the_list_and_nobody_else() -> None:
 @pytest.mark.parametrize(
     ("change", "check"),
     [
-        (lambda rows: rows[: T - 1], "secagg.own-keys-changed secagg.wrong-size"),
-        (lambda rows: [*rows, rows[0]], "secagg.listed-twice"),
-        (lambda rows: [changed(rows[0], mask_key=FRESH), *rows[1:]], "secagg.other-keys-or-training"),
-        (lambda rows: [row for row in rows if row.client != VICTIM], "secagg.own-keys-changed"),
+        (lambda rows: rows[: T - 1], "secagg.own-keys-mismatch secagg.wrong-size"),
+        (lambda rows: [*rows, rows[0]], "secagg.duplicate-client"),
+        (lambda rows: [changed(rows[0], mask_key=FRESH), *rows[1:]], "aggregation.keys-or-model-mismatch"),
+        (lambda rows: [row for row in rows if row.client != VICTIM], "secagg.own-keys-mismatch"),
     ],
 )
 def test_neighbours_keys_are_checked_as_in_secagg(change: Any, check: str) -> None:
@@ -208,7 +208,7 @@ def test_neighbours_that_were_told_another_list_are_noticed() -> None:
         return await stand.checks(ShareKeysAmongNeighbours(1), NeighbourKeys(rows))
 
     assert NEAR[0] < N - 1
-    assert asyncio.run(play()) == ["secagg.other-keys-or-training"]
+    assert asyncio.run(play()) == ["aggregation.keys-or-model-mismatch"]
 
 
 # -- masked input ---------------------------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ def test_shares_from_too_few_neighbours_or_from_others_are_refused() -> None:
             SealedFromPeers([SharesFor(peer, bytes(98)) for peer in peers]),
         )
 
-    assert refused("mask", from_(NEAR[: T - 2])) == ["secagg.too-few"]
-    assert refused("mask", from_([*NEAR[1:], FAR[0]])) == ["secagg.foreign-shares"]
+    assert refused("mask", from_(NEAR[: T - 2])) == ["secagg.below-threshold"]
+    assert refused("mask", from_([*NEAR[1:], FAR[0]])) == ["secagg.unexpected-shares"]
 
 
 # -- consistency check ----------------------------------------------------------------------------------------------
@@ -231,11 +231,11 @@ def test_shares_from_too_few_neighbours_or_from_others_are_refused() -> None:
 @pytest.mark.parametrize(
     ("survivors", "check"),
     [
-        ([*EVERYBODY, FAR[0]], "secagg.foreign-survivor"),
-        ([*EVERYBODY, 99], "secagg.foreign-survivor"),
-        ([one for one in EVERYBODY if one not in FAR[:5]], "secagg-plus.too-few-survivors"),
-        ([one for one in EVERYBODY if one != VICTIM], "secagg.declared-dead"),
-        ([one for one in EVERYBODY if one not in NEAR[: K + 2 - T]], "secagg.too-few"),
+        ([*EVERYBODY, FAR[0]], "secagg.unknown-survivor"),
+        ([*EVERYBODY, 99], "secagg.unknown-survivor"),
+        ([one for one in EVERYBODY if one not in FAR[:5]], "secagg-plus.below-threshold"),
+        ([one for one in EVERYBODY if one != VICTIM], "secagg.declared-dropped"),
+        ([one for one in EVERYBODY if one not in NEAR[: K + 2 - T]], "secagg.below-threshold"),
     ],
 )
 def test_survivors_are_checked(survivors: list[int], check: str) -> None:
@@ -249,10 +249,10 @@ def test_survivors_are_checked(survivors: list[int], check: str) -> None:
     ("change", "check"),
     [
         (lambda rows, stand: rows[: T - 1], "secagg.too-few-signatures"),
-        (lambda rows, stand: [*rows, rows[0]], "secagg.foreign-signature"),
+        (lambda rows, stand: [*rows, rows[0]], "secagg.unexpected-signature"),
         (
             lambda rows, stand: [*rows[1:], SignatureOf(FAR[0], stand.state.signed[FAR[0]])],
-            "secagg.foreign-signature",
+            "secagg.unexpected-signature",
         ),
         (lambda rows, stand: [changed(rows[0], signature=bytes(64)), *rows[1:]], "secagg.inconsistent-survivors"),
     ],
@@ -283,7 +283,7 @@ def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed
 
 @pytest.mark.parametrize(("stage", "question"), [("share", ShareKeys(1, [])), ("unmask", Unmask(1, []))])
 def test_the_questions_of_secagg_are_not_answered(stage: str, question: Any) -> None:
-    assert refused(stage, lambda stand: (question,)) == ["message.other-protocol"]
+    assert refused(stage, lambda stand: (question,)) == ["message.unexpected-type"]
 
 
 @pytest.mark.parametrize("stage", ["share", "check"])
@@ -317,7 +317,7 @@ def test_both_shares_of_a_client_cannot_be_had_by_two_stories() -> None:
         return [check for found in dead for check in found], [check for found in refusals for check in found]
 
     dead, everything = asyncio.run(play())
-    assert set(everything) <= {"secagg.too-few-signatures", "secagg.foreign-signature"}
+    assert set(everything) <= {"secagg.too-few-signatures", "secagg.unexpected-signature"}
     assert dead == ["secagg.too-few-signatures"] * (K // 2)
 
 

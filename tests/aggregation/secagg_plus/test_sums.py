@@ -130,7 +130,7 @@ def test_who_has_too_few_neighbours_before_its_input_is_left_out(stage: str) -> 
     aggregate = small.run()
     assert [(event.party, event.kind) for event in small.network.events] == [
         ("server", "weak-neighbourhood"),  # accepted: the graph of a test is small
-        (f"client:{alone}", "left-out"),
+        (f"client:{alone}", "isolated"),
     ]
     gone = small.network.availability.at[stage]
     assert set(aggregate.survivors.tolist()) == set(range(N)) - gone - {alone}

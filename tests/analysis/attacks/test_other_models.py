@@ -51,13 +51,13 @@ def test_every_coordinate_of_the_victims_update(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("aggregation", "kind", "noticed"),
     [
-        ({"protocol": "lightsecagg"}, "refusal", "secagg.other-keys-or-training"),
+        ({"protocol": "lightsecagg"}, "refusal", "aggregation.keys-or-model-mismatch"),
         (
             {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2},
             "misbehaviour",
-            "one-shot.bad-share",
+            "one-shot.invalid-share",
         ),
-        ({"protocol": "pine", "norm_bound": 10}, "misbehaviour", "pine.bad-share: says the helper, client 0"),
+        ({"protocol": "pine", "norm_bound": 10}, "misbehaviour", "pine.invalid-share: says the helper, client 0"),
     ],
     ids=lambda value: value["protocol"] if isinstance(value, dict) else "",
 )
@@ -129,7 +129,7 @@ def test_the_table_has_refusals_and_recovered_data(tmp_path: Path) -> None:
     assert frame["completed"].tolist() == [0, 2]
     assert frame["rounds"].tolist() == [2, 2]
     printed = render(frame).splitlines()
-    assert "secagg.other-keys-or-training" in printed[1]
+    assert "aggregation.keys-or-model-mismatch" in printed[1]
     assert "8970 of 8970 coordinates" in printed[2]
     assert render(frame, "markdown").splitlines()[1].startswith("| --- | ---")
     assert '"recovered": 8970.0' in render(frame, "json")

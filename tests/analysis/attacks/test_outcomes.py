@@ -50,7 +50,7 @@ def test_rounds_are_counted_by_what_became_of_them(recorded: Callable) -> None:
     assert found.attacked == sum(number in (2, 4, 6) for number in reached)
     assert found.refused == found.attacked > 0
     assert found.completed == 0
-    assert found.checks == (("lotto.listed-twice", "lotto/participants", found.refused),)
+    assert found.checks == (("lotto.duplicate-client", "lotto/participants", found.refused),)
     assert found.exceeding(0) == Proportion.of(0, 3)
 
 
@@ -130,7 +130,7 @@ def test_the_table_in_every_format(recorded: Callable) -> None:
     assert len(frame) == 1
     text = render(frame)
     assert "reuse-round (round=2) + inflate-utility" in text
-    assert "lotto.round-used at lotto/announce" in text
+    assert "lotto.round-reused at lotto/announce" in text
     assert "Above 3× expected" in text
     first, second = (line.split("  ") for line in text.splitlines() if line.startswith("Adversary "))
     assert [head.strip() for head in first if head.strip()] == [

@@ -97,7 +97,7 @@ def test_a_client_that_kills_its_host_is_quarantined_also_after_resume(ray_here:
         session.run(described, 0, runs["interrupted"], lambda progress: None)
     whole, interrupted = (RunRecords(run) for run in runs.values())
     assert identical(interrupted, whole)
-    left_out = interrupted.events[interrupted.events["kind"] == "poisoned"]
+    left_out = interrupted.events[interrupted.events["kind"] == "quarantined"]
     assert left_out["party"].tolist() == [f"client:{Poison.KILLS}"]
     crashed = interrupted.events[interrupted.events["kind"] == "crash"]
     assert set(crashed["party"]) == {f"client:{Poison.RAISES}"}  # a handler that raises costs its client the stage

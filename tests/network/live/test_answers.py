@@ -30,7 +30,7 @@ def same_exchanges(live: Any, reference: Any) -> None:
         ):  # fmt: skip
             assert getattr(ours, column).tolist() == getattr(theirs, column).tolist(), (ours.stage, column)
         assert np.isnan(ours.received_s).tolist() == np.isnan(theirs.received_s).tolist()
-    told = [event for event in live.network.events if event.kind != "behind"]  # of a slow machine
+    told = [event for event in live.network.events if event.kind != "behind-schedule"]  # of a slow machine
     assert sorted(map(str, told)) == sorted(map(str, reference.network.events))
 
 
@@ -143,7 +143,7 @@ def test_a_question_of_no_protocol_of_the_run_is_refused() -> None:
 
     world = LiveWorld(emulated.World(2, **QUICK))
     (replies,) = world.round(Unknown())
-    assert [refusal.check for refusal in replies.missing.refusals] == ["message.other-protocol"] * 2
+    assert [refusal.check for refusal in replies.missing.refusals] == ["message.unexpected-type"] * 2
 
 
 def test_a_host_that_cannot_go_on_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_handlers_that_take_longer_than_their_devices_would(heavy: Callable[[flo
     ours.round(emulated.Question(seconds=0.1))
     assert ours.outcomes() == ["answered"] * 3
     assert ours.network.behind_s >= 0.75  # the third has waited for two others, and is due after 0.1 s
-    ((party, told),) = ours.events("behind")
+    ((party, told),) = ours.events("behind-schedule")
     assert party == "machine"
     assert told.endswith("were the machine's, and not those of links and devices; most at question")
 
@@ -69,7 +69,7 @@ def test_links_that_no_socket_keeps_up_with() -> None:
     assert ours.outcomes() == ["answered"] * 2
     # The machine causes all delays: at most the buckets' depth and the bytes in sockets go unnoticed.
     assert ours.network.behind_s >= 0.2 * ours.network.now_s
-    assert len(ours.events("behind")) == 1
+    assert len(ours.events("behind-schedule")) == 1
 
 
 def test_the_servers_own_work_counts_where_it_takes_longer_than_it_is_charged_for() -> None:
@@ -84,4 +84,4 @@ def test_the_servers_own_work_counts_where_it_takes_longer_than_it_is_charged_fo
     ours = LiveWorld(emulated.World(1, **QUICK))
     ours.run(script)
     assert ours.network.behind_s >= 0.35
-    assert "the server's work" in ours.events("behind")[0][1]
+    assert "the server's work" in ours.events("behind-schedule")[0][1]

@@ -159,7 +159,7 @@ def test_seconds_that_cannot_be_true_are_counted_as_those_of_the_exchange(field:
     lasted_s = world.network.now_s
     assert 0 <= world.network.behind_s <= lasted_s
     assert 0 <= world.exchanges().compute_s[1] <= lasted_s
-    assert not any("inf" in line for _, line in world.events("behind"))
+    assert not any("inf" in line for _, line in world.events("behind-schedule"))
 
 
 def test_no_frame_of_any_status_ends_a_run() -> None:

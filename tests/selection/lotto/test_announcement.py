@@ -55,7 +55,7 @@ def test_by_default_the_whole_population_is_the_minimum() -> None:
 def test_another_population_in_the_list_than_announced_is_refused(told: int) -> None:
     server = malicious_server(CLIENT_CENTRIC, list_for=showing(lambda self, m: replaced(m, population=told)))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
-    assert refusals == everybody(participants, "lotto.population-changed")
+    assert refusals == everybody(participants, "lotto.population-mismatch")
 
 
 def test_a_population_announced_differently_to_different_clients_is_refused() -> None:
@@ -65,21 +65,21 @@ def test_a_population_announced_differently_to_different_clients_is_refused() ->
 
     run = Selecting(malicious_server(CLIENT_CENTRIC, announcement_for=announcement_for), POPULATION)
     participants, refusals, _ = refused_round(run)
-    assert refusals == everybody([client for client in participants if client % 2], "lotto.population-changed")
+    assert refusals == everybody([client for client in participants if client % 2], "lotto.population-mismatch")
     assert 0 < len(refusals) < PARTICIPANTS
 
 
 @pytest.mark.parametrize("changes", [{"participants": 6}, {"factor_numerator": 4}, {"factor_denominator": 2}])
 def test_other_parameters_than_agreed_are_refused(changes: dict) -> None:
     run = Selecting(malicious_server(CLIENT_CENTRIC, announcement_for=announcing(**changes)), POPULATION)
-    assert refused_round(run)[1] == everybody(range(POPULATION), "lotto.other-parameters")
+    assert refused_round(run)[1] == everybody(range(POPULATION), "lotto.parameters-mismatch")
 
 
 @pytest.mark.parametrize("earlier", [3, 2, 1])
 def test_clients_that_received_an_announcement_refuse_its_number_again(earlier: int) -> None:
     run = Selecting(malicious_server(CLIENT_CENTRIC), POPULATION)
     run.select(3)
-    assert refused_round(run, earlier)[1] == everybody(range(POPULATION), "lotto.round-used")
+    assert refused_round(run, earlier)[1] == everybody(range(POPULATION), "lotto.round-reused")
     assert len(run.select(5).participants) == PARTICIPANTS  # a refused announcement counts as the fourth
 
 
@@ -88,14 +88,14 @@ def test_participants_refuse_a_used_round_number() -> None:
     before = run.select(3).participants.tolist()
     participants, refusals, _ = refused_round(run, 3)
     assert participants == before  # public inputs: the same draw
-    assert refusals == everybody(participants, "lotto.round-used")
+    assert refusals == everybody(participants, "lotto.round-reused")
 
 
 def test_a_resumed_client_refuses_earlier_rounds() -> None:
     run = Selecting(malicious_server(CLIENT_CENTRIC), POPULATION)
     for number in range(POPULATION):
         run.client(number).last_round = 7
-    assert refused_round(run, 7)[1] == everybody(range(POPULATION), "lotto.round-used")
+    assert refused_round(run, 7)[1] == everybody(range(POPULATION), "lotto.round-reused")
 
 
 def test_a_list_for_a_round_that_was_not_announced_is_refused() -> None:

@@ -61,7 +61,7 @@ def test_signatures_of_clients_that_are_not_in_the_list_are_refused(variant: tup
         malicious_server(variant, choose=one_more, list_for=two_lists, valid_signatures=unverified), POPULATION
     )
     participants, refusals, _ = refused_round(run)
-    assert refusals == everybody(participants, "lotto.foreign-signature")
+    assert refusals == everybody(participants, "lotto.unexpected-signature")
 
 
 def sending(alter: Callable[[Any, list[SignedBy]], list[SignedBy]]) -> Callable:

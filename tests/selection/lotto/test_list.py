@@ -67,7 +67,7 @@ def test_a_client_that_is_listed_twice_is_refused(variant: tuple) -> None:
     for twice in (lambda rows: [rows[0], *rows[:-1]], lambda rows: [*rows, rows[0]]):
         server = malicious_server(variant, list_for=changing_rows(twice))
         participants, refusals, _ = refused_round(Selecting(server, POPULATION))
-        assert refusals == everybody(participants, "lotto.listed-twice")
+        assert refusals == everybody(participants, "lotto.duplicate-client")
 
 
 def changing_the_first(**changes: Callable[[Any], Any]) -> Callable:
@@ -90,27 +90,29 @@ def test_another_registration_key_is_refused(variant: tuple) -> None:
     own_key = signatures.SigningKey.from_seed(bytes(32)).public
     server = malicious_server(variant, list_for=changing_the_first(registration_key=lambda entry: own_key))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
-    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.wrong-registration-key")
+    assert refusals == others(
+        participants, participants[0], "lotto.own-entry-mismatch", "lotto.registration-key-mismatch"
+    )
 
 
 @pytest.mark.parametrize("at", [0, 40, 79])
 def test_a_forged_proof_is_refused(at: int) -> None:
     server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: flipped(entry.proof, at)))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
-    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
+    assert refusals == others(participants, participants[0], "lotto.own-entry-mismatch", "lotto.invalid-proof")
 
 
 @pytest.mark.parametrize("proof", [b"", bytes(80), bytes(79)])
 def test_a_missing_proof_is_refused(proof: bytes) -> None:
     server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: proof))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
-    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
+    assert refusals == others(participants, participants[0], "lotto.own-entry-mismatch", "lotto.invalid-proof")
 
 
 def test_a_number_that_contradicts_the_proof_is_refused() -> None:
     server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(output=lambda entry: bytes(64)))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
-    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.output-mismatch")
+    assert refusals == others(participants, participants[0], "lotto.own-entry-mismatch", "lotto.output-mismatch")
 
 
 @pytest.mark.parametrize("changes", [{"output": lambda entry: bytes(32)}, {"proof": lambda entry: b"?"}])
@@ -125,8 +127,8 @@ def test_a_number_of_another_size_is_refused(variant: tuple, length: int) -> Non
     """The number is small for its size, so only the size is wrong."""
     server = malicious_server(variant, list_for=changing_the_first(output=lambda entry: bytes(length)))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
-    own = "lotto.own-entry-changed" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
-    assert refusals == others(participants, participants[0], own, "lotto.over-threshold")
+    own = "lotto.own-entry-mismatch" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
+    assert refusals == others(participants, participants[0], own, "lotto.above-threshold")
 
 
 def with_accomplice(entry_of: Callable[[Any, int, Any], ParticipantEntry]) -> Callable:
@@ -155,7 +157,7 @@ def test_a_genuine_number_over_the_threshold_is_refused(variant: tuple) -> None:
 
     run = Selecting(malicious_server(variant, list_for=with_accomplice(genuine)), POPULATION)
     participants, refusals, _ = refused_round(run)
-    assert refusals == everybody(participants[:-1], "lotto.over-threshold")
+    assert refusals == everybody(participants[:-1], "lotto.above-threshold")
 
 
 @pytest.mark.parametrize(

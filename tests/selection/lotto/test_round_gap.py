@@ -58,9 +58,9 @@ def test_the_first_round_is_within_the_gap(gap: int, number: int, accepted: bool
     if accepted:
         assert len(run.select(1).participants) in (4, 5)
         return
-    with pytest.raises(RoundAborted, match=f"{POPULATION} clients refused: lotto.round-skipped"):
+    with pytest.raises(RoundAborted, match=f"{POPULATION} clients refused: lotto.round-gap-too-large"):
         run.select(1)
-    assert set(run.refusals().values()) == {"lotto.round-skipped"}
+    assert set(run.refusals().values()) == {"lotto.round-gap-too-large"}
     assert all(run.client(number).last_round == 0 for number in range(POPULATION))
 
 
@@ -127,7 +127,7 @@ def test_available_clients_detect_being_left_out(protocol: str) -> None:
     for number in (1, 2):
         with contextlib.suppress(RoundAborted):
             run.select(number)
-        refused = {} if number == 1 else dict.fromkeys(range(10), "lotto.round-skipped")
+        refused = {} if number == 1 else dict.fromkeys(range(10), "lotto.round-gap-too-large")
         assert run.refusals() == refused
 
 
