@@ -4,7 +4,7 @@
 
 Clients live in this process: with materialised masks on one host per core (threads; the key streams of the masks are
 made without Python's global lock), with symbolic ones on one.
-The drop-outs leave before they send their masked input, which costs the server most. The floor is the least that any
+The dropouts leave before they send their masked input, which costs the server most. The floor is the least that any
 implementation of this protocol with this PRG must do that expands its masks: the key stream of each, and its addition,
 spread over the same cores in the same process. A peer for orientation: Flower 1.41's SecAgg+ takes about 60 s here.
 """

@@ -1,4 +1,4 @@
-"""Sums with noise in them: exactly the survivors' encoded updates and shares, under every protocol and drop-out."""
+"""Sums with noise in them: exactly the survivors' encoded updates and shares, under every protocol and dropout."""
 
 import asyncio
 from typing import Any

@@ -9,7 +9,7 @@ import pytest
 
 NOISE: dict[str, Any] = {
     "rounds": 2,
-    "availability": {},  # without a seed, drop-outs would end both rounds once in thirty runs
+    "availability": {},  # without a seed, dropouts would end both rounds once in thirty runs
     "aggregation": {"protocol": "secagg", "weights": "equal", "bits": 40, "noise": {"noise_multiplier": 5.0}},
 }
 SEED, LOSSES = "the run has a seed: whoever knows it", "losses and sample counts leave the clients without noise"

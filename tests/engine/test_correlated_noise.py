@@ -58,7 +58,7 @@ def test_the_same_on_more_hosts_and_after_a_resume(protocol: str, run: Callable[
 
 @pytest.mark.parametrize("strategy", ["blt", "band", "identity", "prefix-sum"])
 def test_rows_of_the_ledger_are_the_costs_of_each_clients_rounds(strategy: str, run: Callable[..., Any]) -> None:
-    """With drop-outs, skipped and aborted rounds; against the participation that was recorded."""
+    """With dropouts, skipped and aborted rounds; against the participation that was recorded."""
     keys = noisy("secagg", strategy=strategy, aggregation={"threshold": 6})
     keys["availability"] = {"model": "always", "dropout": {"rate": 0.04, "stage": "train"}}
     done = run(keys, strategy).rounds()

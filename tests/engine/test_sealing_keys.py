@@ -78,7 +78,7 @@ def test_every_protocol_with_client_keys_is_tested() -> None:
 @pytest.mark.parametrize("name", SECTIONS)
 @pytest.mark.parametrize("compute", ["modelled", "measured"])
 def test_no_key_and_nonce_seal_twice(name: str, compute: str, sealed: Sealed, run: Callable[..., Any]) -> None:
-    """Three rounds with drop-outs, a committee's handing over among them, of two points that differ in a learning rate.
+    """Three rounds with dropouts, a committee's handing over among them, of two points that differ in a learning rate.
 
     The messages with which clients register follow from the seed alone: they are the same ones in both points.
     """

@@ -1,4 +1,4 @@
-"""Whole batches under each secure aggregation: T with drop-outs, without the check, and against a server that breaks
+"""Whole batches under each secure aggregation: T with dropouts, without the check, and against a server that breaks
 them.
 """
 

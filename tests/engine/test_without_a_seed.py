@@ -69,7 +69,7 @@ EXPERIMENTS = {
     "secagg-plus": summed("secagg-plus"),
     "plain": summed("plain") | {"availability": {"model": "always"}},
     "xnoise": summed("secagg", enforced=True),
-    "xnoise, drop-outs": summed("secagg", 0.15, enforced=True),
+    "xnoise, dropouts": summed("secagg", 0.15, enforced=True),
     "dp-sgd, trusted": dp_sgd("trusted"),
     "dp-sgd, untrusted": dp_sgd("untrusted"),
 }

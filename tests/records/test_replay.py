@@ -62,7 +62,7 @@ EXPECTED = [
     (1, 0, "", "participant"),
     (1, 0, "secagg/masked-input", "dropped"),  # the earliest
     (1, 1, "", "offline"),  # never reached
-    (1, 2, "", "participant"),  # a refusal is no drop-out
+    (1, 2, "", "participant"),  # a refusal is no dropout
     (1, 3, "", "participant"),
     (1, 3, "train", "offline"),
     (1, 4, "check-in", "dropped"),

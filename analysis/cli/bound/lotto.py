@@ -75,8 +75,8 @@ _LABELS = {
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
-    "client_centric_dropouts_epsilon": "client-centric, drop-outs claimed",
-    "server_centric_dropouts_epsilon": "server-centric, drop-outs claimed",
+    "client_centric_dropouts_epsilon": "client-centric, dropouts claimed",
+    "server_centric_dropouts_epsilon": "server-centric, dropouts claimed",
     "insecure_epsilon": "epsilon, the server chooses",
 }
 _PLAN_LABELS = {

@@ -71,7 +71,7 @@ def _dropouts(frame: pd.DataFrame) -> PaperClaim:
     names = [name for name in ("secagg", "secagg-plus", "lightsecagg") if name in set(frame["protocol"])]
     most = _most_dropouts(frame, names)
     ratios = {
-        name: ratio(cell(frame, name, "drop-out", most, "server s"), cell(frame, name, "always on", "", "server s"))
+        name: ratio(cell(frame, name, "dropout", most, "server s"), cell(frame, name, "always on", "", "server s"))
         for name in names
     }
     checks = [
@@ -90,14 +90,14 @@ def _dropouts(frame: pd.DataFrame) -> PaperClaim:
 
 def _most_dropouts(frame: pd.DataFrame, names: Sequence[str]) -> str:
     """Return the largest dropout rate of the table at which all protocols completed a round."""
-    rows = frame[(frame["varied"] == "drop-out") & frame["protocol"].isin(names)]
+    rows = frame[(frame["varied"] == "dropout") & frame["protocol"].isin(names)]
     fitting = [str(value) for value, of_it in rows.groupby("value", sort=False) if (of_it["completed"] > 0).all()]
     return fitting[-1] if fitting else ""
 
 
 def _coded_pieces(frame: pd.DataFrame) -> PaperClaim:
     """Claim the size of the pieces, N / (U - T) vectors in the paper's Table 1; a client sends none to itself."""
-    rows = frame[(frame["protocol"] == "lightsecagg") & frame["varied"].isin(("always on", "corruption", "drop-out"))]
+    rows = frame[(frame["protocol"] == "lightsecagg") & frame["varied"].isin(("always on", "corruption", "dropout"))]
     shares = []
     for _, row in rows.dropna(subset=["MB up (upload)"]).iterrows():
         if float(row["dropout"]):  # a client that has dropped out has sent less

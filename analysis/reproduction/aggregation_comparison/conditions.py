@@ -98,7 +98,7 @@ class Size:
             yield Condition("phones", links, ProtocolSetting(n, 0.3, CORRUPTION, PHONES_ONLINE), base, phones=links)
         for rate in self.dropouts:
             yield Condition(
-                "drop-out", f"{rate:.0%}", ProtocolSetting(n, rate + DROPOUT_MARGIN, CORRUPTION), base, dropout=rate
+                "dropout", f"{rate:.0%}", ProtocolSetting(n, rate + DROPOUT_MARGIN, CORRUPTION), base, dropout=rate
             )
         for number in self.numbers:
             yield Condition("participants", f"{number}", ProtocolSetting(number, DROPOUT_MARGIN, CORRUPTION), base)

@@ -93,7 +93,7 @@ def unshown(table: pd.DataFrame) -> pd.DataFrame:
     frame = table.assign(**{name: outcomes[place] for place, name in enumerate(("completed", "aborted", "skipped"))})
     for name in _COUNTS:
         frame[name] = pd.to_numeric(frame[name])
-    frame["dropout"] = [_rate(row, "drop-out", 0.0) for _, row in frame.iterrows()]
+    frame["dropout"] = [_rate(row, "dropout", 0.0) for _, row in frame.iterrows()]
     frame["T"] = [
         ProtocolSetting(int(row["n"]), DROPOUT_MARGIN, _rate(row, "corruption", CORRUPTION)).corrupted
         for _, row in frame.iterrows()
@@ -165,8 +165,8 @@ def draw(frame: pd.DataFrame, path: Path) -> Sequence[Path]:
         axes[0].set(title="a", xlabel="Participants", ylabel="Client's work [s]")
         _lines(axes[1], frame, "participants", "MB up", colours)
         axes[1].set(title="b", xlabel="Participants", ylabel="Sent by a client [MB]")
-        _lines(axes[2], frame, "drop-out", "server s", colours)
-        axes[2].set(title="c", xlabel="Drop-outs [%]", ylabel="Server's work [s]")
+        _lines(axes[2], frame, "dropout", "server s", colours)
+        axes[2].set(title="c", xlabel="Dropouts [%]", ylabel="Server's work [s]")
         _bars(axes[3], frame, colours)
         axes[3].set(title="d", xlabel="Links of phones", ylabel="Round [s]", yscale="log")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names))

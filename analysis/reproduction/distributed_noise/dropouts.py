@@ -53,7 +53,7 @@ def experiment(tolerated: int | None, seeds: int) -> Experiment:
     if tolerated is not None:
         noise["enforcement"] = {"tolerated_dropouts": tolerated}
     return declared(
-        f"drop-outs, T = {tolerated}",
+        f"dropouts, T = {tolerated}",
         """
         population: 100
         workload: {dataset: digits, model: logistic, batch_size: 10, learning_rate: 0.1}

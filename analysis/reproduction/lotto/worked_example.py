@@ -213,7 +213,7 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
             cost = cost_with_lotto(training(population), name)
             row |= {name: cost.epsilon, f"{name} k": cost.dishonest, f"{name} r": cost.rounds}
             row[f"{name} (paper)"] = value if population == EXAMPLE_POPULATION else None
-            row[f"{name}, drop-outs claimed"] = cost_with_lotto(
+            row[f"{name}, dropouts claimed"] = cost_with_lotto(
                 training(population), name, claimed_dropouts=True
             ).epsilon
         rows.append(row)
@@ -237,7 +237,7 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
             _claimed_dropouts(table),
         ],
         remarks=[
-            "Drop-outs claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum "
+            "Dropouts claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum "
             "has (s - k)/s of the noise. SecAgg needs t survivors, k of them dishonest; their sum has (t - k)/s of "
             "the noise.",
             f"An epsilon of 2.3 server-centric needs a noise multiplier of {low:.2f} to {high:.2f}; client-centric is "
@@ -262,13 +262,13 @@ def _costs_more(table: pd.DataFrame) -> PaperClaim:
 
 
 def _claimed_dropouts(table: pd.DataFrame) -> PaperClaim:
-    ratios = {name: table[f"{name}, drop-outs claimed"] / table[name] for name in _FIG10_PAPER}
+    ratios = {name: table[f"{name}, dropouts claimed"] / table[name] for name in _FIG10_PAPER}
     example = table.set_index("population").loc[EXAMPLE_POPULATION]
     return PaperClaim(
         "Corollaries 2 and 3 bound epsilon under a malicious server",
         "not if it also says that honest participants dropped out, down to the t that SecAgg needs: "
         + ", ".join(
-            f"{example[f'{name}, drop-outs claimed']:.2f} instead of {example[name]:.2f} {name}" for name in ratios
+            f"{example[f'{name}, dropouts claimed']:.2f} instead of {example[name]:.2f} {name}" for name in ratios
         ),
         [
             between("epsilon with claimed dropouts over the corollary's", float(of_name.max()), most=1)

@@ -1,4 +1,4 @@
-"""Drop-outs that the graph allows, set-ups and hand-overs; tests/conformance and test_secure_sums have the sums."""
+"""Dropouts that the graph allows, set-ups and hand-overs; tests/conformance and test_secure_sums have the sums."""
 
 import itertools
 from typing import Any

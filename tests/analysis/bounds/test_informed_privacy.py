@@ -93,7 +93,7 @@ def test_half_of_sixty_clients_with_their_own_coins() -> None:
 @pytest.mark.parametrize("section", [{}, {"threshold": 0.9}, {"consistency": "none"}, {"protocol": "secagg-plus"}])
 @pytest.mark.parametrize("dishonest", [0, 4, 15])
 def test_no_round_costs_more_than_the_guarantee(section: dict[str, Any], dishonest: int) -> None:
-    """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
+    """The ledger's colluding share of every size, with every number of accomplices, survivors and dropouts."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
     left, noise = ResidualNoise.of(plan), plan.noise_plan(DIMENSION)
     assert noise is not None

@@ -105,7 +105,7 @@ def test_pairs_with_the_same_participants_and_dropouts_are_counted(met: Callable
         {1: fine, 2: ("plain/update", "dropped")},  # in another stage
         {1: fine, 2: ("train", "offline")},  # another fate
         {1: fine, 2: ("train", "dropped"), 3: fine},  # one more takes part
-        {1: ("train", "refused"), 2: fine},  # no drop-out in either: late and refused are the protocol's doing
+        {1: ("train", "refused"), 2: fine},  # no dropout in either: late and refused are the protocol's doing
     ]
     frame = compare_paired([met("random", base), met("lotto", other)]).set_index("protocol")
     assert frame.loc["lotto", ["pairs", "pairs_identical", "pairs_same_stages"]].tolist() == [5, 3, 2]

@@ -225,7 +225,7 @@ def numbers(**changed: float) -> pd.DataFrame:
     for rate in (0.3, 0.5):
         lost = {"dropout": rate, "completed": int(rate < 0.5)}
         for name, key in (("secagg", "secagg lost"), ("secagg-plus", "plus lost"), ("lightsecagg", "light lost")):
-            add("drop-out", f"{rate:.0%}", name, **{**lost, "server s": has[key] if rate < 0.5 else np.nan})
+            add("dropout", f"{rate:.0%}", name, **{**lost, "server s": has[key] if rate < 0.5 else np.nan})
     for n, grown in ((10, (1.0, 1.0)), (40, (has["secagg set-up"], has["plus set-up"]))):
         add("participants", f"{n}", "secagg", n, **{"MB up (set-up)": grown[0]})
         add("participants", f"{n}", "secagg-plus", n, **{"MB up (set-up)": grown[1]})
