@@ -69,6 +69,7 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python -m tests.language
 	$(BIN)/mypy
 
 # A malicious server that is searched for: make search SECONDS=3600 SEED=7

@@ -11,7 +11,7 @@ from analysis.style import figure_lines
 MARKERS = "osD^vPX*"
 _LETTER_INCHES = 0.052  # of 7 points, on average
 _HANDLE_INCHES = 0.35
-_LINE_LETTERS = 2.4  # length of a line in a legend: what tells a dash from a dot
+_LINE_LETTERS = 2.4  # length of a line in a legend; shorter ones make dashes look like dots
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class FittedLegend:
     Attributes:
         labels: of its entries, in lines that are not too long; none where a legend would tell nothing apart.
         columns: of the legend.
-        title: what bands or error bars are; empty: none.
+        title: meaning of bands or error bars; empty: none.
         inches: of height.
     """
 
@@ -50,12 +50,12 @@ class FittedLegend:
 
 
 def fitted_lines(labels: Sequence[str], inches: float, title: str = "") -> FittedLegend:
-    """As `fitted`, for lines and markers: a single one needs no name, which leaves the title."""
+    """Return `fitted` for lines and markers; a single one needs no name, only the title."""
     return fitted(labels if len(labels) > 1 else [], inches, title)
 
 
 def fitted(labels: Sequence[str], inches: float, title: str = "", at_most: int = 4) -> FittedLegend:
-    """How a legend with these labels goes below a figure that is so wide."""
+    """Return the layout of a legend with these labels below a figure of this width."""
     letters = int((inches - _HANDLE_INCHES) / _LETTER_INCHES)
     lines = [figure_lines(label, letters) for label in labels]
     longest = max((len(line) for each in lines for line in each), default=1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def compare(
     runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
 ) -> "pandas.DataFrame":
-    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
+    """Return the overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
 
     Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
     """
@@ -56,22 +56,22 @@ def compare_targets(
 
     See `analysis.comparison.time_to_target.compare_targets`; without targets it is the best that all runs reach.
 
-    Raises `RunError` when there are no runs and `ExperimentError` for what is no target, or was not measured.
+    Raises `RunError` when there are no runs and `ExperimentError` for targets that are invalid or were not measured.
     """
     from analysis.comparison import time_to_target
 
-    found = runs_below([runs] if isinstance(runs, str | Path) else runs)
-    return time_to_target.compare_targets(found, targets, baseline, smooth)
+    run_records = runs_below([runs] if isinstance(runs, str | Path) else runs)
+    return time_to_target.compare_targets(run_records, targets, baseline, smooth)
 
 
 def findings(
     runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
 ) -> "list[Finding]":
-    """The findings of the runs at or below some directories, the worst first; see `analysis.findings.findings`.
+    """Return the findings of the runs at or below some directories, the worst first; see `analysis.findings.findings`.
 
     Args:
         runs: directories, or URIs of them.
-        baseline, group_by: as of `compare`, of whose rows the findings have the labels.
+        baseline, group_by: as of `compare`; findings have the labels of its rows.
 
     Returns:
         all findings; each has `code`, `text`, `rows` (labels; empty: all rows) and `keys`.
@@ -89,7 +89,7 @@ def findings(
 
 
 def table_of(runs: "Sequence[RunRecords]", summaries: Mapping[Path, Mapping[str, Any]]) -> str:
-    """The overhead table of some runs with its findings, as text for a terminal.
+    """Return the overhead table of some runs with its findings, as text for a terminal.
 
     Args:
         runs: the records.

@@ -1,8 +1,8 @@
-"""Which settings matplotlib starts with: the user's own, never those of the working directory.
+"""Settings with which matplotlib starts: the user's own, never those of the working directory.
 
 Matplotlib looks for a file ``matplotlibrc`` in the working directory before it looks at ``MATPLOTLIBRC`` and at the
-user's configuration, and it has no option against that. Whoever looks at the records of others stands in their folder:
-their file would choose fonts and backends, and one that is no text would end the command.
+user's configuration, and it has no option against that. A user may look at the records of others in
+their folder: their file would choose fonts and backends, and a binary file would end the command.
 """
 
 import os
@@ -54,6 +54,6 @@ class _SettingsLoader(Loader):
 
 
 def ignore_working_directory() -> None:
-    """Have matplotlib, unless it is imported already, start without a ``matplotlibrc`` of the working directory."""
+    """Let matplotlib start without a ``matplotlibrc`` of the working directory, unless it is imported already."""
     if "matplotlib" not in sys.modules and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

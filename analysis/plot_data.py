@@ -18,7 +18,7 @@ _COLUMNS = ["panel", "x_axis", "y_axis", "series", "colour", "mark", "x", "y", *
 
 
 def plot_data(figure: Figure) -> pd.DataFrame:
-    """One row for each point of a line, bar, band, step and reference line, in the units of the axes.
+    """Return one row for each point of a line, bar, band, step and reference line, in the units of the axes.
 
     Columns: panel (its title, or its number), x_axis and y_axis (their labels), series (its name in the legend),
     colour, mark (``point``, ``bar``, ``step``, ``band``, ``reference``), x, y, and where it reaches (an error bar, a
@@ -96,7 +96,7 @@ def _line(line: Line2D, axes: Axes) -> Iterator[dict[str, Any]]:
 
 
 def _look(artist: Any) -> dict[str, str]:
-    """Its name in the legend, or none, and its colour, which tells those without a name apart."""
+    """Return the name of an artist in the legend (empty: none), and its colour, which identifies it without a name."""
     label = str(artist.get_label() or "")
     part = artist.lines[0] if isinstance(artist, ErrorbarContainer) else artist
     colour: Any = part.get_color() if isinstance(part, Line2D) else part.get_facecolor()

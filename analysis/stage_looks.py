@@ -58,7 +58,7 @@ _BUILT_IN: dict[str, StageLook] = {
 
 
 def _shades(light: str, dark: str, number: int) -> list[str]:
-    """Colours from light to dark, evenly spaced."""
+    """Return colours from light to dark, evenly spaced."""
     low, high = to_rgb(light), to_rgb(dark)
     steps = [step / max(1, number - 1) for step in range(number)]
     mixed = [[a + step * (b - a) for a, b in zip(low, high, strict=True)] for step in steps]
@@ -115,7 +115,7 @@ _GOLDEN_ANGLE = 0.382  # of the colour circle: neighbours of a long list differ
 
 
 def stage_looks(names: Sequence[str]) -> dict[str, StageLook]:
-    """The look of each stage; all of them differ.
+    """Return the look of each stage; all of them differ.
 
     Args:
         names: of the stages, in their order; a user's own protocol has shades in this order.

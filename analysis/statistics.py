@@ -54,12 +54,12 @@ class Interval:
     half_width: float | None
 
     def named(self, name: str) -> dict[str, float | None]:
-        """The mean under this name, and the half-width under it with ``_half_width`` added."""
+        """Return the mean under this name, and the half-width under the name with ``_half_width`` added."""
         return {name: self.mean, f"{name}_half_width": self.half_width}
 
 
 def interval_of(mean: float | None, half_width: float | None) -> Interval:
-    """The interval of two cells of a table, of which one that is empty is None or NaN."""
+    """Return the interval of two cells of a table; an empty cell is None or NaN."""
     return Interval(*(None if number is None or np.isnan(number) else float(number) for number in (mean, half_width)))
 
 
@@ -71,7 +71,7 @@ def mean_interval(values: Values) -> Interval:
 
 
 def ratio_interval(values: Values, others: Values) -> Interval:
-    """The ratio of two sums over pairs, and the half-width of its 95% interval.
+    """Return the ratio of two sums over pairs, and the half-width of its 95% interval.
 
     That of the ratio estimator (Cochran, Sampling Techniques, sections 2.11 and 6.4): Student t with n - 1 degrees of
     freedom on the residuals ``value - ratio * other``. Where all others are 1 it is the ordinary interval of a mean.
@@ -92,7 +92,7 @@ def ratio_interval(values: Values, others: Values) -> Interval:
 
 
 def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> Interval:
-    """The ratio of two means of independent samples, and half of its 95% interval (the delta method).
+    """Return the ratio of two means of independent samples, and half of its 95% interval (the delta method).
 
     Student's t with the degrees of freedom of the smaller sample.
 
@@ -132,7 +132,7 @@ class PairedDifference:
 
 
 def paired_difference(values: Values, others: Values) -> PairedDifference:
-    """The paired t-test (Student, 1908): t with n - 1 degrees of freedom on ``value - other``.
+    """Return the paired t-test (Student, 1908): t with n - 1 degrees of freedom on ``value - other``.
 
     Differences that are all the same, and not zero, have p = 0: there is no chance in them.
 
@@ -140,12 +140,12 @@ def paired_difference(values: Values, others: Values) -> PairedDifference:
         values, others: `(n,)`, aligned.
     """
     differences = np.asarray(values, np.float64) - np.asarray(others, np.float64)
-    found = mean_interval(differences)
+    estimate = mean_interval(differences)
     p = None
     if len(differences) >= 2 and differences.any():
         error = differences.std(ddof=1) / np.sqrt(len(differences))
         p = float(2 * stdtr(len(differences) - 1, -abs(differences.mean()) / error)) if error > 0 else 0.0
-    return PairedDifference(len(differences), found.mean, found.half_width, p)
+    return PairedDifference(len(differences), estimate.mean, estimate.half_width, p)
 
 
 def per_update_interval(costs: Values, completed: Values) -> Interval:
@@ -155,5 +155,5 @@ def per_update_interval(costs: Values, completed: Values) -> Interval:
         costs: `(r,)` cost of each round, failed or not.
         completed: `(r,)` bool.
     """
-    found = ratio_interval(costs, completed)
-    return found if np.sum(completed) >= 2 else Interval(found.mean, None)
+    estimate = ratio_interval(costs, completed)
+    return estimate if np.sum(completed) >= 2 else Interval(estimate.mean, None)

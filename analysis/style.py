@@ -16,7 +16,7 @@ from analysis.stage_looks import stage_looks
 from analysis.tables import csv
 from testbed.display import visible
 
-COLUMN_INCHES = 3.5  # a column of a two-column paper (IEEE, ACM): what is drawn here needs no scaling
+COLUMN_INCHES = 3.5  # a column of a two-column paper (IEEE, ACM): figures here need no scaling
 PAGE_INCHES = 7.16  # both columns and the gap between them
 FORMATS = ("png", "pdf", "svg")
 USUAL_FORMATS = ("png", "pdf")
@@ -65,23 +65,23 @@ _PROTOCOLS = {
 }
 _OTHERS = ("#CC79A7", "#F0E442", "#56B4E9", "#AA4499", "#E69F00", "#332288", "#88CCEE")
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
-"""For what is neither a protocol nor a stage, in their order; the same palette."""
+"""Colours of other series, in this order, of the same palette."""
 
 
 def protocol_colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each protocol; the same one in every figure."""
+    """Return a colour for each protocol, the same in every figure."""
     return _colours(names, _PROTOCOLS)
 
 
 def stage_colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each stage; the same one in every figure."""
+    """Return a colour for each stage, the same in every figure."""
     return {name: look.colour for name, look in stage_looks(names).items()}
 
 
-def _colours(names: Sequence[str], known: dict[str, str]) -> dict[str, str]:
-    others = [name for name in dict.fromkeys(names) if name not in known]
-    spare = [colour for colour in _OTHERS if colour not in {known.get(name) for name in names}]
-    return {name: known.get(name) or spare[others.index(name) % len(spare)] for name in names}
+def _colours(names: Sequence[str], colours_by_name: dict[str, str]) -> dict[str, str]:
+    others = [name for name in dict.fromkeys(names) if name not in colours_by_name]
+    spare = [colour for colour in _OTHERS if colour not in {colours_by_name.get(name) for name in names}]
+    return {name: colours_by_name.get(name) or spare[others.index(name) % len(spare)] for name in names}
 
 
 def figure_text(text: str) -> str:
@@ -91,7 +91,7 @@ def figure_text(text: str) -> str:
 
 
 def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[str]:
-    """`figure_text` in lines of at most so many letters: broken behind spaces, commas and hyphens, else anywhere.
+    """Return `figure_text` in lines of at most `letters` letters, broken behind spaces, commas and hyphens if possible.
 
     Of more lines than `at_most`, the last one that is shown ends in an ellipsis.
     """
@@ -108,10 +108,10 @@ def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[st
 
 
 def axis_label(text: str, letters: int) -> str:
-    """`figure_text` in as few lines of at most so many letters as it needs, and these of about the same length."""
+    """Return `figure_text` in as few lines of at most `letters` letters as possible, of about equal length."""
     lines = figure_lines(text, letters)
     narrower = (figure_lines(text, few) for few in range(max(1, len(visible(text)) // len(lines)), letters))
-    return "\n".join(next((found for found in narrower if len(found) == len(lines)), lines))
+    return "\n".join(next((fitting for fitting in narrower if len(fitting) == len(lines)), lines))
 
 
 @contextlib.contextmanager
@@ -122,13 +122,13 @@ def house_style() -> Iterator[None]:
 
 
 def width(columns: int) -> float:
-    """Inches of a figure over one or two columns of a paper."""
+    """Return the size in inches of a figure over one or two columns of a paper."""
     return COLUMN_INCHES if columns == 1 else PAGE_INCHES
 
 
 @contextlib.contextmanager
 def one_panel(height: float, columns: int = 1) -> Iterator[tuple[Figure, Axes]]:
-    """A figure with one pair of axes, in the house style.
+    """Return a figure with one pair of axes, in the house style.
 
     Args:
         height: in inches.

@@ -31,11 +31,11 @@ class Curve:
 
 
 def kaplan_meier(values: npt.ArrayLike, happened: npt.ArrayLike) -> Curve:
-    """The curve of `(n,)` times. Why watching ended must have nothing to do with when it would have happened.
+    """Return the survival curve of `(n,)` times; censoring must be independent of the times.
 
     Args:
-        values: when it happened, or when watching ended.
-        happened: bool. Who is censored at the time of an event counts as watched then.
+        values: time of the event, or of the end of observation.
+        happened: bool; False is censored. A time that is censored at an event's time counts as at risk.
     """
     at, did = np.asarray(values, np.float64), np.asarray(happened, np.bool_)
     times, events = np.unique(at[did], return_counts=True)

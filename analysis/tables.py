@@ -1,7 +1,7 @@
 """Tables as text for a terminal, Markdown or LaTeX for a page, CSV or JSON for a program: the one way to each of them.
 
 A `Table` holds cells that are laid out already, as a person reads them; names in it are escaped for the medium.
-What programs read is the frame itself, in base units (`data`), or anything plain (`to_json`).
+Programs read the frame itself, in base units (`data`), or anything plain (`to_json`).
 """
 
 import json
@@ -54,12 +54,12 @@ class Table:
     is_markup: bool = False
 
     def is_left(self, column: int) -> bool:
-        """Whether a column is aligned to the left."""
+        """Return whether a column is aligned to the left."""
         return self.left is None or column in self.left
 
 
 def render(table: Table, format: str) -> str:
-    """The table as ``text``, ``markdown`` or ``latex``, ending in a line feed."""
+    """Return the table as ``text``, ``markdown`` or ``latex``, ending in a line feed."""
     return {"text": _text, "markdown": _markdown, "latex": _latex}[format](table)
 
 
@@ -118,7 +118,7 @@ def wrap_words(text: str, width: int) -> list[str]:
 
 
 def longest_word(text: str) -> int:
-    """The length of the longest part that `wrap_words` does not break."""
+    """Return the length of the longest part that `wrap_words` does not break."""
     return max((len(word.rstrip()) for word in _words(text)), default=0)
 
 
@@ -127,13 +127,13 @@ def _words(text: str) -> list[str]:
 
 
 def _columns(widths: Sequence[int], cells: Sequence[Sequence[Sequence[str]]]) -> Iterable[tuple[int, list[str]]]:
-    """The width and the cells of each column that has to be wrapped."""
+    """Return the width and the cells of each column that must be wrapped."""
     for at, width in enumerate(widths):
         yield width, [row[at] for [row] in cells if len(row[at]) > width]
 
 
 def _wrapped(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
-    """The lines of a row whose cells take several."""
+    """Return the lines of a row with cells of several lines."""
     cells = [wrap_words(cell, width) for cell, width in zip(row, widths, strict=True)]
     height = max(1, *map(len, cells))
     return [[cell[line] if line < len(cell) else "" for cell in cells] for line in range(height)]
@@ -160,7 +160,7 @@ def _no_cell_ends(cell: str) -> str:
 
 
 def _latex(table: Table) -> str:
-    """A ``tabular`` of the package booktabs."""
+    """Return a ``tabular`` of the package booktabs."""
     count = len(table.rows[0])
     kinds = "".join("l" if table.is_left(column) else "r" for column in range(count))
     lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule"]
@@ -182,7 +182,7 @@ def _latex(table: Table) -> str:
 
 
 def latex_float(caption: str, name: str, tabulars: Sequence[str], notes: Sequence[str], *, narrow: bool) -> str:
-    """A float of the package booktabs: a caption of one sentence, tables one below the other, and notes beneath.
+    """Return a float of the package booktabs: a caption of one sentence, tables one below the other, and notes beneath.
 
     Args:
         caption: one sentence.
@@ -212,17 +212,19 @@ def latex_float(caption: str, name: str, tabulars: Sequence[str], notes: Sequenc
 
 
 def data(frame: pd.DataFrame, format: str) -> str:
-    """The frame as ``csv``, or as ``json``: ``{"rows": [...]}``, an object a row."""
+    """Return the frame as ``csv``, or as ``json``: ``{"rows": [...]}``, an object a row."""
     return csv(frame) if format == "csv" else to_json({"rows": frame})
 
 
 def rows_of_every(frame: pd.DataFrame, number: int) -> pd.DataFrame:
-    """Each so many-th row, and the last."""
+    """Return every n-th row, and the last."""
     return frame.iloc[[place for place in range(len(frame)) if (place + 1) % number == 0 or place + 1 == len(frame)]]
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """The frame as CSV. A text that a spreadsheet would take for a formula begins with an apostrophe; numbers do not.
+    """Return the frame as CSV.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front; numbers do not.
 
     That is the usual defence (OWASP, "CSV injection"): such a cell shows as its text.
     """
@@ -237,9 +239,9 @@ def to_json(value: Any, *, indent: int = 2, ascii: bool = False) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of JSON: a frame as a list of rows, scalars of NumPy as Python's; what is missing or not finite is null.
+    """Return a value of JSON: a frame as a list of rows, scalars of NumPy as Python's, NaN and infinity as null.
 
-    Mappings and sequences hold what becomes of their values; anything else stays, for `json` to refuse.
+    Values of mappings and sequences are converted; anything else stays, for `json` to refuse.
     """
     if isinstance(value, pd.DataFrame):
         return plain(value.astype(object).to_dict(orient="records"))
@@ -255,7 +257,7 @@ def plain(value: Any) -> Any:
 
 
 # -- markup -----------------------------------------------------------------------------------------------------------
-# Names, so that what a medium would take for more than text does not act: one function a medium. The frames keep the
+# Escape names, so that no medium interprets them: one function a medium. The frames keep the
 # names as the records have them; only what is printed or drawn is escaped (in figures by `analysis.style.figure_text`).
 
 
@@ -282,7 +284,7 @@ def markdown(text: str) -> str:
     """`text` in one line of Markdown (CommonMark, GitHub's): no emphasis, code, link, HTML, formula or table cell."""
     escaped = "".join(_MARKDOWN.get(character, character) for character in visible(text))
     escaped = _UNDERSCORE.sub(r"\\_", escaped)
-    return _LINKS.sub(lambda found: "&#58;" if found["scheme"] else "&#46;", escaped)
+    return _LINKS.sub(lambda match: "&#58;" if match["scheme"] else "&#46;", escaped)
 
 
 def latex(text: str) -> str:
@@ -294,7 +296,7 @@ def latex(text: str) -> str:
 
 
 def protocol_name(section: Any) -> str | None:
-    """The protocol that a section of an experiment names (``{"protocol": ...}``, or the name alone)."""
+    """Return the protocol that a section of an experiment names (``{"protocol": ...}``, or the name alone)."""
     if isinstance(section, dict):
         section = section.get("protocol")
     return None if section is None else str(section)
@@ -331,17 +333,17 @@ _BYTES = (("GB", 1e9, 1e9), ("MB", 1e6, 1e6), ("kB", 1e3, 1e3), ("B", 1.0, 0.0))
 
 
 def seconds_unit(values: Iterable[float]) -> Unit:
-    """One unit for all of `values` (s), so that they compare at a glance: see `_choose`."""
+    """Return one unit for all of `values` (s), so that they are easy to compare: see `_choose`."""
     return _choose(_SECONDS, values)
 
 
 def bytes_unit(values: Iterable[float]) -> Unit:
-    """One unit (decimal: 1 MB is 10^6 bytes) for all of `values`: see `_choose`."""
+    """Return one unit (decimal: 1 MB is 10^6 bytes) for all of `values`: see `_choose`."""
     return _choose(_BYTES, values)
 
 
 def _choose(units: tuple[tuple[str, float, float], ...], values: Iterable[float]) -> Unit:
-    """The unit of the smallest positive value; a larger one where the largest would have too many digits in it.
+    """Return the unit of the smallest positive value, or a larger one if the largest value has too many digits in it.
 
     In the larger unit, the smallest value is at least a hundredth.
     """

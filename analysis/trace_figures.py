@@ -1,4 +1,4 @@
-"""Pictures of traces: who is online when, and how good links are; one column wide, as PNG and PDF."""
+"""Pictures of traces: clients online over time, and the quality of links; one column wide, as PNG and PDF."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def draw(traced: AvailabilityTrace | RateSeries | Schedule, path: Path) -> list[
     """Write the picture of a trace as `path` with the suffixes .png and .pdf; returns the two files.
 
     Args:
-        traced: what to draw.
+        traced: the trace to draw.
         path: where; a suffix .png or .pdf of its own is replaced.
     """
     target = path.with_suffix("") if path.suffix in (".png", ".pdf") else path
@@ -74,7 +74,7 @@ def _over_time(axes: Axes, trace: AvailabilityTrace) -> None:
 
 
 def _by_time_of_day(axes: Axes, trace: AvailabilityTrace) -> None:
-    """The mean day, and the range of the days, in quarters of an hour; whole days only."""
+    """Return the mean day and the range of the days, in quarters of an hour; whole days only."""
     begin, end = trace.horizon
     first, last = np.ceil(begin / _DAY_S), np.floor(end / _DAY_S)
     if last <= first:
@@ -125,20 +125,20 @@ _AXES = {"bandwidth": ("Rate", "Mbit/s", 1.0), "latency": ("Latency", "ms", 1.0)
 
 
 def series(traces: RateSeries) -> Figure:
-    """The number over time of a few traces, and its distribution over all seconds of all of them."""
+    """Draw the number over time of a few traces, and its distribution over all seconds of all of them."""
     name, unit, factor = _AXES[traces.kind.name]
     figure = Figure(figsize=(COLUMN_INCHES, 3.4), layout="constrained")
     over_time, distribution = figure.subplots(2, 1)
     count = len(traces.period_s)
-    drawn = np.unique(np.linspace(0, count - 1, min(count, len(_TRACE_COLOURS))).round().astype(np.int64))
-    longest = float(traces.period_s[drawn].max())
+    shown_traces = np.unique(np.linspace(0, count - 1, min(count, len(_TRACE_COLOURS))).round().astype(np.int64))
+    longest = float(traces.period_s[shown_traces].max())
     size = _time_axis(over_time, 0.0, longest, longest)
-    for trace, colour in zip(drawn, _TRACE_COLOURS, strict=False):
+    for trace, colour in zip(shown_traces, _TRACE_COLOURS, strict=False):
         part = slice(traces.offsets[trace], traces.offsets[trace + 1])
         x = np.append(traces.time_s[part], traces.period_s[trace]) / size
         over_time.stairs(factor * traces.value[part], x, color=colour, linewidth=0.7, baseline=None)
     over_time.set_ylabel(f"{name} [{unit}]")
-    over_time.set_title(f"{name} over time, {len(drawn)} of {count} traces", loc="left")
+    over_time.set_title(f"{name} over time, {len(shown_traces)} of {count} traces", loc="left")
     following = np.append(traces.time_s[1:], 0.0)
     following[traces.offsets[1:] - 1] = traces.period_s
     lasts = following - traces.time_s
@@ -197,7 +197,7 @@ def _time_axis(axes: Axes, begin_s: float, end_s: float, length_s: float) -> flo
 
 
 def _distribution(axes: Axes, values: Floats, weights: Floats | None = None) -> None:
-    """The cumulative distribution of ascending values, in percent."""
+    """Return the cumulative distribution of ascending values, in percent."""
     passed = np.cumsum(np.ones(len(values)) if weights is None else weights)
     axes.stairs(100 * passed / passed[-1], np.append(values, values[-1] * 1.02 + 1e-9), color=_ONLINE, baseline=None)
     axes.set_ylim(0, 103)

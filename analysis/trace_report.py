@@ -11,15 +11,15 @@ _NAMES_SHOWN = 20
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """One line per count, the number first."""
+    """Return one line per count, the number first."""
     rows = [(str(value), _words(key)) for key, value in counts.items()]
     return render_table(Table((), rows, left=[1], ruled=False), "text")
 
 
 def render(facts: Mapping[str, float | int], format: str = "text", names: Mapping[int, str] | None = None) -> str:
-    """Facts as ``text``, a line and a unit for each that is known, or as an object of ``json``, with null.
+    """Return facts as ``text`` (a line and a unit for each known fact) or as an object of ``json`` (with null).
 
-    What is called by a name follows, by number: the first twenty, or in ``json`` all, as the object ``names``.
+    Named entries follow, by number: the first twenty, or in ``json`` all, as the object ``names``.
     """
     require_format(format, "text", "json")
     if format == "json":
@@ -34,7 +34,7 @@ def render(facts: Mapping[str, float | int], format: str = "text", names: Mappin
 
 
 def _line(key: str, value: float | int) -> tuple[str, str]:
-    """The name of a fact without its unit, and its value with it."""
+    """Return the name of a fact without its unit, and its value with the unit."""
     if key.endswith("_mbit_s"):
         return _words(key.removesuffix("_mbit_s")), f"{value:.3g} Mbit/s"
     if key.endswith("_ms"):

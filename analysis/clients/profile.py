@@ -105,7 +105,7 @@ def label_skew(counts: npt.NDArray[np.int64]) -> Floats:
     return skew
 
 
-def report(found: ClientProfile, format: str) -> str:
+def report(client_profile: ClientProfile, format: str) -> str:
     """Return the profile as a report.
 
     Args:
@@ -113,14 +113,16 @@ def report(found: ClientProfile, format: str) -> str:
         format: ``text`` or ``markdown`` with statistics for people; ``csv`` or ``json`` with all clients.
     """
     if format == "csv":
-        return data(found.clients, "csv")
+        return data(client_profile.clients, "csv")
     if format == "json":
-        labels = None if found.label_counts is None else found.label_counts.tolist()
-        return to_json({"description": found.description, "clients": found.clients, "label_counts": labels})
-    parts = [f"{found.name}: {found.description}\n", render(_overall(found.clients), format)]
-    if found.clients["class"].any():
-        parts.append(render(_by_class(found.clients), format))
-    if found.label_counts is not None:
+        labels = None if client_profile.label_counts is None else client_profile.label_counts.tolist()
+        return to_json(
+            {"description": client_profile.description, "clients": client_profile.clients, "label_counts": labels}
+        )
+    parts = [f"{client_profile.name}: {client_profile.description}\n", render(_overall(client_profile.clients), format)]
+    if client_profile.clients["class"].any():
+        parts.append(render(_by_class(client_profile.clients), format))
+    if client_profile.label_counts is not None:
         parts.append(textwrap.fill(SKEW, WIDTH) + "\n" if format == "text" else f"{SKEW}\n")
     return "\n".join(parts)
 
@@ -130,8 +132,14 @@ def _overall(clients: pd.DataFrame) -> Table:
     for column, (name, digits) in _MEASURES.items():
         if column in clients:
             values = clients[column].dropna()
-            told = (values.min(), values.median(), values.max(), values.mean())
-            rows.append([name, *(f"{value:,.{digits}f}" for value in told[:3]), f"{told[3]:,.{max(digits, 1)}f}"])
+            summary_values = (values.min(), values.median(), values.max(), values.mean())
+            rows.append(
+                [
+                    name,
+                    *(f"{value:,.{digits}f}" for value in summary_values[:3]),
+                    f"{summary_values[3]:,.{max(digits, 1)}f}",
+                ]
+            )
     total = f"{len(clients):,} clients, {int(clients['samples'].sum()):,} training samples"
     return Table(("", "least", "median", "most", "mean"), rows, left=[0], title=total)
 

@@ -28,7 +28,9 @@ _PANELS = (
 )
 
 
-def draw(found: ClientProfile, folder: Path, columns: int = 1, formats: Sequence[str] = USUAL_FORMATS) -> list[Path]:
+def draw(
+    client_profile: ClientProfile, folder: Path, columns: int = 1, formats: Sequence[str] = USUAL_FORMATS
+) -> list[Path]:
     """Write ``labels`` (if samples have labels) and ``clients``, with their data as CSV; return the files.
 
     Args:
@@ -39,13 +41,15 @@ def draw(found: ClientProfile, folder: Path, columns: int = 1, formats: Sequence
     """
     paths = []
     with house_style():
-        if found.label_counts is not None:
-            paths += save(labels(found, columns), folder / "labels", found.labels, formats)
-        paths += save(distributions(found.clients, columns), folder / "clients", found.clients, formats)
+        if client_profile.label_counts is not None:
+            paths += save(labels(client_profile, columns), folder / "labels", client_profile.labels, formats)
+        paths += save(
+            distributions(client_profile.clients, columns), folder / "clients", client_profile.clients, formats
+        )
     return paths
 
 
-def labels(found: ClientProfile, columns: int = 1) -> Figure:
+def labels(client_profile: ClientProfile, columns: int = 1) -> Figure:
     """Return a figure of each client's labels: stacked bars for few clients, otherwise a heat map.
 
     In the heat map clients are ordered by the most frequent label of their samples.
@@ -54,7 +58,7 @@ def labels(found: ClientProfile, columns: int = 1) -> Figure:
         found: the clients.
         columns: of a paper's page, 1 or 2.
     """
-    counts = found.label_counts
+    counts = client_profile.label_counts
     assert counts is not None
     few = counts.shape[0] <= _BARS and counts.shape[1] <= _BAR_LABELS
     figure = Figure(figsize=(width(columns), 2.4 if few else 2.9), layout="constrained")

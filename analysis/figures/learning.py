@@ -40,7 +40,7 @@ def over_time(
     curves = [_curve(row, metric, smooth) for row in rows]
     unit = seconds_unit([max((curve["time_s"].max() for curve in curves if len(curve)), default=0.0)])
     x = {"time_s": (f"Time [{unit.symbol}]", unit.size), "round": ("Round", 1.0)}
-    return _drawn(rows, metric, curves, x, targets, columns, smooth, metric)
+    return _draw_curves(rows, metric, curves, x, targets, columns, smooth, metric)
 
 
 def by_traffic(
@@ -62,7 +62,7 @@ def by_traffic(
     unit = bytes_unit([max((curve["server_bytes"].max() for curve in curves if len(curve)), default=0.0)])
     titles = {"server_bytes": "Server traffic so far", "client_bytes": "Traffic of all clients so far, with the PKI"}
     x = {name: (f"{title} [{unit.symbol}]", unit.size) for name, title in titles.items()}
-    return _drawn(rows, metric, curves, x, targets, columns, smooth, f"{metric}-by-traffic")
+    return _draw_curves(rows, metric, curves, x, targets, columns, smooth, f"{metric}-by-traffic")
 
 
 def _curve(row: ComparisonRow, metric: Metric, smooth: int) -> pd.DataFrame:
@@ -72,7 +72,7 @@ def _curve(row: ComparisonRow, metric: Metric, smooth: int) -> pd.DataFrame:
     return frame[["round", *_X, "value", "value_half_width"]]
 
 
-def _drawn(
+def _draw_curves(
     rows: Sequence[ComparisonRow],
     metric: Metric,
     curves: Sequence[pd.DataFrame],

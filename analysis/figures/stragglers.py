@@ -101,8 +101,9 @@ def kinds_of(run: RunRecords) -> "pd.Series[Any]":
 
 
 def _by_kind(row: ComparisonRow, kinds: Sequence["pd.Series[Any]"], names: Sequence[str]) -> pd.DataFrame:
-    """Return a row per class and measure: class, measure, value, half_width, is_bound; NaN for classes without
-    participants.
+    """Return a row per class and measure: class, measure, value, half_width, is_bound.
+
+    Values are NaN for classes without participants.
     """
     of_runs = [_rounds(run, kind) for run, kind in zip(row.runs, kinds, strict=True)]
     records = []

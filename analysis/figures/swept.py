@@ -102,7 +102,9 @@ def swept(
     measured = _measured(runs, rows, y, target)
     _check_log(log, x, values if is_number else None, measured)
     first = pd.DataFrame({x: values if is_number else names, "hue": lines, "seeds": [len(row.runs) for row in rows]})
-    frame = pd.concat([first.assign(measure=name, **found) for name, found in measured.items()], ignore_index=True)
+    frame = pd.concat(
+        [first.assign(measure=name, **parameters) for name, parameters in measured.items()], ignore_index=True
+    )
     frame["place"] = frame[x] if is_number else frame[x].map(categories.index)
     frame = frame.sort_values("place", kind="stable", ignore_index=True) if is_number else frame
     figure = _figure(frame, x, y, hue, categories if not is_number else None, log, columns, target)
@@ -278,8 +280,8 @@ def _check_log(log: str, x: str, values: Sequence[float] | None, measured: Mappi
         raise ExperimentError(f"--log {log}: {x} is not a number in every run")
     if "x" in log and min(values or [1]) <= 0:
         raise ExperimentError(f"--log {log}: {x} has values that are not above 0")
-    for name, found in measured.items():
-        if "y" in log and any(value <= 0 for value in found["value"]):
+    for name, parameters in measured.items():
+        if "y" in log and any(value <= 0 for value in parameters["value"]):
             raise ExperimentError(f"--log {log}: {name} has values that are not above 0")
 
 

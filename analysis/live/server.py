@@ -101,7 +101,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *arguments: Any) -> None:
         self._turn = threading.Lock()
-        self._known: dict[
+        self._cached: dict[
             socket.socket, bool
         ] = {}  # open connections, the oldest first, and whether they had the token
         super().__init__(*arguments)
@@ -109,25 +109,25 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give a connection its thread; if there are too many connections, close another one."""
         with self._turn:
-            if len(self._known) >= MOST_CONNECTIONS:
+            if len(self._cached) >= MOST_CONNECTIONS:
                 last = min(
-                    self._known, key=lambda one: self._known[one]
+                    self._cached, key=lambda one: self._cached[one]
                 )  # the oldest connection without the token, if any
-                del self._known[last]
+                del self._cached[last]
                 _hang_up(last)
-            self._known[request] = False
+            self._cached[request] = False
         super().process_request(request, client_address)
 
     def note_known(self, connection: socket.socket) -> None:
         """Note that the connection has shown the token; it will be closed last."""
         with self._turn:
-            if self._known.pop(connection, None) is not None:
-                self._known[connection] = True
+            if self._cached.pop(connection, None) is not None:
+                self._cached[connection] = True
 
     def shutdown_request(self, request: Any) -> None:
         """Close the connection and forget it."""
         with self._turn:
-            self._known.pop(request, None)
+            self._cached.pop(request, None)
         super().shutdown_request(request)
 
 
@@ -144,7 +144,7 @@ class _Runs:
         self._directories = directories
         self._page = page
         self._lock = threading.Lock()
-        self._found: list[RunsAt] = []
+        self._watched: list[RunsAt] = []
         self._looked_s = -math.inf
         self._statuses: dict[Path, tuple[str, RunStatus]] = {}
         self._stamps: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class _Runs:
                 self._look()
                 self._looked_s = time.monotonic()
             answer = {
-                "status": plain(self._found),
+                "status": plain(self._watched),
                 "facts": self._number or None,
                 "error": self._missing or self._error,
             }
@@ -182,14 +182,14 @@ class _Runs:
         from analysis.live.page import stamp_of
 
         try:
-            stamps, found = [], []
+            stamps, watched = [], []
             for where in self._directories:
                 paths = run_directories(Path(where))
                 stamps += [f"{path} {stamp_of(path)}" for path in paths]
-                found.append(RunsAt(where, in_order(map(self._status, paths)), Path(where) in paths))
-            self._found = found
+                watched.append(RunsAt(where, in_order(map(self._status, paths)), Path(where) in paths))
+            self._watched = watched
         except TestbedError as error:
-            if not self._found:
+            if not self._watched:
                 raise
             self._missing = str(error)
             self._stamps = ()  # the page in the making failed, too: make it again when the directories are back
@@ -198,7 +198,7 @@ class _Runs:
         making = self._maker is not None and self._maker.is_alive()
         if tuple(stamps) != self._stamps and not making and time.monotonic() >= self._not_before_s:
             self._stamps = tuple(stamps)
-            paths = [run.path for one in found for run in one.runs]
+            paths = [run.path for one in watched for run in one.runs]
             self._maker = threading.Thread(target=self._make, args=(paths,), daemon=True)
             self._maker.start()
 

@@ -35,8 +35,9 @@ def over_rounds(run: RunRecords) -> pd.DataFrame:
 
 
 def of_row(row: ComparisonRow, frames: Sequence[pd.DataFrame]) -> dict[str, Any]:
-    """Return a row's curves: lists by name, means over its seeds, and ``NAME_half`` of 95% intervals if there are
-    several.
+    """Return a row's curves: lists by name, means over its seeds.
+
+    With several seeds, ``NAME_half`` has half of the 95% intervals.
 
     Args:
         row: of a comparison.

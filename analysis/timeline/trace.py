@@ -127,7 +127,7 @@ def numbered(text: str) -> list[tuple[int, int]]:
     return ranges
 
 
-def _chosen(wanted: str | Sequence[int] | None, outcomes: Sequence[str], where: str) -> list[int]:
+def _chosen(requested: str | Sequence[int] | None, outcomes: Sequence[str], where: str) -> list[int]:
     """Return the numbers of the requested rounds, in order.
 
     Args:
@@ -142,10 +142,10 @@ def _chosen(wanted: str | Sequence[int] | None, outcomes: Sequence[str], where: 
     last = len(outcomes)
     if not last:
         raise ExperimentError(f"{where}: no round has ended yet")
-    if wanted is None:
+    if requested is None:
         completed = [number for number, outcome in enumerate(outcomes, 1) if outcome == "completed"]
         return [completed[-1] if completed else last]
-    ranges = numbered(wanted) if isinstance(wanted, str) else [(number, number) for number in wanted]
+    ranges = numbered(requested) if isinstance(requested, str) else [(number, number) for number in requested]
     if not ranges:
         raise ExperimentError(f"{where}: no rounds are named")
     for lowest, highest in ranges:

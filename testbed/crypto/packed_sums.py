@@ -32,7 +32,7 @@ _COEFFICIENT_BITS = 31  # 2**31 coefficients are more than the message of an upd
 _BOUND_OF_ONE = DEVIATION * sqrt(2 * (_FAILURE_BITS + _COEFFICIENT_BITS + 1) * log(2))
 _CHUNK = 1 << 14  # coefficients computed at once: they fit a core's cache
 _FIELD = np.uint64(31)
-_OTHER_KEY = "this key does not open the sum: what is left of it are no errors of so many clients"
+_OTHER_KEY = "this key does not open the sum: the remainder is larger than the errors of that many clients"
 
 
 def noise_bound(clients: int) -> int:

@@ -11,7 +11,7 @@ from testbed.network.live import wire
 from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.links import ThrottledLinks, sleep_until
 from testbed.network.live.reports import ClientReports
-from testbed.network.live.stage import Exchange, StageProgress
+from testbed.network.live.stage import Exchange, LiveStageProgress
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import FramingError, QuestionHeader
 
@@ -73,7 +73,7 @@ class Conversation:
         self._reports = reports
 
     async def with_client(
-        self, progress: StageProgress, exchange: Exchange, question: OutgoingQuestion, speed_factor: float
+        self, progress: LiveStageProgress, exchange: Exchange, question: OutgoingQuestion, speed_factor: float
     ) -> None:
         """Ask one client, and store the outcome in `progress`; if cancelled, cut the connection at once."""
         at_once = self._admission.is_connected(exchange.client)

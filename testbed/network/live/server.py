@@ -48,7 +48,7 @@ from testbed.network.live.admission import STRANGERS, Admission
 from testbed.network.live.conversation import Conversation, OutgoingQuestion
 from testbed.network.live.links import RealLinks, ThrottledLinks, sleep_until
 from testbed.network.live.reports import ClientReports, Confirming, unconfirmed
-from testbed.network.live.stage import Exchange, StageProgress, collected, summed
+from testbed.network.live.stage import Exchange, LiveStageProgress, collected, summed
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import Address
 from testbed.network.recorder import RecordingNetwork, Stage
@@ -207,7 +207,7 @@ class LiveNetwork(RecordingNetwork):
 
         stage = Stage(kind, recipients, len(common), private, len(self.exchanges))
         presence = self._presence(recipients)
-        progress = StageProgress(
+        progress = LiveStageProgress(
             stage,
             presence,
             quorum=self.timing.quorum(kind.stage, call.quorum, len(recipients)),
@@ -247,7 +247,7 @@ class LiveNetwork(RecordingNetwork):
         return stage.replies(answers, summing, gathering, sent_s, end_s)
 
     async def _run(
-        self, progress: StageProgress, presence: Presence, question: OutgoingQuestion, last_s: float
+        self, progress: LiveStageProgress, presence: Presence, question: OutgoingQuestion, last_s: float
     ) -> None:
         """Run the stage until it ends; then stop all exchanges that are still in progress."""
         loop = asyncio.get_running_loop()
@@ -272,7 +272,7 @@ class LiveNetwork(RecordingNetwork):
         progress.close()
 
     def _departure(
-        self, progress: StageProgress, exchange: Exchange, task: asyncio.Task[None], leaves_s: float
+        self, progress: LiveStageProgress, exchange: Exchange, task: asyncio.Task[None], leaves_s: float
     ) -> list[asyncio.TimerHandle]:
         """Schedule the client's departure at `leaves_s`: messages sent less than a latency before do not reach it."""
         if leaves_s == np.inf:
@@ -295,13 +295,13 @@ class LiveNetwork(RecordingNetwork):
         ]
 
     @staticmethod
-    def _give_up(progress: StageProgress) -> None:
+    def _give_up(progress: LiveStageProgress) -> None:
         """Give up clients whose host has died, if disconnects are visible."""
         for exchange in progress.exchanges:
             if not exchange.connected:
                 progress.settle(exchange, OFFLINE)
 
-    def _place(self, stage: Stage, progress: StageProgress, answers: HostAnswers, senders: StageSenders) -> None:
+    def _place(self, stage: Stage, progress: LiveStageProgress, answers: HostAnswers, senders: StageSenders) -> None:
         """Store the clients' reactions and the bytes that got through."""
         outcome = stage.outcome.copy()
         stage.place(answers)
@@ -317,7 +317,7 @@ class LiveNetwork(RecordingNetwork):
             self._fall_behind(stage.kind.stage, slowest.behind_s)
 
     @staticmethod
-    def _count_opening(stage: Stage, progress: StageProgress, size: tuple[Ids, Ids]) -> None:
+    def _count_opening(stage: Stage, progress: LiveStageProgress, size: tuple[Ids, Ids]) -> None:
         """Enter the bytes of handshakes, `(m,)` down and up, of clients that are there."""
         there = np.array([exchange.position for exchange in progress.exchanges if exchange.connected], np.int64)
         stage.transport_down[there] += size[0][there]

@@ -168,7 +168,7 @@ class Exchange:
 _PENDING = -1
 
 
-class StageProgress:
+class LiveStageProgress:
     """The outcomes of the clients in one stage.
 
     Args:

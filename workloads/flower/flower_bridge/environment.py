@@ -65,7 +65,7 @@ def identify() -> None:
 
 
 def seed_generators(seed: str) -> None:
-    """Seed every global generator of the imported libraries.
+    """Initialise every global generator of the imported libraries with a seed.
 
     Args:
         seed: 32 bytes, in hex.
