@@ -23,8 +23,8 @@ SHIPPED = ("testbed", "cluster", "workloads", "analysis")
 THIS = Path(__file__).resolve()  # quotes the words that it looks for
 PACKAGES = (*SHIPPED, "tests", "benchmarks", "docs", "examples")
 
-_CODE = {"relative": 3, "idiom": 0}
-_SHIPPED_LIMITS = _CODE | {
+_CODE: dict[str, float] = {"relative": 3, "idiom": 0}
+_SHIPPED_LIMITS: dict[str, float] = _CODE | {
     "class defined twice": 0,
     "first line goes on": 0,
     "former name": 0,
