@@ -44,6 +44,7 @@ REFUSALS = {
     "flamingo.foreign-complaint": "flamingo.unexpected-complaint",
     "flamingo.foreign-dealer": "flamingo.unexpected-dealer",
     "flamingo.foreign-participant": "flamingo.unlisted-participant",
+    "flamingo.foreign-signature": "flamingo.unexpected-signature",
     "flamingo.listed-twice": "flamingo.duplicate-client",
     "flamingo.no-former-committee": "flamingo.no-previous-committee",
     "flamingo.not-listed": "flamingo.not-in-list",

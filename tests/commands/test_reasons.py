@@ -58,7 +58,7 @@ def test_refusals_are_told_where_nobody_was_to_be_dishonest(call: Call, written:
     ran = call("run", file, "--out", out)
     assert ran.code == 0, ran.err
     text = json.loads((out / "summary.json").read_text())["unexpected_refusals"]
-    assert re.fullmatch(r"(\d) refusals by clients: \1 x train\.dimension", text)
+    assert re.fullmatch(r"(\d) refusals by clients: \1 x train\.dimension-mismatch", text)
     assert text in ran.err
     assert text in " ".join(ran.out.split())
     assert text in " ".join(call("compare", out, "--format", "markdown").out.split())

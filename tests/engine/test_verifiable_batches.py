@@ -107,12 +107,12 @@ def test_colluding_members_leave_the_sum_of_the_honest_ones(run: Callable) -> No
 
 REFUSED = [
     ({"understate-population": {"to": 23}}, "population-below-minimum", "announce"),
-    ({"reuse-round": {"round": 2}}, "round-used", "announce"),
-    ("grind-round", "round-beyond-the-last", "announce"),
+    ({"reuse-round": {"round": 2}}, "round-reused", "announce"),
+    ("grind-round", "after-last-round", "announce"),
     ("forge-output", "invalid-proof", "participants"),
     ("copy-output", "invalid-proof", "participants"),
-    ("list-twice", "listed-twice", "participants"),
-    ("split-batch", "batch-not-whole", "participants"),
+    ("list-twice", "duplicate-client", "participants"),
+    ("split-batch", "partial-batch", "participants"),
     ("show-different-lists", "inconsistent-lists", "signatures"),
     ({"tell-different-populations": {"to": 30}}, "inconsistent-lists", "signatures"),
     ("forge-signatures", "inconsistent-lists", "signatures"),

@@ -77,7 +77,7 @@ def test_a_model_of_another_shape_is_refused(vector: Vector) -> None:
 def test_an_update_of_another_shape_is_not_handed_on(delta: Any) -> None:
     role = trainer(delta)
     assert refused(role, Train(1, model())) == "train.dimension-mismatch"
-    with pytest.raises(Refusal, match=r"aggregation\.nothing-trained"):
+    with pytest.raises(Refusal, match=r"aggregation\.no-trained-update"):
         trained_update(role, 1)
 
 
@@ -100,7 +100,7 @@ def test_a_round_number_is_used_once_and_lower_ones_never_after() -> None:
     role.on_train(Train(5, model()))
     assert trained_update(role, 5).samples == 3
     for number in (4, 6):
-        with pytest.raises(Refusal, match=r"aggregation\.nothing-trained"):
+        with pytest.raises(Refusal, match=r"aggregation\.no-trained-update"):
             trained_update(role, number)
 
 

@@ -80,9 +80,9 @@ CERTIFICATES: list[tuple[Callable[[Stand], Certificate], str]] = [
     (lambda s: with_service(s, commitments=bytes(32)), "flamingo.invalid-signature"),
     (lambda s: with_signatures(s, s.certificate.signatures[:2]), "flamingo.too-few-signatures"),
     (lambda s: with_signatures(s, [*s.certificate.signatures, s.certificate.signatures[0]]),
-     "flamingo.foreign-signature"),
+     "flamingo.unexpected-signature"),
     (lambda s: with_signatures(s, [*s.certificate.signatures, SignatureOf(8, bytes(64))]),
-     "flamingo.foreign-signature"),
+     "flamingo.unexpected-signature"),
     (lambda s: with_signatures(s, [*s.certificate.signatures[:2], SignatureOf(7, bytes(64))]),
      "flamingo.invalid-signature"),
 ]  # fmt: skip
@@ -221,7 +221,7 @@ def swapped(stand: Stand, at: int, **fields: Any) -> Question:
     ("question", "check"),
     [
         (lambda s: opening(s, signatures=opening(s)[0].signatures[:2]), "flamingo.too-few-signatures"),
-        (lambda s: opening(s, signatures=[opening(s)[0].signatures[0]] * 3), "flamingo.foreign-signature"),
+        (lambda s: opening(s, signatures=[opening(s)[0].signatures[0]] * 3), "flamingo.unexpected-signature"),
         (lambda s: opening(s, signatures=signed_by_all(s, s.online[1:])), "flamingo.invalid-signature"),
         (lambda s: opening(s, signatures=signed_by_all(s, s.online, b"another")), "flamingo.invalid-signature"),
         (lambda s: opening(s, edges=s.edges[1:]), "flamingo.edges-mismatch"),

@@ -136,7 +136,7 @@ class Announces(SecAgg):
 
 def test_refusals_end_the_round_and_are_named() -> None:
     small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T), protocol=Announces)
-    with pytest.raises(RoundAborted, match=r"below-threshold: 0 of 3 .*refusals: secagg\.other-threshold"):
+    with pytest.raises(RoundAborted, match=r"below-threshold: 0 of 3 .*refusals: secagg\.threshold-mismatch"):
         small.run()
     assert small.refusals() == [(i, "secagg.threshold-mismatch") for i in range(N)]
 

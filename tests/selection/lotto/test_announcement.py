@@ -129,7 +129,7 @@ def test_a_new_announcement_ends_the_earlier_agreement() -> None:
     assert all(run.client(client).agreed_participants is None for client in participants)
 
 
-@pytest.mark.parametrize(("variant", "check"), [(CLIENT_CENTRIC, "second-list"), (SERVER_CENTRIC, "round-used")])
+@pytest.mark.parametrize(("variant", "check"), [(CLIENT_CENTRIC, "second-list"), (SERVER_CENTRIC, "round-reused")])
 def test_a_second_list_in_one_round_is_refused(variant: tuple, check: str) -> None:
     """Otherwise two honest clients could both sign two lists, and agree on different ones."""
 

@@ -71,5 +71,5 @@ def test_clients_know_the_last_round(number: int) -> None:
     if number <= 8:
         assert len(run.select(number).participants) == PARTICIPANTS
         return
-    with pytest.raises(RoundAborted, match=r"lotto\.round-beyond-the-last"):
+    with pytest.raises(RoundAborted, match=r"lotto\.after-last-round"):
         run.select(number)
