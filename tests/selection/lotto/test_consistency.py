@@ -79,8 +79,8 @@ def sending(alter: Callable[[Any, list[SignedBy]], list[SignedBy]]) -> Callable:
     [
         (lambda self, rows: rows[1:], "too-few-signatures"),
         (lambda self, rows: [], "too-few-signatures"),
-        (lambda self, rows: [*rows, rows[0]], "foreign-signature"),
-        (lambda self, rows: [*rows[:-1], replaced(rows[-1], client=POPULATION)], "foreign-signature"),
+        (lambda self, rows: [*rows, rows[0]], "unexpected-signature"),
+        (lambda self, rows: [*rows[:-1], replaced(rows[-1], client=POPULATION)], "unexpected-signature"),
         (lambda self, rows: [replaced(rows[0], signature=bytes(64)), *rows[1:]], "inconsistent-lists"),
         (lambda self, rows: [replaced(rows[0], signature=flipped(rows[0].signature, 0)), *rows[1:]],
          "inconsistent-lists"),
