@@ -53,4 +53,4 @@ def test_both_attacks_and_their_errors(call: Callable[..., Any], run: Path, tmp_
     assert told["client"] == client
     nobody = call(*picture, "--client", 6)
     assert (nobody.code, nobody.err.count("\n")) == (2, 1)
-    assert "--client: 6 of 6 clients" in nobody.err
+    assert "--client: 6; there are 6 clients" in nobody.err

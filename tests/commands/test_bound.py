@@ -105,8 +105,8 @@ def test_lotto_dp(call: Callable[..., Any]) -> None:
     assert ended.out.splitlines()[2:] == [
         "epsilon, client-centric (Corollary 2)  1.77416  (k = 12, r = 6)",
         "epsilon, server-centric (Corollary 3)  2.0784  (k = 12, r = 8)",
-        "client-centric, dropouts claimed      2.19135  (k = 12, r = 6)",
-        "server-centric, dropouts claimed      2.56691  (k = 12, r = 8)",
+        "client-centric, dropouts claimed       2.19135  (k = 12, r = 6)",
+        "server-centric, dropouts claimed       2.56691  (k = 12, r = 8)",
         "epsilon, the server chooses            265.259  (k = 199, r = 50)",
     ]
     found = object_in(call("bound", "lotto-dp", *PAPER, *DP, "--format", "json").out)

@@ -157,6 +157,6 @@ def test_an_unexpected_error_keeps_its_traceback_for_debug(
     monkeypatch.setattr("testbed.experiment.load", broken)
     assert main(["validate", str(written())]) == 3
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ZeroDivisionError: of the sixth kind (this is a bug")
+    assert line.startswith("error: ZeroDivisionError: of the sixth kind (a bug")
     assert main(["validate", str(written()), "--debug"]) == 3
     assert "Traceback" in capsys.readouterr().err

@@ -129,7 +129,7 @@ def test_a_spent_budget_is_one_line_then_and_when_resumed(call: Call, written: W
     assert "stopped   privacy budget: client " in status.out
     compared = " ".join(call("compare", out).out.split())
     assert f"{rounds}/0/0 of 12" in compared
-    assert "Stopped at the privacy budget, after so many of the rounds planned: " in compared
+    assert "Stopped at the privacy budget, before the last of the planned rounds: " in compared
     assert "Unfinished" not in compared
     text = call("privacy", "--import-classes", out).out
     assert "  budget 1.9: privacy budget: client " in text

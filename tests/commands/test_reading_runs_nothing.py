@@ -260,7 +260,7 @@ def ends(
         errors = capsys.readouterr().err
         assert not ran, (arguments, errors)
         assert code in (0, 2, 3), (arguments, errors)
-        assert "this is a bug" not in errors, (arguments, errors)
+        assert "a bug in the testbed" not in errors, (arguments, errors)
         return code, errors
 
     yield ends

@@ -26,4 +26,4 @@ def test_one_line_says_that_memory_is_short(error: Exception, capsys: pytest.Cap
 
 def test_other_errors_are_not(capsys: pytest.CaptureFixture[str]) -> None:
     report_error(ImportError("cannot import name 'memory'"), Invocation(()))
-    assert "this is a bug" in capsys.readouterr().err
+    assert "a bug in the testbed" in capsys.readouterr().err
