@@ -37,12 +37,12 @@ def test_only_what_was_asked_for_is_drawn(call: Call, sweep: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--y", "round_s"], "--y: goes with --x KEY"),
-        (["--hue", "population"], "--hue: goes with --x KEY"),
-        (["--log", "x"], "--log: goes with --x KEY"),
-        (["--x", "population", "--only", "accuracy"], "--only: does not go with --x"),
-        (["--x", "population", "--smooth", "2"], "--smooth: does not go with --x"),
-        (["--x", "selection.participants", "--target", "50%", "--target", "60%"], "--target: with --x there is one"),
+        (["--y", "round_s"], "--y: allowed only with --x KEY"),
+        (["--hue", "population"], "--hue: allowed only with --x KEY"),
+        (["--log", "x"], "--log: allowed only with --x KEY"),
+        (["--x", "population", "--only", "accuracy"], "--only: not allowed with --x"),
+        (["--x", "population", "--smooth", "2"], "--smooth: not allowed with --x"),
+        (["--x", "selection.participants", "--target", "50%", "--target", "60%"], "--target: with --x"),
         (["--only", "acuracy"], "--only acuracy: no such figure; did you mean accuracy? choose among round-time"),
         (["--format", "gif"], "--format gif: no such format; choose among png, pdf, svg"),
         (["--format", ","], "--format (empty): no such format; choose among png, pdf, svg"),
