@@ -1,0 +1,238 @@
+"""Check that code and pages are in plain English: the part of the rules that a program can check.
+
+    python -m tests.language                      # a table of counts, one row a package; ends with 1 above a limit
+    python -m tests.language --list testbed/network   # each place, one in a line
+
+`docs/how-to/add-to-the-repository.md` has the rules with examples.
+"""
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.repository import ROOT
+
+SHIPPED = ("testbed", "cluster", "workloads", "analysis")
+PACKAGES = (*SHIPPED, "tests", "benchmarks", "docs", "examples")
+
+_RELATIVE = re.compile(r"\b(what|who|whose|whom|whatever|whoever)\b", re.IGNORECASE)
+_IDIOM = re.compile(r"\b(of whom|so many|none such|for none|such a one|whose ever|ever it is)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"[^.?!]*(?:[.?!]+(?=[\s\"'`)]|$)|$)", re.DOTALL)
+
+_VAGUE = """
+found said told known given learned sent seen held drawn kept meant wanted heard asked handed fetched one ones
+thing things
+"""
+VAGUE_NAMES = frozenset(_VAGUE.split())
+"""Names that say nothing of their content: participles and pronouns. No variable, argument or function has one."""
+
+_OPENINGS = """
+the a an all each every this these those that one two its their his her our what who whose whom which whether how where
+when why if as in by of for from with without at on under over after before no none not nothing so only also both either
+neither there here it they he she we you is are was were has have had
+"""
+_NOT_IMPERATIVE = frozenset(_OPENINGS.split())
+"""First words with which the docstring of a function begins as a noun phrase, a clause or a statement."""
+
+SENTENCE_IN_MATCH = re.compile(r"\w+ \w+ \w+ \w+")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One place that breaks a rule: kind of rule, file, line and the words."""
+
+    kind: str
+    path: Path
+    line: int
+    text: str
+
+
+def python_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield docstrings, comments and string literals with the line on which each begins.
+
+    Neighbouring comment lines are one text. Strings without a space are identifiers, not language.
+    """
+    comment: list[str] = []
+    begin = last = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            if comment and token.start[0] != last + 1:
+                yield begin, " ".join(comment)
+                comment = []
+            begin = begin if comment else token.start[0]
+            last = token.start[0]
+            comment.append(token.string.lstrip("# "))
+        elif token.type in (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)) and " " in token.string:
+            yield token.start[0], token.string
+    if comment:
+        yield begin, " ".join(comment)
+
+
+def page_texts(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the paragraphs of a Markdown page, without code blocks, with the line on which each begins."""
+    fenced = False
+    paragraph: list[str] = []
+    begin = 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        if fenced or not line.strip() or line.startswith("    "):
+            if paragraph:
+                yield begin, "\n".join(paragraph)
+            paragraph = []
+        else:
+            begin = begin if paragraph else number
+            paragraph.append(line)
+
+
+def statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a text that are no questions, with the offset of each."""
+    for match in _SENTENCE.finditer(text):
+        if match.group() and not match.group().rstrip("\"'` \n").endswith("?"):
+            yield match.start(), match.group()
+
+
+def language_findings(path: Path, texts: Iterable[tuple[int, str]]) -> Iterator[Finding]:
+    """Find relative words (what, who, whose, whom) and idioms in texts, outside of questions."""
+    for line, text in texts:
+        for offset, sentence in statements(text):
+            for kind, pattern in (("relative", _RELATIVE), ("idiom", _IDIOM)):
+                for match in pattern.finditer(sentence):
+                    place = line + text.count("\n", 0, offset + match.start())
+                    yield Finding(kind, path, place, text[offset + max(match.start() - 40, 0) :][:100])
+
+
+def documented(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
+    """Yield functions and classes that have a docstring, with name and docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            docstring = ast.get_docstring(node)
+            if docstring:
+                yield node, node.name, docstring
+
+
+def _is_property(node: ast.AST) -> bool:
+    decorators = getattr(node, "decorator_list", [])
+    words = {name.id for name in decorators if isinstance(name, ast.Name)}
+    words |= {name.attr for name in decorators if isinstance(name, ast.Attribute)}
+    return bool(words & {"property", "cached_property", "fixture", "computed_field"})
+
+
+def docstring_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
+    """Find docstrings of functions that do not begin with an imperative, and first lines that go on."""
+    for node, _, docstring in documented(tree):
+        first = docstring.splitlines()[0]
+        words = re.findall(r"[\w'-]+", first)
+        line = node.body[0].lineno  # type: ignore[attr-defined]  # functions and classes have a body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node) and words:
+            word = words[0].lower()
+            if word in _NOT_IMPERATIVE or (word.endswith("s") and not word.endswith("ss")) or word.endswith("ed"):
+                yield Finding("not imperative", path, line, first)
+        if not first.rstrip().endswith((".", "!", "?", ":", '"""')):
+            yield Finding("first line goes on", path, line, first)
+
+
+def argument_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
+    """Find public functions at module level with two or more arguments and no `Args`."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            docstring = ast.get_docstring(node) or ""
+            if len(arguments) >= 2 and "Args:" not in docstring:
+                yield Finding("no Args", path, node.lineno, node.name)
+
+
+def name_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
+    """Find variables, arguments and functions with names from `VAGUE_NAMES`."""
+    for node in ast.walk(tree):
+        name = None
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
+        if name is not None and name.lstrip("_").lower() in VAGUE_NAMES:
+            yield Finding("vague name", path, node.lineno, name)  # type: ignore[attr-defined]
+
+
+def match_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
+    """Find ``match="..."`` with a sentence: tests pin the key and the value that a message names, not its wording."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.keyword) and node.arg == "match" and isinstance(node.value, ast.Constant)):
+            continue
+        if SENTENCE_IN_MATCH.search(str(node.value.value)):
+            yield Finding("pinned wording", path, node.value.lineno, str(node.value.value))
+
+
+def class_findings(trees: Iterable[tuple[Path, ast.Module]]) -> Iterator[Finding]:
+    """Find classes at module level with the name of another one."""
+    places: dict[str, list[tuple[Path, int]]] = {}
+    for path, tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append((path, node.lineno))
+    for name, several in places.items():
+        for path, line in several if len(several) > 1 else []:
+            yield Finding("class defined twice", path, line, name)
+
+
+def files(paths: Iterable[str]) -> list[Path]:
+    """List Python files and pages below `paths` (relative to the repository), without generated ones."""
+    below = [ROOT / path for path in paths]
+    all_files = [file for path in below for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
+    skipped = ("_build", "generated", "__pycache__")
+    return [
+        file for file in all_files if file.suffix in (".py", ".md") and not any(part in skipped for part in file.parts)
+    ]
+
+
+def findings(paths: Iterable[str]) -> Iterator[Finding]:
+    """Find all places below `paths` that break a rule."""
+    trees = []
+    for path in files(paths):
+        source = path.read_text(encoding="utf-8")
+        if path.suffix == ".md":
+            yield from language_findings(path, page_texts(source))
+            continue
+        tree = ast.parse(source)
+        yield from language_findings(path, python_texts(source))
+        yield from match_findings(path, tree)
+        if path.relative_to(ROOT).parts[0] in SHIPPED:
+            trees.append((path, tree))
+            yield from docstring_findings(path, tree)
+            yield from argument_findings(path, tree)
+            yield from name_findings(path, tree)
+    yield from class_findings(trees)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print counts by package, or each place."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", nargs="*", default=list(PACKAGES))
+    parser.add_argument("--list", action="store_true", help="print each place instead of counts")
+    parser.add_argument("--kind", help="of one rule only, such as 'relative'")
+    options = parser.parse_args(arguments)
+    places = [place for place in findings(options.paths) if options.kind in (None, place.kind)]
+    if options.list:
+        for place in places:
+            print(f"{place.path.relative_to(ROOT)}:{place.line}: {place.kind}: {' '.join(place.text.split())}")
+        return 0
+    for path in options.paths:
+        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files([path]))
+        counts = Counter(place.kind for place in places if place.path.is_relative_to(ROOT / path))
+        print(f"{path}: {lines} lines; " + ", ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
