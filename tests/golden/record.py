@@ -29,7 +29,7 @@ import workloads
 from testbed.engine.in_process import federation_in_process, to_the_end
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
-from testbed.messages import Vector, question_name
+from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
 from testbed.records import RunDirectory
 from testbed.records.clients import read_clients
@@ -73,7 +73,7 @@ class WireHashes:
         vectors = await self._hosts.vectors(delivery.key, with_vectors)
         shared = answers.shared
         content = (
-            question_name(delivery.kind),
+            delivery.kind.stage,  # not the name of its class, which may change
             delivery.header,
             [encoded(vector) for vector in delivery.vectors],
             delivery.recipients.tolist(),
