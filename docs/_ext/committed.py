@@ -1,5 +1,5 @@
 """The reference pages that lie in the repository: the experiment file, the command line, the columns of the records,
-options that exclude each other.
+options that exclude each other, and the glossary.
 
 ``python -m docs._ext.committed`` (`make reference`) writes them; a test compares them with the code.
 """
@@ -7,7 +7,7 @@ options that exclude each other.
 import sys
 from pathlib import Path
 
-from docs._ext import columns, combinations, commands, configuration
+from docs._ext import columns, combinations, commands, configuration, glossary
 from docs._ext.links import DOCS
 from docs._ext.schema_keys import reference
 
@@ -18,7 +18,11 @@ def pages() -> dict[Path, str]:
     """Return the text of each page by its path."""
     made = {"configuration": configuration.pages(reference()), "commands": commands.pages()}
     texts = {FOLDER / folder / f"{name}.md": text for folder, named in made.items() for name, text in named.items()}
-    single = {FOLDER / "columns.md": columns.page(), FOLDER / "combinations.md": combinations.page()}
+    single = {
+        FOLDER / "columns.md": columns.page(),
+        FOLDER / "combinations.md": combinations.page(),
+        FOLDER / "glossary.md": glossary.page(),
+    }
     return {path: f"{text.rstrip()}\n" for path, text in {**texts, **single}.items()}
 
 
