@@ -45,7 +45,7 @@ class GaussianAccountant:
 
 
 class GaussianParameters(PlainParameters):
-    """What the experiment says; other keys are refused."""
+    """The keys of the protocol in an experiment; others are refused."""
 
     weights: Literal["equal"] = "equal"  # type: ignore[assignment]  # the noise is for updates that count the same
     participants: int = Field(gt=0)
@@ -80,7 +80,7 @@ class GaussianSums(Plain):
         return [RoleSpec(GaussianClient, self.parameters)]
 
     def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> GaussianAccountant:
-        """What taking part costs."""
+        """Return the accountant of the privacy cost of one participation."""
         return GaussianAccountant(self.parameters.noise_multiplier)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:

@@ -20,9 +20,9 @@ from testbed.selection.contract import Selection, SelectionParameters, Selection
 
 
 class TakingTurnsParameters(SelectionParameters):
-    """What the experiment says; other keys are refused."""
+    """The keys of the protocol in an experiment; others are refused."""
 
-    start: int = Field(0, ge=0, description="The client whose turn is first")
+    start: int = Field(0, ge=0, description="The client that participates first")
 
 
 class TakingTurns(SelectionProtocol):
@@ -34,7 +34,7 @@ class TakingTurns(SelectionProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """What clients do: say that they are there. A `Role` of your own may have more handlers."""
+        """Return the clients' roles: they check in. A `Role` of your own may have more handlers."""
         return [RoleSpec(CheckInRole, None)]
 
     async def select(self, round_: SelectionRound) -> Selection:

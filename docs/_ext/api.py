@@ -1,6 +1,6 @@
-"""The reference of the library: pages for autodoc, made from what lies in the packages.
+"""The reference of the library: pages for autodoc, made from the packages.
 
-Named here are packages, and what they are to a reader; which modules they have is read from them.
+This file names and describes packages; their modules are read from the folders.
 """
 
 import importlib
@@ -51,10 +51,10 @@ PARTS = {
     ),
     "emulation": Part("Emulation", "Links, devices, availability, traces, compute.", ("testbed.emulation",)),
     "network": Part("Network", "The one verb `ask`, the virtual clock, the wall clock.", ("testbed.network",)),
-    "privacy": Part("Privacy", "Noise, what it is worth, the ledger.", ("testbed.privacy",)),
+    "privacy": Part("Privacy", "Noise, accounting, the ledger.", ("testbed.privacy",)),
     "crypto": Part("Cryptography", "One module a primitive.", ("testbed.crypto",)),
 }
-"""By the name of the page. What lies in a package of ANALYSIS makes further pages."""
+"""Parts by the name of the page. Packages of ANALYSIS make further pages."""
 
 ANALYSIS, COMMANDS = "analysis", "analysis.cli"  # the commands have pages of their own
 
@@ -143,6 +143,6 @@ def _page(part: Part) -> str:
 
 
 def _auto(name: str, names: str = "") -> str:
-    """A module by autodoc: what it defines itself, or the given names."""
+    """Return the autodoc directive of a module: its own definitions, or the given names."""
     chosen = f"   :members: {names}\n   :imported-members:\n" if names else "   :members:\n   :ignore-module-all:\n"
     return f"```{{eval-rst}}\n.. automodule:: {name}\n{chosen}```\n"

@@ -14,7 +14,7 @@ _PROMPT = "$ "
 
 
 def command_line() -> Any:
-    """The application, as what typer makes of it: a group."""
+    """Return the application as a group of typer."""
     from typer.main import get_command
 
     return get_command(app)
@@ -90,7 +90,7 @@ def _command(path: tuple[str, ...], command: Any) -> str:
 
 
 def _help(text: str) -> str:
-    """Help whose indented lines are shown as they are."""
+    """Return a help text with its indented lines as code."""
     paragraphs = []
     for paragraph in text.split("\n\n"):
         verbatim = paragraph.startswith(("  ", "\b"))
@@ -119,7 +119,7 @@ def _spelt(option: Any) -> list[str]:
 
 
 def _kind(option: Any) -> str:
-    """What stands for the value of an option that has no name for it."""
+    """Return the placeholder for the value of an option without a metavar."""
     choices = _choices(option)
     if choices:
         return "|".join(choices)

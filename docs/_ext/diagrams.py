@@ -28,7 +28,7 @@ class _Row:
 def svg(source: str) -> str:
     """A ``sequenceDiagram`` as an SVG element that takes its colours from the page.
 
-    Raises `NotADiagram` for what is no such diagram.
+    Raises `NotADiagram` for anything else.
     """
     names: dict[str, str] = {}
     rows: list[_Row] = []

@@ -1,6 +1,6 @@
 """Every key of an experiment file, read out of the pydantic schema: path, type, limits, default, unit, description.
 
-Nothing here names a key of the schema; what the schema gains, the reference has.
+No key is named here, so the reference has each key of the schema.
 """
 
 import inspect
@@ -22,7 +22,7 @@ LISTED, NAMED = "[]", ".NAME"
 
 @dataclass(frozen=True)
 class Variant:
-    """What a key is under some of the alternatives that its section has.
+    """A key under some of the alternatives of its section.
 
     Attributes:
         schema: the key's JSON schema.
@@ -130,7 +130,7 @@ class Reference:
             self._walk(schema, model, f"{below}.", within)
 
     def _sections(self, schema: Schema, entry: str = "") -> Iterator[tuple[Schema, type[BaseModel] | None, str]]:
-        """The objects with keys of their own that a value may be, and what their path has behind the value's."""
+        """Yield the objects with keys that a value may be, each with the suffix of its path."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
             target = self._schema["$defs"][name]
@@ -210,7 +210,7 @@ def _models() -> Iterator[type[BaseModel]]:
 
 
 def _default(model: type[BaseModel] | None, name: str, schema: Schema) -> Any:
-    """What stands for a key that is left out; a section's own defaults are those of its keys: None."""
+    """Return the default of a key; None for a section, which has the defaults of its keys."""
     if "default" in schema:
         return schema["default"]
     declared = model.model_fields.get(name) if model else None

@@ -51,13 +51,13 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def attribute(_app: Sphinx, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Before napoleon, which takes what stands before the first colon of an attribute's docstring for its type."""
+    """Escape the first colon of an attribute's docstring: napoleon takes the text before it for a type."""
     if what in ("attribute", "data", "property") and lines:
         lines.insert(0, "\\ ")  # nothing, without a colon
 
 
 def skipped(_app: Sphinx, _what: str, name: str, _object: Any, _skip: bool, _options: Any) -> bool | None:
-    """What pydantic brings, and no reader asks for."""
+    """Skip members that pydantic adds."""
     return True if name == "model_config" else None
 
 
@@ -66,10 +66,10 @@ _PAGE = re.compile(r"(?<![\w/])docs/([\w/-]+)\.md")
 
 
 def docstring(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Docstrings are plain text with code in backticks, not reStructuredText: what that would take for more is escaped.
+    """Convert a docstring, plain text with code in backticks, to reStructuredText.
 
-    Code in single backticks is a link where its name is known; pages that are named by their paths are links; what is
-    indented below a colon and an empty line is shown as it is.
+    Code in single backticks becomes a link if its name is known, and so do paths of pages. Indented text below a colon
+    and an empty line stays as it is.
     """
     verbatim = -1  # the indentation above which lines are code
     for at, line in enumerate(lines):
