@@ -22,8 +22,8 @@ settings.load_profile("suite")
 def pytest_configure() -> None:
     """Stop signals act as in a terminal, for the tests that send them and for the processes that these start.
 
-    A shell script ignores SIGINT in what it starts in the background, nohup ignores SIGHUP, and both are inherited. A
-    signal with a handler is a process's default again in what it starts.
+    A shell script ignores SIGINT in its background processes, nohup ignores SIGHUP, and children inherit both. A signal
+    with a handler has its default action again in children.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,7 +46,7 @@ class _ImportedModules:
         self.frozen = 0
 
     def freeze(self) -> None:
-        """Set aside what was imported since, when it is much."""
+        """Freeze the objects of recent imports if there are many."""
         if len(sys.modules) >= self.frozen + self.WORTH_IT:
             self.frozen = len(sys.modules)
             gc.collect()
@@ -101,7 +101,7 @@ def _keys_are_computed_once(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _import_path_as_before() -> Iterator[None]:
-    """Take back what a test has added to the import path: each command that runs in this process adds its folder."""
+    """Restore the import path after a test: each command that runs in this process adds its folder."""
     before = list(sys.path)
     yield
     sys.path[:] = before

@@ -1,4 +1,4 @@
-"""Prints what `make coverage` has measured: the files below 80 per cent, the lowest first, and the total.
+"""Print the result of `make coverage`: the files below 80 per cent, the lowest first, and the total.
 
 python -m tests.coverage_table
 """

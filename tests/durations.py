@@ -76,7 +76,7 @@ class Clock:
         self.last_s = processor_seconds()
 
     def pytest_runtest_logstart(self) -> None:
-        """Leave out what happened between two tests."""
+        """Leave out the time between two tests."""
         self.last_s = processor_seconds()
 
     @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""What tells whether two runs are equal."""
+"""Fingerprints of runs: two runs with the same records have the same one."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Default values of earlier versions, for tests whose seeds and expected values were chosen with them.
+"""Default values of earlier versions, for tests with seeds and expected values that belong to them.
 
 With them a test has the steps, the waiting times, the masks and the noise that it was written for: the secrets of a run
 with a seed derive from the values that differ from these (`secrets_context`).

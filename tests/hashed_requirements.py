@@ -1,4 +1,4 @@
-"""Prints what pip would install, each with its version and SHA-256: for `make hashes`.
+"""Print the packages that pip would install, each with its version and SHA-256: for `make hashes`.
 
 The hashes are those of the files that your own package index offers for this Python and machine, at the versions of
 constraints.txt; keep the result, and installations elsewhere get the same files or fail:

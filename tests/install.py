@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """What one command of `make` installs.
+    """The packages that one command of `make` installs.
 
     Attributes:
         extra: the extra of the package.
@@ -24,8 +24,8 @@ class Part:
         size: on disk, and how much of that is downloaded.
         minutes: with uv, and with pip, for a nearby package index.
         compiled: whether to compile all modules to byte-code where Python is told not to (PYTHONDONTWRITEBYTECODE):
-            hundreds of processes would compile them again each. It takes 40 s of CPU time; else Python compiles what it
-            imports, 6 s for a run.
+            hundreds of processes would compile them again each. It takes 40 s of CPU time; else Python compiles
+            imported modules only, 6 s for a run.
     """
 
     extra: str
@@ -37,9 +37,7 @@ class Part:
 
 PARTS = {
     "demo": Part("all", "the testbed with PyTorch and Ray", "6.4 GB, 2.8 GB to download", ("1 minute", "5 minutes")),
-    "test": Part(
-        "dev", "what the tests need", "7 GB with what is there, 3 GB to download", ("1 minute", "6 minutes"), True
-    ),
+    "test": Part("dev", "the test dependencies", "7 GB in all, 3 GB to download", ("1 minute", "6 minutes"), True),
     "docs": Part("docs", "Sphinx and its theme", "0.2 GB", ("10 seconds", "1 minute")),
 }
 PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
@@ -58,7 +56,7 @@ _HARMLESS = {"cache-dir", "default-timeout", "disable-pip-version-check", "timeo
 
 
 def pip_settings() -> dict[str, str]:
-    """What pip's files and variables set for an installation: option to value, later ones before earlier ones."""
+    """Return the options that pip's files and variables set for an installation, with their values."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return settings_of(listed)
@@ -76,7 +74,7 @@ def settings_of(listed: str) -> dict[str, str]:
 
 
 def uv_environment(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str] | None:
-    """The environment in which uv does what pip's settings say; None: they say something that uv has no variable for.
+    """Return the environment in which uv follows pip's settings; None if uv has no variable for one of them.
 
     Args:
         settings: see `settings_of`.
@@ -107,7 +105,7 @@ def say(line: str) -> None:
 
 
 def install(part: Part) -> int:
-    """Install a part; returns the exit code of what installed it."""
+    """Install a part; return the exit code of the installer."""
     wanted = [*CONSTRAINTS, "--editable", f".[{part.extra}]"]
     environment = uv_environment(pip_settings(), os.environ)
     with_uv = environment is not None and uv_is_there()

@@ -1,8 +1,8 @@
 """Prints pip constraints that hold every dependency in pyproject.toml at its lower bound: for `make test-lowest`.
 
 The dependencies and the extras `hdf5`, `ray` and `torch` are held at the lowest version that they allow. The tests' own
-packages (`dev`) are held at the version in constraints.txt, which says what the project is developed with. What these
-packages need in turn is left to pip, which takes the newest that fits.
+packages (`dev`) are held at the version in constraints.txt, with which the project is developed. pip takes the newest
+version that fits for the dependencies of these packages.
 
     python tests/lowest_versions.py > lowest.txt
 """

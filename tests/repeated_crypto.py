@@ -1,7 +1,7 @@
 """Public-key operations that seeded federations repeat from test to test, computed once a process.
 
 Federations with one seed have the same keys, shares and proofs. libsodium's functions take bytes and give bytes and
-depend on nothing else, so a result can be kept; what the product meters around them is metered as ever.
+depend on nothing else, so a result can be kept; the product meters each call as before.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _MEMOISED = {name: _memoised(getattr(bindings, name)) for name in OPERATIONS}
 
 @contextmanager
 def kept_results() -> Iterator[None]:
-    """Look an operation up before it is computed, until the block ends; what raised is tried again."""
+    """Look an operation up before it is computed, until the block ends; calls that raised are repeated."""
     with pytest.MonkeyPatch.context() as patch:
         for name, operation in _MEMOISED.items():
             patch.setattr(bindings, name, operation)

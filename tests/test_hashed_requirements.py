@@ -1,4 +1,4 @@
-"""tests/hashed_requirements.py: what `make hashes` writes."""
+"""tests/hashed_requirements.py, the output of `make hashes`."""
 
 import pytest
 

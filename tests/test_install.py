@@ -1,4 +1,4 @@
-"""`make demo` and `make test` install what they need, with uv where pip's settings can be handed on, else with pip."""
+"""`make demo` and `make test` install their dependencies, with uv where it can follow pip's settings, else with pip."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""``from testbed import ...``: what the page promises is there, and nothing else."""
+"""``from testbed import ...`` has the names of its page, and no others."""
 
 import ast
 import inspect
@@ -37,7 +37,7 @@ def test_a_public_name_is_there_and_says_what_it_is(name: str) -> None:
 
 
 def test_types_are_known_of_the_same_names_from_the_same_modules() -> None:
-    """What type checkers read, and what is imported when a name is used."""
+    """Type checkers and the lazy import take names from the same modules."""
     tree = ast.parse(Path(testbed.__file__).read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     imported = {one.names[0].asname: one.module for one in block.body if isinstance(one, ast.ImportFrom)}

@@ -84,7 +84,7 @@ except KeyboardInterrupt:
 
 
 def test_a_terminal_that_goes_away_stops_it_in_good_order(tmp_path: Path) -> None:
-    """What is printed then, by a display that ends, would be an error instead of the end of the run."""
+    """A display that prints at its end must not raise an error in place of the end of the run."""
     ours, theirs = os.openpty()
 
     def own_terminal() -> None:

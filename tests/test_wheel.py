@@ -1,4 +1,4 @@
-"""What is shipped: the four packages and their data files, no tests, benchmarks or documentation."""
+"""The wheel has the four packages and their data files, no tests, benchmarks or documentation."""
 
 import tomllib
 

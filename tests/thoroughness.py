@@ -24,7 +24,7 @@ def each_pair(*parameters: Iterable[Any]) -> list[Any]:
         parameters: the values of each parameter; their texts are the ids.
 
     Returns:
-        All combinations in order; marked slow are those whose pairs of values are in others, too.
+        All combinations in order; combinations without a new pair of values are marked slow.
     """
     combinations = list(product(*parameters))
     missing = {pair for combination in combinations for pair in _pairs(combination)}
@@ -39,7 +39,7 @@ def each_pair(*parameters: Iterable[Any]) -> list[Any]:
 def each_value(*parameters: Iterable[Any]) -> list[Any]:
     """Combinations for `parametrize`: in `make test` every value is in one, in `make test-all` all meet all.
 
-    For properties of the parameters one by one, where a combination repeats what its parts have shown.
+    For properties of the parameters one by one, where a combination tests nothing beyond its parts.
 
     Args:
         parameters: the values of each parameter; their texts are the ids.

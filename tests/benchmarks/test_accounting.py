@@ -1,4 +1,4 @@
-"""The benchmark of composing measures every analysis, and what it measures is what the report says."""
+"""The benchmark of composing measures every analysis, and the report has the same numbers."""
 
 import pytest
 

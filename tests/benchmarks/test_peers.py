@@ -1,4 +1,4 @@
-"""The comparison with Flower counts what is code, and its page says what it counts."""
+"""The comparison with Flower counts lines of code, and its page has the counts."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A Ray cluster of network namespaces gives what one process gives, also when a node goes (root only)."""
+"""A Ray cluster of network namespaces gives the result of one process, also when a node dies (root only)."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`python -m benchmarks` keeps what was measured and says what failed; two of its files can be set side by side."""
+"""`python -m benchmarks` keeps results and names failures; two of its files can be compared."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""What `--wan` says of what it has found, and what it draws; nothing is measured here."""
+"""The report and the drawn cases of `--wan`; nothing is measured here."""
 
 from dataclasses import replace
 from pathlib import Path

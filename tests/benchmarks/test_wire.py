@@ -1,4 +1,4 @@
-"""The wire in user space: when packets arrive, which are lost, and what it does between two devices (sockets here)."""
+"""The wire in user space: arrival of packets, loss, and forwarding between two devices (sockets here)."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Pages whose blocks of code are run as a reader would type them: those with ``executed: true`` in their front matter
+"""Run the code blocks of pages as a reader would type them: of pages with ``executed: true`` in their front matter
 (``executed: ray`` where a command starts Ray).
 
 In an empty folder, in the order of the page, with `examples` of the repository beside it:
@@ -40,7 +40,7 @@ class Block:
     Attributes:
         line: of the page, where its text begins.
         language: as written behind the backticks.
-        text: what stands in it.
+        text: content of the block.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""What the tutorials show works as it is written."""
+"""The commands and code of the tutorials work as written."""
 
 from pathlib import Path
 

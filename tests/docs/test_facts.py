@@ -1,4 +1,4 @@
-"""What pages say in passing and code says too: stages, versions, and the experiment that the README shows."""
+"""Facts that stand in pages and in code agree: stages, versions, and the experiment of the README."""
 
 import re
 import tomllib

@@ -65,7 +65,7 @@ def test_a_page_that_differs_is_written_again(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
 def test_a_key_is_described(key: schema_keys.Key) -> None:
-    """A key that chooses among alternatives is described by what it chooses."""
+    """A key that chooses among alternatives is described by the alternatives."""
     section = key.path.rpartition(".")[0]
     choosing = [one.chosen_by for one in REFERENCE.alternatives.get(section, ()) if one.value]
     assert key.path in choosing or all(variant.description for variant in key.variants)

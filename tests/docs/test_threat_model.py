@@ -1,4 +1,4 @@
-"""The tables of docs/explanation/threat-model.md are what the command prints; no misbehaviour is missing."""
+"""The tables of docs/explanation/threat-model.md equal the output of the command; no misbehaviour is missing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""docs/explanation/threat-model.md: its tables are what ``testbed attack survey`` prints, and this puts them there.
+"""docs/explanation/threat-model.md: write the output of ``testbed attack survey`` into its tables.
 
     python -m tests.docs.threat_model
 
@@ -27,7 +27,7 @@ _NOT_HERE = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """One survey of the page: the name of its column in the matrix, its arguments, and what stands there."""
+    """One survey of the page: the name of its column in the matrix, its arguments, and its content."""
 
     name: str
     arguments: list[str]
@@ -41,7 +41,7 @@ def tables(page: str) -> Iterator[Table]:
 
 
 def surveyed(arguments: list[str]) -> list[dict[str, Any]]:
-    """What the command finds, a row for each misbehaviour."""
+    """Return the output of the command, a row for each misbehaviour."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         code = main(["attack", "survey", str(ROOT / EXPERIMENT), "--quiet", "--format", "json", *arguments])
@@ -80,7 +80,7 @@ def _cell(row: dict[str, Any]) -> str:
         return _NOT_HERE
     if row["verdict"].startswith("refused"):
         check = row["checks"][0].partition(" at ")[0]
-        name = re.match(r"[\w-]+\.[\w.-]+(?=:|$)|[\w.-]+$", check)  # with what is said of it after a colon, or alone
+        name = re.match(r"[\w-]+\.[\w.-]+(?=:|$)|[\w.-]+$", check)  # alone, or before a colon and its detail
         named = f"`{name[0]}`" if name else "seen by the honest server"
         if row["verdict"] == "refused":
             return named

@@ -1,4 +1,4 @@
-"""`examples/crafted-models.yaml` and what it says: who is refused, and what the others have learned."""
+"""`examples/crafted-models.yaml` and its claims: refused attacks, and the content that the others reveal."""
 
 from pathlib import Path
 

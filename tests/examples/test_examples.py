@@ -1,4 +1,4 @@
-"""The examples are what users start from: they must hold, and their claims too."""
+"""The examples, from which users start, are valid, and their claims hold."""
 
 import asyncio
 import re

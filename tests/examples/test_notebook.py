@@ -1,4 +1,4 @@
-"""`examples/quickstart.ipynb` runs in a real kernel, and says what it said when it was written."""
+"""`examples/quickstart.ipynb` runs in a real kernel, and prints the outputs that are stored in it."""
 
 import nbformat
 from nbclient import NotebookClient
@@ -9,7 +9,7 @@ NOTEBOOK = ROOT / "examples" / "quickstart.ipynb"
 
 
 def _texts(notebook: nbformat.NotebookNode) -> list[str]:
-    """What the cells show as text: values, tables, errors; figures only by their type."""
+    """Return the outputs of the cells as text: values, tables, errors; figures only by their type."""
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return [output.data["text/plain"] for output in shown if "data" in output]
 

@@ -34,7 +34,7 @@ def test_the_phones_example_and_its_replay(
     assert [row["pairs"] for row in rows] == [3, 3]
     assert [row["pairs_identical"] for row in rows] == [3, 3]
     experiment = (tmp_path / "runs/phones/experiment.yaml").read_text()
-    assert "traces/phones.parquet: " in experiment  # the digest of what was replayed
+    assert "traces/phones.parquet: " in experiment  # the digest of the replayed trace
     with open("traces/phones.parquet", "ab") as file:
         file.write(b"more")
     assert main(["run", str(EXAMPLES / "phones.yaml"), "--out", "runs/phones", *small, "--resume"]) == 2

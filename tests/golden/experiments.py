@@ -1,4 +1,4 @@
-"""Small experiments whose records are pinned: each protocol, selection, noise and client algorithm at least once."""
+"""Small experiments with pinned records: each protocol, selection, noise and client algorithm at least once."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -67,12 +67,12 @@ VERIFIABLE_BATCHES: dict[str, Any] = {
 
 
 def aggregated(aggregation: dict[str, Any], **sections: Any) -> GoldenExperiment:
-    """Return an experiment with an aggregation, whose clients drop out."""
+    """Return an experiment with an aggregation and with dropouts."""
     return GoldenExperiment(UNSTEADY | {"aggregation": aggregation} | sections)
 
 
 def selected(selection: dict[str, Any], **sections: Any) -> GoldenExperiment:
-    """Return an experiment with a selection under secure aggregation, whose clients drop out."""
+    """Return an experiment with a selection under secure aggregation and with dropouts."""
     return GoldenExperiment(UNSTEADY | {"rounds": 3, "selection": selection, "aggregation": SECAGG} | sections)
 
 

@@ -1,4 +1,4 @@
-"""Run the experiments and hash what they record.
+"""Run the experiments and hash their records.
 
 A run has a hash for each of its parts, so that a difference says where it is:
 
@@ -165,7 +165,7 @@ def record_hashes(path: Path) -> dict[str, str]:
 
 
 def differing_parts(name: str, hashes: dict[str, str], pinned: dict[str, str], *, same_cpu: bool) -> list[str]:
-    """Return the parts of a run whose hashes differ, or that only one of the two has.
+    """Return the parts of a run with differing hashes, or with only one hash.
 
     Args:
         name: the experiment.

@@ -1,4 +1,4 @@
-"""The records of small runs are those that `hashes.json` pins, part by part; README.md here says what is hashed."""
+"""The records of small runs are those that `hashes.json` pins, part by part; README.md here describes the parts."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_each_built_in_protocol_is_in_an_experiment() -> None:
 
 
 def parts_after(name: str, tmp_path: Path) -> set[str]:
-    """The parts of a run whose hashes are not the pinned ones."""
+    """Return the parts of a run with hashes other than the pinned ones."""
     return set(differing_parts(name, run_golden(name, tmp_path / "run"), PINNED[name], same_cpu=SAME_CPU))
 
 
