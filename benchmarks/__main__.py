@@ -24,7 +24,7 @@ from testbed.errors import TestbedError
 
 
 def measured(work: Work) -> dict[str, object]:
-    """What one benchmark prints as JSON, or ``{"failed": why}``."""
+    """Return the JSON result of one benchmark, or ``{"failed": why}``."""
     command = [sys.executable, "-m", f"benchmarks.{work.module}", *work.options, "--format", "json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     told = ended.stdout.strip().splitlines()
@@ -39,7 +39,7 @@ def measured(work: Work) -> dict[str, object]:
 
 
 def row(work: Work, result: Mapping[str, object]) -> dict[str, object]:
-    """A row of the table: what is wanted stands beside what was measured; a failure says what it is."""
+    """Return a row of the table: the target beside the measured value, or the reason of a failure."""
     if FAILED in result:
         return {"work": work.says, "seconds": None, "floor": None, "ratio": None, "target": result[FAILED]}
     wanted = [f"{work.target_s:g} s"] if work.target_s is not None else []
@@ -52,12 +52,12 @@ def row(work: Work, result: Mapping[str, object]) -> dict[str, object]:
 
 
 def exceeds(value: object, target: float | None) -> bool:
-    """Whether a figure is above what is wanted."""
+    """Return whether a figure is above its target."""
     return target is not None and float(str(value)) > target
 
 
 def main() -> int:
-    """Measure what was asked for; returns the exit status."""
+    """Run the chosen benchmarks; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__.split("\n\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -80,7 +80,7 @@ def main() -> int:
         results[work.name] = {**result, "command": work.command, "took_s": time.perf_counter() - began, **where}
         write(options.out, results)
     print(table([row(work, results[work.name]) for work in chosen]))
-    print(f"\nin {options.out}; python -m benchmarks.compare OLD.json {options.out} shows what changed")
+    print(f"\nin {options.out}; python -m benchmarks.compare OLD.json {options.out} shows the changes")
     return int(any(FAILED in results[work.name] for work in chosen))
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.batched_training [--clients-at-once 50]
 
-What is trained is the setup of pfl-research's benchmark (Granqvist et al. 2024, arXiv 2404.06430; in its repository
+The workload is the setup of pfl-research's benchmark (Granqvist et al. 2024, arXiv 2404.06430; in its repository
 benchmarks/image_classification/configs/baseline.yaml): 50 participants a round, of 1,000 clients with 50 samples each,
 one local epoch in batches of 10, SGD at 0.1 without momentum, its CNN of 1,626,442 parameters with dropout; 1,500 such
 rounds are its experiment. The images are noise: time does not depend on them. ``--model`` takes a smaller network
@@ -10,8 +10,8 @@ instead, for grey images of 8x8.
 
 Ours is `train_together` of the workload, from images in main memory and a flat model to flat changes in main memory;
 the table has `train`, one client after the other, too. The floor is a bare torch loop on the same device, one client
-after the other, whose images are there already. All take turns, and the least counts: CPU seconds of one thread on a
-CPU, wall seconds on a GPU. The device is CUDA's where there is one.
+after the other, with its images in place. The variants take turns, and the minimum counts: CPU seconds of one thread
+on a CPU, wall seconds on a GPU. The device is CUDA's where there is one.
 """
 
 import time
@@ -32,7 +32,7 @@ SHAPES = {"cifar-cnn": (32, 32, 3), "cnn": (8, 8), "mlp": (8, 8), "logistic": (8
 
 
 def workloads_of(model: str, *clients_at_once: int) -> list[ImageClassification]:
-    """The clients with noise for images, to be trained so many at once."""
+    """Return workloads with noise as images, one for each number of clients that train together."""
     random = np.random.default_rng(0)
     total = CLIENTS * SAMPLES
     images = random.integers(0, 256, (total, *SHAPES[model]), dtype=np.uint8)
@@ -51,7 +51,7 @@ def workloads_of(model: str, *clients_at_once: int) -> list[ImageClassification]
 def main() -> None:
     """Measure and print: seconds for the participants of a round."""
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=tuple(SHAPES), default="cifar-cnn", help="what is trained")
+    parser.add_argument("--model", choices=tuple(SHAPES), default="cifar-cnn", help="the network that is trained")
     parser.add_argument("--participants", type=int, default=50, help="of the round")
     parser.add_argument("--clients-at-once", type=int, default=50, help="trained as one computation")
     parser.add_argument("--turns", type=int, default=3, help="turns that are measured")

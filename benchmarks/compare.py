@@ -1,4 +1,4 @@
-"""Two files of results beside each other: what became faster, what slower.
+"""Compare two files of benchmark results, row by row.
 
     python -m benchmarks --out new.json
     python -m benchmarks.compare old.json new.json
@@ -33,7 +33,7 @@ def rows(old: Results, new: Results) -> list[dict[str, object]]:
 
 
 def notes(old: Results, new: Results) -> list[str]:
-    """What cannot be compared and why, a line each; and that the machines differ, if they do."""
+    """Return one line for each row that cannot be compared, and one if the machines differ."""
     lines = [f"{name}: {why}" for name in {**old, **new} if (why := _why_not(old, new, name))]
     processors = [sorted({str(row.get("processor")) for row in side.values()}) for side in (old, new)]
     if processors[0] != processors[1]:

@@ -3,7 +3,7 @@
     python -m benchmarks.crowd
     python -m benchmarks.crowd --population 1000000 --format json
 
-The server asks everybody who is there, computes everybody's number with HMAC-SHA-256 under its key on the bulletin
+The server asks all available clients, computes all numbers with HMAC-SHA-256 under its key on the bulletin
 board, and draws; the participants verify and sign their list, train (a logistic model of 48,670 parameters, 20 images
 each) and are summed, and everything is recorded. Keys are real; they follow from the seed, and the first round makes
 those of the board, on all cores (`keys_s`): no client registers, as where compute time is modelled. `seconds` is the

@@ -50,7 +50,7 @@ def main() -> None:
     """Measure and print."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--dimension", type=int, default=1_000_000, help="parameters of the model")
-    parser.add_argument("--participants", type=int, default=100, help="who share the noise")
+    parser.add_argument("--participants", type=int, default=100, help="clients that share the noise")
     parser.add_argument("--noise-multiplier", type=float, default=1.0, help="of the sum")
     parser.add_argument("--mechanism", choices=("skellam", "discrete-gaussian"), default="skellam", help="of the noise")
     parser.add_argument("--bits", type=int, default=32, help="ring width")

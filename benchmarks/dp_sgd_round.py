@@ -31,7 +31,7 @@ from testbed.records import RunDirectory
 def experiment_of(
     population: int, samples: int, client_rate: float, sample_rate: float, server: str, rounds: int
 ) -> Experiment:
-    """The experiment whose rounds are timed; nothing is evaluated in them."""
+    """Return the experiment with the timed rounds; it has no evaluations."""
     return Experiment.model_validate(
         {
             "name": "benchmark-dp-sgd", "seed": 1, "rounds": rounds + 1, "population": population,

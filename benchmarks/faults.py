@@ -1,4 +1,4 @@
-"""What a run survives: processes and nodes killed at chosen moments, and whether the result is what it would have been.
+"""Kill processes and nodes at chosen moments of a run, and compare its result with that of an undisturbed run.
 
     python -m benchmarks.faults [--format json] [--only NAME]
 
@@ -96,7 +96,7 @@ class Nodes:
             self.cluster.add_node(num_cpus=1)
 
     def raylets(self, node: Any) -> list[int]:
-        """The process whose death is the node's."""
+        """Return the process of a node; the node dies with it."""
         return [info.process.pid for info in node.all_processes["raylet"]]
 
     @property
@@ -110,9 +110,9 @@ class Row:
     """One line of the table.
 
     Attributes:
-        killed: what was.
+        killed: the processes that were killed.
         when: at which moment.
-        outcome: what became of the run.
+        outcome: how the run ended.
         hosts_restarted: how many hosts were started anew.
         rounds_repeated: rounds that were run again, by a new coordinator or after `--resume`.
         identical: whether the result is that of the undisturbed run.
@@ -151,7 +151,7 @@ class Trials:
         described: Experiment | None = None,
         reference: RunRecords | None = None,
     ) -> Row:
-        """A run in which at (round, stage) the victims are killed, so many times; resumed when that ends it."""
+        """Kill the victims `times` times at (round, stage) of a run; resume it if that ends it."""
         described, reference = described or self.described, reference or self.reference
         path = self.directory / f"run-{len(list(self.directory.iterdir()))}"
         RunDirectory.create(path, described.plain())
@@ -177,7 +177,7 @@ class Trials:
         return row
 
     def row(self, killed: str, when: str, outcome: str, path: Path, reference: RunRecords | None = None) -> Row:
-        """What a run's records say."""
+        """Return the row that follows from a run's records."""
         run = RunRecords(path)
         restarts = [entry for entry in RunLog(path).read() if entry["event"] == "host-restarted"]
         resumes = run.events[(run.events["kind"] == "resume")]
@@ -222,7 +222,7 @@ def _ended(code: int) -> str:
 
 
 def trials(at: Trials) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """All rows: a name for ``--only``, and what to do."""
+    """Yield all rows: a name for ``--only``, and the function that measures."""
     one, two = breaking.host(1), breaking.host(2)
     stages = (*at.plan.selection.stages, "train", *at.plan.aggregation.stages, SUM)
     for stage in stages:
@@ -313,7 +313,7 @@ def _head_lost(at: Trials) -> Row:
 def main(given: Sequence[str] | None = None) -> None:
     """Run the trials from the command line."""
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--only", help="trials whose name contains this")
+    parser.add_argument("--only", help="only trials with this text in their names")
     options = parser.parse_args(given)
     directory = Path(tempfile.mkdtemp(prefix="faults-"))
     rows = []

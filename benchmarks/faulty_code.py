@@ -1,4 +1,4 @@
-"""Classes of one's own whose code crashes at chosen places: those that `AT` names, if any."""
+"""User-defined classes that crash at chosen places: those that `AT` names, if any."""
 
 import os
 import time

@@ -3,7 +3,7 @@
     python -m benchmarks.flamingo --clients 100 --dimension 1000000 --dropouts 10
 
 Timed is the aggregation of the second round, from the reports to the mean, masks as symbols; and, beside it, that of a
-first round, with the set-up. The floor is what a round cannot do without in one process, one operation after
+first round, with the set-up. The floor is the work that no round can do without, in one process, one operation after
 the other: each pair's key agreement once, each client's rounding, encryptions, signatures and shares, the members'
 partial decryptions and proofs, the server's interpolations, and the masks that do not cancel. Both in CPU seconds.
 """

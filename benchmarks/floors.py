@@ -85,7 +85,7 @@ def bare_training_loop(
         lr: learning rate.
         momentum: of SGD, started anew for each client.
         threads: torch threads to use; the former number is set again afterwards.
-        clock: what gives the seconds.
+        clock: returns seconds.
         device: where the network is and the data are, moved there beforehand.
 
     Returns:

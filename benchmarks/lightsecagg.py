@@ -2,9 +2,10 @@
 
     python -m benchmarks.lightsecagg --clients 100 --dimension 1000000 --dropouts 10
 
-Timed is the aggregation, from the advertised keys to the mean. The floor is what no implementation of the paper is
-spared, in the same process: each client's uniform elements, the products of matrices that code its mask, sealing and
-opening all pieces, adding masks to inputs, summing pieces and inputs, and decoding. Both in CPU seconds of one thread.
+Timed is the aggregation, from the advertised keys to the mean. The floor is the work that no implementation of
+the paper can avoid, in the same process: each client's uniform elements, the products of matrices that code its
+mask, sealing and opening all pieces, adding masks to inputs, summing pieces and inputs, and decoding.
+Both in CPU seconds of one thread.
 """
 
 import time

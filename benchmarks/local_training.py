@@ -5,8 +5,8 @@
 The sizes are those of So et al. (arXiv 2106.03328, Appendix E and F): LeNet on 615 samples of CIFAR's shape (200
 shared and 415 private) in batches of 50, the CNN of McMahan et al. on 500 of MNIST's in batches of 100, VGG-11 on 417
 of CIFAR's in batches of 50. The images are noise: time does not depend on them. Ours is `train` of the workload, from
-bytes and a flat model to a flat change; the floor has its images as tensors already. Both take turns; what counts is
-the least CPU time of one thread.
+bytes and a flat model to a flat change; the floor has its images as tensors already. Both take turns; the minimum
+of the CPU time of one thread counts.
 """
 
 import time

@@ -2,7 +2,7 @@
 
     python -m benchmarks.multi_round_metrics
 
-Timed is processor time (of this thread; the machine may do other work), for simulating who takes part and for all
+Timed is processor time (of this thread; the machine may do other work), for simulating participation and for all
 metrics of all rounds. Targets: T of all rounds of one scheme at most 60 s, six schemes at most 20 s in all. The floor
 is one elimination of each final participation matrix, which any exact method needs.
 """

@@ -3,8 +3,8 @@
     python -m benchmarks.one_shot --clients 100 --dimension 1000000 --dropouts 10 --bits 27
     python -m benchmarks.one_shot --clients 1000 --dimension 100000 --dropouts 100 --bits 31
 
-Timed is the aggregation, from the one question to clients to the mean. The floor is what no implementation of the
-construction with these parameters is spared, in the same process: each client's errors and products of polynomials
+Timed is the aggregation, from the one question to clients to the mean. The floor is the work that no implementation of
+the construction with these parameters can avoid, in the same process: each client's errors and products of polynomials
 (the transform of the key, a product with each public polynomial, a transform back), their addition to the elements,
 shares, sealing and opening all of them, and summing; the server's sum and its own products. Both in CPU seconds of one
 thread.
@@ -37,7 +37,7 @@ def seconds(work: Callable[[], object], times: int = 3) -> float:
 
 
 def floor_s(parameters: OneShotParameters, survivors: int, dimension: int, members: int) -> float:
-    """CPU seconds of the unavoidable operations, one after the other; those who leave have done nothing."""
+    """Return CPU seconds of the unavoidable operations, one after the other; clients that leave have done nothing."""
     seed, packing, code = bytes(32), parameters.packing, parameters.code_for(members)
     count, points = packing.coefficients(dimension + 1), tuple(range(1, members + 1))
     public_polynomials(seed, -(-count // 4096))
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--dimension", type=int, default=1_000_000)
     parser.add_argument("--dropouts", type=int, default=10, help="of them, which leave before their input arrives")
-    parser.add_argument("--members", type=int, default=60, help="of the committee, all of whom answer")
+    parser.add_argument("--members", type=int, default=60, help="members of the committee; all of them answer")
     parser.add_argument("--bits", type=int, default=27, help="of a sum's coordinate")
     options = parser.parse_args()
     members = min(options.members, options.clients - options.dropouts)

@@ -1,4 +1,4 @@
-"""A workload of the user's own, with sums whose last bits depend on how many threads make them."""
+"""A user-defined workload with sums that depend, in their last bits, on the number of threads."""
 
 from typing import Any
 

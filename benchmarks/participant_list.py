@@ -1,4 +1,4 @@
-"""What one participant's verification of the participant list takes: client-centric Lotto, 70 proofs.
+"""Time of one participant's verification of the participant list: client-centric Lotto, 70 proofs.
 
     python -m benchmarks.participant_list
     python -m benchmarks.participant_list --participants 200
@@ -30,7 +30,7 @@ TARGET_MS = 12.0
 
 
 class Parties:
-    """So many registered clients, all of them candidates (n = s), and the list of them.
+    """Registered clients, all of them candidates (n = s), and their list.
 
     Args:
         participants: s.

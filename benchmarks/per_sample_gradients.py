@@ -4,8 +4,8 @@
 
 The network of Hasircioglu and Gunduz for EMNIST at their batch of 70. Images are noise: time does not depend on them.
 The floor is one forward and backward pass of the mean loss; ours gives every sample's gradient norm and the clipped sum
-(`workloads.training.clipped_gradients`); torch.func's vmap(grad) is what it falls back to for other networks, and the
-usual way. They take turns; what counts is the least CPU time of one thread.
+(`workloads.training.clipped_gradients`); torch.func's vmap(grad) is the fallback for other networks, and the
+usual way. They take turns; the minimum of the CPU time of one thread counts.
 """
 
 import time

@@ -2,10 +2,10 @@
 
     python -m benchmarks.pine --clients 100 --dimension 1000000 --dropouts 10
 
-Timed is the aggregation, from the verification key to the mean. The floor is what no implementation of the construction
-with these parameters is spared, in the same process: for each client, the helper's shares expanded, both shares hashed
-twice, the random vectors and their products, the squared norm and the polynomials of its proofs; for each report, the
-same of the aggregators but the proofs, which they query; and the sums. Both in CPU seconds.
+Timed is the aggregation, from the verification key to the mean. The floor is the work that no implementation of
+the construction with these parameters can avoid, in the same process: for each client, the helper's shares
+expanded, both shares hashed twice, the random vectors and their products, the squared norm and the polynomials
+of its proofs; for each report, the same of the aggregators, which query the proofs; and the sums. Both in CPU seconds.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from testbed.crypto.xof import XofHmacSha256Aes128, elements
 
 
 def floor_s(parameters: PineParameters, survivors: int, dimension: int) -> dict[str, float]:
-    """CPU seconds of the unavoidable operations, by operation; those who leave have done nothing."""
+    """Return CPU seconds of the unavoidable operations, by operation; clients that leave have done nothing."""
     vdaf, seed = parameters.vdaf(dimension), bytes(32)
     vector = parameters.encode(np.random.default_rng(0).uniform(-1, 1, dimension).astype(np.float32))
     share = elements(XofHmacSha256Aes128(seed, b""), vdaf.measurement_length)

@@ -1,4 +1,4 @@
-"""A Ray cluster whose nodes are network namespaces of this machine: what passes between them is counted, and limited.
+"""A Ray cluster of network namespaces of this machine, with counted and limited traffic between its nodes.
 
 Every node has an address, a temporary directory and processes of its own; node 0 is the head. They share this machine's
 processors, memory and files. Ray's authentication is off in there, since nothing outside can reach it. Needs root (see
@@ -48,7 +48,7 @@ class RayStar:
     Args:
         nodes: how many, the head among them.
         mbit_s: rate of each node's link, each way; None: no limit.
-        cpus_per_node: what each node says it has.
+        cpus_per_node: number of cores that each node announces.
         environment: variables for all processes, beside this process's own.
 
     Raises:
@@ -163,7 +163,7 @@ class RayStar:
         return self._star.server_port if node == 0 else self._star.port(node - 1)
 
     def traffic(self) -> list[Counters]:
-        """What has passed each node's interface since it was made; what stays within a node is not in it."""
+        """Return the traffic of each node's interface since it was made, without traffic within a node."""
         found = []
         for node in range(self.nodes):
             shown = run("ip", "-n", self.namespace(node), "-s", "-j", "link", "show", INTERFACE)
@@ -179,10 +179,10 @@ class RayStar:
         return self._popen(0, *command, **pipes)
 
     def run(self, *command: str, timeout_s: float) -> str:
-        """What a command prints that runs on the head.
+        """Run a command on the head and return its output.
 
         Raises:
-            ClusterError: it failed, with the end of what it said, or took longer than `timeout_s`.
+            ClusterError: it failed, with the end of its output, or took longer than `timeout_s`.
         """
         process = self.driver(*command)
         try:

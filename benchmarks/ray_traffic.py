@@ -1,4 +1,4 @@
-"""What a round sends between the nodes of a Ray cluster, against the model's size. Needs root.
+"""Traffic of a round between the nodes of a Ray cluster, against the model's size. Needs root.
 
     python -m benchmarks.ray_traffic [--nodes 3] [--hosts-per-node 2] [--participants 20] [--rounds 4] [--mbit-s RATE]
 
@@ -67,7 +67,7 @@ class Round:
 
 
 def measure(star: RayStar, experiment: Path, hosts: int) -> tuple[list[Round], float]:
-    """Each round's traffic, and what the idle cluster sends and receives at the head, in bytes per second."""
+    """Return each round's traffic, and the traffic of the idle cluster at the head in bytes per second."""
     driver = star.driver(sys.executable, "-m", "benchmarks.ray_rounds", star.address, str(experiment), str(hosts))
     assert driver.stdin is not None
     assert driver.stdout is not None

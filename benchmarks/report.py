@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 REQUIRED = ("seconds", "floor_seconds", "ratio")
-"""What every result holds: the time measured, the time of the floor in the same process, and their ratio."""
+"""Keys of every result: the measured time, the time of the floor in the same process, and their ratio."""
 
 
 def arguments(description: str, *more_formats: str) -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ MODEL = "femnist-cnn"
 
 
 def experiment_of(population: int, participants: int, samples: int, rounds: int) -> Experiment:
-    """The experiment whose rounds are timed."""
+    """Return the experiment with the timed rounds."""
     return Experiment.model_validate(
         {
             "name": "benchmark-round", "seed": 1, "rounds": rounds, "population": population,
@@ -49,7 +49,7 @@ def experiment_of(population: int, participants: int, samples: int, rounds: int)
 
 
 def participants_of(experiment: Experiment, round_number: int) -> list[int]:
-    """Whom the honest server draws in a round with everybody present (the same coin as the run's)."""
+    """Return the clients that the honest server draws in a round with all clients available, as the run does."""
     coin = Plan(experiment, 0).randomness.generator("server", round_number, "participants")
     return sorted(coin.choice(np.arange(experiment.population), experiment.selection.participants, replace=False))
 

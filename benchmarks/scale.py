@@ -4,8 +4,8 @@
     python -m benchmarks.scale --largest 100000 --hosts 1 2
     python -m benchmarks.scale --format json
 
-100 participants, plain sums, a small model; full records are written. The parts of a round: announce (everybody is
-asked, who is there answers, the participants are drawn), train, aggregate, record. Times are the best of the timed
+100 participants, plain sums, a small model; full records are written. The parts of a round: announce (all clients are
+asked, available ones answer, the participants are drawn), train, aggregate, record. Times are the best of the timed
 rounds but the first; memory is proportional (PSS), of all processes together, Ray's too. The floor, in one process:
 fill and add up arrays of as many numbers as the record has, draw the participants, and train them in a bare loop.
 Targets: below 2 kB per idle client, 10^6 clients in less than 4 GB.
@@ -66,7 +66,7 @@ def floor_seconds(experiment: Experiment) -> float:
 
 
 def checking_seconds(experiment: Experiment) -> float:
-    """What `testbed run` does before anything runs: data, links, devices, availability of everybody."""
+    """Return the seconds that `testbed run` needs before the first round: data, links, devices, availability."""
     import workloads
 
     began = time.perf_counter()
@@ -78,7 +78,7 @@ def checking_seconds(experiment: Experiment) -> float:
 
 
 def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Constant and slope of the line with the least relative errors: what is small counts as much as what is large."""
+    """Return constant and slope of the line with the least relative errors."""
     weight = 1 / np.asarray(y, np.float64)
     design = np.stack([np.ones(len(x)), np.asarray(x, np.float64)], axis=1) * weight[:, None]
     constant, slope = np.linalg.lstsq(design, np.ones(len(x)), rcond=None)[0].tolist()

@@ -1,7 +1,8 @@
 """The runs of `benchmarks.scale`: their experiments, and wall time by part of a round, bytes, and memory by process.
 
-Populations, and what else can be asked of a large one, run on Ray. The coordinator is replaced by one that notes the
-time when stages begin; everything else is what `testbed run` does, through `RaySession.run` and into a run directory.
+Populations of several sizes, and variations of a large one, run on Ray. The coordinator is replaced by one that notes
+the time when stages begin; everything else is done as in `testbed run`, through `RaySession.run` into
+a run directory.
 """
 
 import time
@@ -52,7 +53,7 @@ def experiment_of(population: int, participants: int, rounds: int, **sections: A
 
 
 def variations(participants: int, folder: Path) -> dict[str, dict[str, Any]]:
-    """What changes in `experiment_of` for each row of the second table; `folder` takes a trace."""
+    """Return the changes of `experiment_of` for each row of the second table; `folder` takes a trace."""
     return {
         "batch-partition": {"selection": {"protocol": "batch-partition", "participants": participants, "privacy": 5}},
         "tls, zipf devices, log-normal links": {
@@ -122,7 +123,7 @@ class TimedCoordinator(Coordinator):
             self._marks.append((progress.stage, time.time()))
 
     async def timed(self) -> list[dict[str, float]]:
-        """What was measured of every round since the last call; seconds, bytes."""
+        """Return the measurements of every round since the last call: seconds, bytes."""
         found: list[dict[str, float]] = self.__dict__.pop("_timed", [])
         return found
 
@@ -138,12 +139,12 @@ def parts_of(began: float, marks: list[tuple[str, float]], ended: float) -> dict
 
 
 def timed_session(hosts: int) -> RaySession:
-    """A session on Ray, started here if it does not run yet, whose coordinator is a `TimedCoordinator`."""
+    """Return a session on Ray with a `TimedCoordinator`; Ray is started here if it does not run yet."""
     return RaySession(None, hosts, coordinator_class=TimedCoordinator)
 
 
 def memory_bytes() -> dict[str, int]:
-    """Proportional memory (PSS: a shared page counts once, divided among its users) by what the processes are.
+    """Proportional memory (PSS: a shared page counts once, divided among its users) by kind of process.
 
     Keys: driver, hosts, coordinator, pki, ray (raylet, GCS, agents, idle workers).
     """
@@ -169,7 +170,7 @@ def object_store_bytes() -> int:
 
 @dataclass
 class Measured:
-    """What one run took.
+    """Time and memory of one run.
 
     Attributes:
         start_s: from the call to the first round: clients, links, availability, registration.

@@ -125,7 +125,7 @@ def measured(
 ) -> Measured:
     """Run the protocol once; the last `dropouts` clients leave before they send their input.
 
-    `before`: so many rounds without drop-outs come first, and are not measured.
+    `before`: number of rounds without dropouts that come first and are not measured.
 
     `told`: the server knows the experiment's id, and verifies signatures as the clients do. `masks`: "symbolic" or
     "materialised" (`aggregation.masks`). `compute`: "modelled", where pure functions are computed once, or "measured",
@@ -189,7 +189,7 @@ def measured(
 
 @dataclass(frozen=True)
 class Floor:
-    """What the masks alone take: wall time, and CPU seconds of all threads together."""
+    """Cost of the masks alone: wall time, and CPU seconds of all threads together."""
 
     seconds: float
     cpu_s: float

@@ -3,7 +3,7 @@
     python -m benchmarks.secagg_plus --clients 700 --dimension 1018174 --dropouts 70
     python -m benchmarks.secagg_plus --clients 200 --dropouts 20 --peer
 
-As `benchmarks.secagg` measures, whose floor it shares: the AES-256-CTR key stream of every mask that this graph has,
+Measured as in `benchmarks.secagg`, with the same floor: the AES-256-CTR key stream of every mask that this graph has,
 and its addition, on the same cores. With `--peer`, `secagg` is measured with the same clients, beside it.
 """
 
@@ -67,7 +67,9 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="measure secagg with the same clients, too")
     options = parser.parse_args()
     s, gone, length = options.clients, options.dropouts, options.dimension + 1
-    bits = max(32, (s * SAMPLES * 65535).bit_length())  # the default, or what the sum of so many weighted updates needs
+    bits = max(
+        32, (s * SAMPLES * 65535).bit_length()
+    )  # the default, or the bits of a sum of that many weighted updates
     parameters = SecAggPlusParameters(dishonest=options.dishonest, tries=options.tries, prg=options.prg, bits=bits)
     rows = []
     for _ in range(options.repeat):

@@ -2,8 +2,8 @@
 
     python -m benchmarks.selection
 
-Timed is the part that grows with n: check-in or announcement of everybody, whatever server and clients compute for
-it, and the draw. (Mutual verification by the s participants does not grow with n; `benchmarks.round` and the demo
+Timed is the part that grows with n: check-in or announcement of all clients, the work of server and clients
+for it, and the draw. (Mutual verification by the s participants does not grow with n; `benchmarks.round` and the demo
 have it.) Server-centric and batch-partition work on a bulletin board of random keys, since only their bytes matter
 here. In client-centric every client has a real key, and whether it is a candidate is computed with it, on all cores;
 the first round makes the keys, too, which is timed by itself (`keys_s`). The others run on one core. Informed selection
@@ -105,7 +105,7 @@ def selection_seconds(protocol: Any, population: int, rounds: int = 2) -> tuple[
 
 
 def reports_of_all(population: int) -> TrainingReports:
-    """What a server knows of everybody after many rounds: log-normal losses, response times by Zipf's law."""
+    """Return a server's knowledge of all clients after many rounds: log-normal losses, response times by Zipf's law."""
     generator = np.random.default_rng(1)
     loss = generator.lognormal(0, 0.5, population)
     latency_s = generator.permutation(np.arange(1.0, population + 1)) ** -1.2

@@ -3,7 +3,7 @@
     python -m benchmarks.start
 
 Runs `testbed run examples/quickstart.yaml` as a person would, and stops it when the first round is on record; and
-`testbed --help`. The floors are what none of it can do without: Ray's own start with one actor that imports torch,
+`testbed --help`. The floors are steps that no start can avoid: Ray's own start with one actor that imports torch,
 torch's import alone, and the import of the library that reads the command line. The best of a few, alternated, since
 a machine that does something else is never too fast. Targets: 8 s on Ray, 4 s in one process, 0.4 s for the help.
 """

@@ -5,11 +5,11 @@
     python -m benchmarks.table2 --population 400 --rounds 3
 
 Rounds of `testbed reproduce lotto-table2` on Ray, with real training and real cryptography, the first not timed.
-Virtual time depends on what devices and links are said to be: it is that of the reproduction's own settings. With the
+Virtual time depends on the settings of devices and links, here those of the reproduction. With the
 authors' costs a round takes some 3.5 virtual minutes, as in the paper; with the testbed's own 2 virtual seconds, for
 the same work on this machine. Target: 10 virtual seconds per wall second on two cores, with the authors' costs.
 
-The floor is what any emulation of a round must do on these cores: train the participants' samples in a bare torch
+The floor is the work of any emulation of a round on these cores: train the participants' samples in a bare torch
 loop, one process per core, and expand and add every mask of clients and server once.
 """
 
@@ -35,7 +35,7 @@ TARGET = 10.0
 
 
 def experiment_of(costs: CostTable, population: int, rounds: int) -> Experiment:
-    """Client-centric Lotto at FEMNIST's size, as the table has it, with so many rounds."""
+    """Return client-centric Lotto at FEMNIST's size, as in the table, with `rounds` rounds."""
     block = experiment(SCALES["small"], "FEMNIST", costs, population, [{"protocol": "lotto-client-centric"}], "real")
     (point,) = points(block, "table 2")
     return point.experiment.model_copy(
@@ -70,7 +70,7 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--population", type=int, choices=SCALES["small"].participants, default=700, help="clients")
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds, after one that is not")
-    parser.add_argument("--costs", choices=list(COST_TABLES), default="authors", help="whose costs of compute")
+    parser.add_argument("--costs", choices=list(COST_TABLES), default="authors", help="table of compute costs")
     parser.add_argument("--hosts", type=int, default=os.cpu_count(), help="client host processes")
     options = parser.parse_args()
     timed = experiment_of(options.costs, options.population, options.rounds + 1)

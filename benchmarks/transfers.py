@@ -4,8 +4,8 @@
 
 All start within a second and share the server's link, which has a given multiple of what they ask for at most; rates
 are constant, or change every second (1000-second traces); all bytes at once, or in flights that double from 14.6 kB,
-0.1 s apart. The floor is what any event-driven method must do at least once per transfer: a heap that takes in and
-gives out as many events. Target: four times that for 10^5 at constant rates. All is CPU time of one thread.
+0.1 s apart. The floor is the least work of any event-driven method: a heap that takes in and gives out one event
+per transfer. Target: four times that for 10^5 at constant rates. All is CPU time of one thread.
 """
 
 import heapq

@@ -5,7 +5,7 @@
 The modules are stacks of torch's own layers, in the order of the built-in models (`workloads.models.classifiers`),
 which pool before ReLU: with ReLU first an epoch of ``mnist-cnn`` takes longer, for torch, too. Both are `train` of a
 workload, from a flat model to a flat change, on as many samples. The images are noise: time does not depend on them.
-Both take turns; what counts is the least CPU time of one thread.
+Both take turns; the minimum of the CPU time of one thread counts.
 """
 
 import time
@@ -44,7 +44,7 @@ def lenet() -> nn.Module:
 
 
 def noise(shape: tuple[int, ...], samples: int, classes: int) -> tuple[Any, Any]:
-    """What a loader of the user's own gives: a training part and a small test part."""
+    """Return the data of a user-defined loader: a training part and a small test part."""
     x = np.random.default_rng(0).normal(size=(samples, *shape)).astype(np.float32)
     y = np.arange(samples) % classes
     return (x, y), (x[:20], y[:20])

@@ -1,4 +1,4 @@
-"""What a whole selection by verifiable batch partition takes: 10^3 to 10^5 clients, beside client-centric Lotto.
+"""Time of a whole selection by verifiable batch partition: 10^3 to 10^5 clients, beside client-centric Lotto.
 
     python -m benchmarks.verifiable_batches
     python -m benchmarks.verifiable_batches --largest 10000 --privacy 5

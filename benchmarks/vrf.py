@@ -27,7 +27,7 @@ AUTHORS_VERIFY_MS = 226.0
 def medians(operations: dict[str, Callable[[], object]], repeat: int) -> dict[str, float]:
     """Milliseconds per call of each operation: the median over ``repeat`` batches.
 
-    The operations take turns, so that whatever slows the machine down for a while slows all of them.
+    The operations take turns, so that a slow phase of the machine slows all of them.
     """
     batches: dict[str, list[float]] = {name: [] for name in operations}
     for _ in range(repeat):
@@ -40,7 +40,7 @@ def medians(operations: dict[str, Callable[[], object]], repeat: int) -> dict[st
 
 
 def evaluation_seconds(count: int, sample: int = 500) -> float:
-    """What `count` evaluations of the VRF take, from a sample timed here."""
+    """Return the seconds of `count` evaluations of the VRF, from a sample timed here."""
     secret = vrf.SecretKey.from_seed(bytes(32))
     began = time.perf_counter()
     for number in range(sample):

@@ -1,4 +1,4 @@
-"""Which benchmarks `make bench` runs, and what is wanted of each: the one list of them."""
+"""The list of benchmarks that `make bench` runs, with their targets."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ class Work:
     """One row of the table of `make bench`.
 
     Attributes:
-        name: what `--only` and a file of results call it.
+        name: as in `--only` and in a file of results.
         says: the row's text.
         module: ``benchmarks.<module>``, which prints one flat JSON object.
         options: of its command line.
-        target_s: at most so many seconds are wanted, on two cores of a server CPU.
-        target_ratio: at most so many times the floor are wanted.
+        target_s: largest acceptable time in seconds, on two cores of a server CPU.
+        target_ratio: largest acceptable ratio to the floor.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Work:
 
     @property
     def command(self) -> str:
-        """What repeats this row alone."""
+        """Return the command that repeats this row alone."""
         return " ".join(("python -m", f"benchmarks.{self.module}", *self.options))
 
 

@@ -9,7 +9,7 @@ A server and up to eight clients, each a process in a network namespace of its o
 emulated network is asked to carry: over real TCP, on links limited by `tc` (`namespaces`), through the live network
 with its own throttling off. The time is that of the last answer; the bytes are those that the server's interface has
 counted in both directions. The model gets the links' rates, its transport preset `tcp`, and as latency half the idle
-round trip: what the smallest message to as many clients takes on links without limits, measured before each case (a
+round trip of the smallest message to as many clients on links without limits, measured before each case (a
 millisecond or a few, nearly all of it handling by processes that share this machine; stages that are not much longer
 say little about links). Errors are (computed - measured) / measured.
 
@@ -203,7 +203,9 @@ def main() -> None:
     parser.add_argument("--wan", action="store_true", help="over distances, through a wire in user space")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each case; their median counts")
     parser.add_argument("--quick", action="store_true", help="one measurement of each case; with --wan: a few cases")
-    parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these; with --wan: what is in their names")
+    parser.add_argument(
+        "--cases", nargs="+", metavar="NAME", help="only these; with --wan: cases with these texts in their names"
+    )
     parser.add_argument("--seed", type=int, default=1, help="with --wan: which cases are drawn, and which packets lost")
     parser.add_argument("--out", type=Path, metavar="PICTURE", help="with --wan: .svg, .png or .pdf")
     options = parser.parse_args()
@@ -215,7 +217,7 @@ def main() -> None:
         if not options.wan:
             _chosen(options.cases)
         check_available()
-        os.setpriority(os.PRIO_PROCESS, 0, -15)  # what else runs here is not what is measured; clients inherit it
+        os.setpriority(os.PRIO_PROCESS, 0, -15)  # other processes must not disturb the measurement; clients inherit it
         (_far if options.wan else _near)(options, load)
     except Unavailable as error:
         print(f"fidelity: {error}", file=sys.stderr)

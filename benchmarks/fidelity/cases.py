@@ -1,4 +1,4 @@
-"""What the virtual clock is compared on: messages of chosen sizes over chosen links, one stage a case."""
+"""Cases on which the virtual clock is compared with TCP: messages of chosen sizes over chosen links, one stage each."""
 
 import math
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Load(Message, frozen=True):
 
 
 class Loading(Role):
-    """Does what the question says."""
+    """A client that computes and answers as the question says."""
 
     @handles(Load)
     def on_load(self, message: Load) -> Loaded:
@@ -49,7 +49,7 @@ COMPUTE = ComputeModel(False, {"work": 1.0})
 
 
 def environment(population: int) -> Environment:
-    """What the clients share: nothing that matters here."""
+    """Return an environment for clients that need nothing of it."""
     return Environment(
         population=population, randomness=Randomness(1), compute=COMPUTE, directory=Directory.empty(population)
     )
@@ -60,7 +60,7 @@ class Step:
     """The rates of one client's link change.
 
     Attributes:
-        client: whose.
+        client: number of the client.
         after_s: seconds after the stage's start.
         down_mbit_s, up_mbit_s: the rates from then on.
     """

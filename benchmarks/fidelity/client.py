@@ -18,7 +18,7 @@ from testbed.parties.host import Host
 
 
 def main() -> None:
-    """Take part as the client whose number is the only argument."""
+    """Take part as the client with the number that is the only argument."""
     number = int(sys.argv[1])
     print("ready", flush=True)
     for line in sys.stdin:

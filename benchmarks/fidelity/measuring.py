@@ -31,7 +31,7 @@ from testbed.parties.host import LocalHosts
 
 TIMING = Timing(600.0, disconnects_visible=True)
 FRAME_BYTES = (question_overhead(question_name(Load)) + ANSWER_OVERHEAD) // 2
-"""What the live network puts before a message; the model's transport has a number for that."""
+"""Bytes that the live network puts before a message, for the transport model."""
 
 _QUIET_S = 0.06  # longer than TCP delays an acknowledgement
 _LONG_S = 1e6
@@ -40,7 +40,7 @@ _TCP_IP_HEADERS = 52  # without Ethernet's
 
 @dataclass(frozen=True)
 class Stage:
-    """What came of a case, computed or measured once.
+    """The result of one case, computed or measured once.
 
     Attributes:
         seconds: until the last answer.
@@ -54,7 +54,7 @@ class Stage:
 
     @classmethod
     def of(cls, exchanges: Exchanges, wire_bytes: float) -> "Stage":
-        """From what a network has recorded."""
+        """Return the result from the exchanges that a network has recorded."""
         arrival_s = exchanges.received_s - exchanges.sent_s
         return cls(float(np.nanmax(arrival_s)), arrival_s, wire_bytes)
 
@@ -69,7 +69,7 @@ def median(stages: Sequence[Stage]) -> Stage:
 
 
 def transport_of(case: Case) -> Transport:
-    """TCP with the case's packets, and what the live network puts before each message; nothing is far: no windows."""
+    """Return TCP with the case's packets and the live network's frames; without windows, as round trips are short."""
     near = {"congestion_control": "none", "handshake": "none"}
     sizes = {"per_message_bytes": FRAME_BYTES, "segment_bytes": case.mtu - _TCP_IP_HEADERS}
     return TCP.model_copy(update={**near, **sizes})

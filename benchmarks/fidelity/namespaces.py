@@ -3,16 +3,16 @@
     server --veth-- bridge --veth-- client 0
                       |  `---veth-- client 1 ...
 
-Everything lives in namespaces of its own, whose names carry this process's number; interfaces of the machine itself are
+Everything lives in namespaces of its own, named after this process's number; interfaces of the machine itself are
 never touched. A namespace takes its interfaces and queues along when it is removed. Needs root, and iproute2.
 
 The kernel's queues as links, that `tc` gives the rates of a case: a client's downlink is a token bucket (tbf) on the
 bridge's side of its link, its uplink one on its own side. The server's link is a tree (htb) with one class per client,
-each sure of an equal part and free to borrow what others leave: max-min fair. It lies on the server's side for what the
-server sends, on the bridge's side for what it receives.
+each sure of an equal part and free to borrow unused capacity: max-min fair. It lies on the server's side for data that
+the server sends, on the bridge's side for data that it receives.
 
 Rates count packets with their Ethernet headers, as interfaces and the model's transport column do. A bucket holds one
-packet and what passes in half a millisecond, since timers are that late on a busy machine. Queues are longer than TCP's
+packet and the bytes of half a millisecond, since timers are that late on a busy machine. Queues are longer than TCP's
 buffers, so nothing is lost.
 """
 
@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Self
 
 PREFIX = "fidelity"
-FIRST_CLIENT = 10  # last byte of the first client's address
+FIRST_CLIENT = 10  # last byte of the address of client 0
 INTERFACE = "eth0"  # the one interface of the server, and of every client
-BUFFER_BYTES = 128 * 1024  # most that TCP buffers at either end: what waits in front of a slow link
+BUFFER_BYTES = 128 * 1024  # most that TCP buffers at either end, in front of a slow link
 
 _NETWORK_NAMESPACE = 0x40000000  # CLONE_NEWNET
 _SIOCETHTOOL = 0x8946
@@ -43,12 +43,12 @@ _OFFLOADS = (0x1F, 0x24, 0x2C)  # ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO of li
 
 
 class Unavailable(Exception):
-    """This machine, or this user, cannot make namespaces with limited links; one line says what to do."""
+    """This machine, or this user, cannot make namespaces with limited links; the message says how to mend that."""
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What has passed an interface: bytes with Ethernet headers (14 to a packet), and packets."""
+    """Traffic of an interface: bytes with Ethernet headers (14 to a packet), and packets."""
 
     sent_bytes: int
     received_bytes: int
@@ -61,7 +61,7 @@ class Counters:
         return self.sent_bytes + self.received_bytes
 
     def since(self, before: "Counters") -> "Counters":
-        """What has passed after `before` was read."""
+        """Return the traffic since `before` was read."""
         return Counters(*(getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__))
 
 
@@ -164,14 +164,14 @@ class Star(Namespaces):
         return str(json.loads(run("ip", "-n", name, "-j", "link", "show", INTERFACE))[0]["address"])
 
     def counters(self) -> Counters:
-        """What has passed the server's interface since it was made."""
+        """Return the traffic of the server's interface since it was made."""
         statistics = json.loads(run("ip", "-n", self.server, "-s", "-j", "link", "show", INTERFACE))[0]["stats64"]
         sent, received = statistics["tx"], statistics["rx"]
         return Counters(sent["bytes"], received["bytes"], sent["packets"], received["packets"])
 
 
 def run(*command: str, lines: Sequence[str] = ()) -> str:
-    """What `command` prints; `lines` are its standard input. Raises `Unavailable` when it fails."""
+    """Return the output of `command`; `lines` are its standard input. Raises `Unavailable` when it fails."""
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
     if done.returncode:
         raise Unavailable(f"`{' '.join(command)}` failed: {' '.join(done.stderr.split()) or done.returncode}")
@@ -187,7 +187,7 @@ def enter(name: str) -> None:
 
 
 def remove_leftovers() -> None:
-    """Remove the namespaces of earlier runs that were killed: those of this prefix whose process is gone."""
+    """Remove the namespaces of earlier runs that were killed: those of this prefix without a live process."""
     gone = []
     for name in _existing():
         process = re.fullmatch(rf"{PREFIX}-(\d+)-\w+", name)
@@ -230,7 +230,7 @@ def _remove(names: Sequence[str]) -> None:
 
 
 def inside(name: str, action: Callable[[], None]) -> None:
-    """Do something in a namespace; in a thread of its own, since that is what has a namespace."""
+    """Run `action` in a namespace, in a thread of its own, since a namespace belongs to a thread."""
 
     def act() -> None:
         try:
@@ -265,8 +265,8 @@ def _without_ipv6() -> None:
 
 
 def _with_tcp_settings() -> None:
-    """TCP that is the same on every machine. Reno, since every kernel lets a namespace choose it: without loss, what
-    tells the algorithms apart does not come into play."""
+    """TCP that is the same on every machine. Reno, since every kernel lets a namespace choose it: without loss,
+    the algorithms do not differ."""
     ipv4 = Path("/proc/sys/net/ipv4")
     (ipv4 / "tcp_congestion_control").write_text("reno")
     (ipv4 / "tcp_rmem").write_text(f"4096 {BUFFER_BYTES} {BUFFER_BYTES}")

@@ -4,7 +4,7 @@ Clients in namespaces answer a server over the wire in user space (`wire`): roun
 100 Mbit/s, messages of 200 bytes to 10 MB, three algorithms of congestion control, connections that are new, warm or
 idle, several clients at one link of the server's, packets that are lost, by chance or because a queue is full. The
 cases are drawn by seed (those with queues are always the same). The computed side gets the case's numbers, and as
-clients' work what the smallest message takes beyond its round trips (`handling_s`).
+clients' work the time of the smallest message beyond its round trips (`handling_s`).
 With loss, means over repetitions are compared. Then whole rounds of protocols (`wan_rounds`).
 """
 

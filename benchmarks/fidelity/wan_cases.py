@@ -1,4 +1,4 @@
-"""What the virtual clock is compared on over distances: connections, round trips, rates, sizes, loss; drawn by seed.
+"""Cases over long distances: connections, round trips, rates, sizes and loss, drawn by seed.
 
 A seed draws the same cases everywhere. Each value of each dimension comes up about equally often: the columns are
 shuffled decks, dealt again when they are used up.
@@ -23,7 +23,7 @@ LOSSES = (0.001, 0.01)
 QUEUES_S = (0.01, 0.02, 0.05)
 SMALL = 200
 SEGMENT_BYTES = 1448
-LONGEST_S, LONGEST_LOSSY_S = 7.0, 2.0  # what a case's larger message takes at least; with loss there are repetitions
+LONGEST_S, LONGEST_LOSSY_S = 7.0, 2.0  # least time of a case's larger message; with loss there are repetitions
 
 STATES = {"new": None, "warm": 0.0, "idle 0.3 s": 0.3, "idle 3 s": 3.0}
 """Of the connection when the stage begins: not there yet; used just now; used by the same stage so long ago."""

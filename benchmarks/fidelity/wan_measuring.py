@@ -36,7 +36,7 @@ HANDLING_RTT_MS = 20.0
 
 
 def transport_of(case: WanCase) -> Transport:
-    """What the model is told of the connections."""
+    """Return the transport model of a case's connections."""
     given = {
         "preset": "tcp", "congestion_control": case.algorithm, "connection": "persistent", "handshake": "tls-resumed",
         "per_message_bytes": FRAME_BYTES,
@@ -134,10 +134,10 @@ async def _measured(star: WireStar, clients: Clients, case: WanCase) -> float:
 
 
 def handling_s(star: WireStar, clients: Clients, count: int, state: str, asks: int = 7) -> float:
-    """What the smallest stage with `count` clients takes beyond its round trips: kernel, processes, handling.
+    """Return the seconds of the smallest stage with `count` clients beyond its round trips.
 
     At a distance all the same, or both ends would be at work at the same time, which they are not where it matters. The
-    lower quartile of several, since what else runs on this machine only adds to it.
+    lower quartile of several, since other processes of this machine only add to it.
     """
     smallest = WanCase(HANDLING_RTT_MS, UNLIMITED_MBIT_S, 0, 0, "reno", state, count)
     opening = HANDSHAKES[transport_of(smallest).handshake].round_trips if STATES[state] is None else 0.0

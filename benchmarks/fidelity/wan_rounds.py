@@ -85,7 +85,7 @@ class Guessing:
 
 
 def experiment(protocol: str, algorithm: str, pause_s: float, handled_s: float) -> dict[str, Any]:
-    """What is run; `handled_s` is this machine's part of a stage, which the computed side has as latency."""
+    """Return the experiment; `handled_s` is this machine's part of a stage, which the computed side has as latency."""
     return {
         "name": "wan", "seed": SEED, "rounds": ROUNDS, "population": CLIENTS,
         "workload": {"dataset": "digits"},

@@ -2,13 +2,13 @@
 
     server [tun] -- server's link, shared fairly -- client's link, delay, jitter, loss -- [tun] client 0, 1, ...
 
-Every namespace has one TUN device; this process reads what the kernels send, computes when each packet arrives, and
+Every namespace has one TUN device; this process reads the kernels' packets, computes when each packet arrives, and
 hands it over then. A link is arithmetic: a packet starts when the one before has left, and takes its size over the
 rate; sizes count Ethernet headers, as interfaces do. The server's link serves its clients by self-clocked fair
 queueing (Golestani 1994: max-min fair by bytes). Times are those of the events, not of this process, so a late wake-up
 delays a packet and nothing behind it. Jitter never changes the order of packets. A lost packet has used the link.
 
-A process of its own (`python -m benchmarks.fidelity.wire`), told what to do by lines of JSON on standard input.
+A process of its own (`python -m benchmarks.fidelity.wire`), controlled by lines of JSON on standard input.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ _HEADERS = 60  # bytes of a packet that a trace keeps
 
 
 Action = Callable[[float, int, bytes], None]
-"""What happens to a packet of a client's at a time: (seconds, client, packet)."""
+"""The handling of a client's packet at a time: (seconds, client, packet)."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def open_tun(namespace: str) -> int:
 
 
 class Wire:
-    """The devices and what is between them. Events are (when, order, what, client, packet).
+    """The devices and the links between them. Events are (seconds, order, action, client, packet).
 
     Args:
         server: descriptor of the server's TUN device.
@@ -182,7 +182,7 @@ class Wire:
         self._pipes = [self._pair(Line()) for _ in clients]
 
     def _share(self, down_mbit_s: float, up_mbit_s: float) -> None:
-        """The server's link, as the server sees it: what it sends goes down to the clients."""
+        """Set the server's link, as the server sees it: down is towards the clients."""
         count = len(self._clients)
         self._from_server = FairLink(up_mbit_s, count, functools.partial(self._enter_client_link, DOWN))
         self._to_server = FairLink(down_mbit_s, count, self._reach_server)
@@ -191,7 +191,7 @@ class Wire:
         return Pipe(line.down_mbit_s, line, self._generator), Pipe(line.up_mbit_s, line, self._generator)
 
     def obey(self, order: dict[str, object]) -> dict[str, object]:
-        """Do what a line of standard input says; returns the answer."""
+        """Carry out one line of standard input; return the answer."""
         if "seed" in order:
             self._generator = np.random.default_rng(int(str(order["seed"])))
         if isinstance(server := order.get("server"), list):
@@ -292,7 +292,7 @@ class Wire:
 
 
 def write_trace(path: str, trace: list[tuple[float, float, int, int, bytes]]) -> None:
-    """TCP packets as CSV: when sent, when at the other end (nan: lost), where, and what the headers say."""
+    """Write TCP packets as CSV: seconds of sending and of arrival (nan: lost), place, and the fields of the headers."""
     with open(path, "w") as file:
         file.write("sent_s,arrived_s,client,direction,seq,ack,length,flags,window\n")
         for sent, arrived, client, direction, packet in trace:

@@ -16,7 +16,7 @@ from benchmarks.fidelity.wire_star import WireStar
 _PORT = 5001
 _HEADERS = 28  # IPv4 and UDP
 _FLOOD_S = 0.6  # a rate is measured over so long, ...
-_LEAST, _MOST = 60, 4000  # ... by so many packets
+_LEAST, _MOST = 60, 4000  # ... by this number of packets
 _PINGS, _PING_EVERY_S = 11, 0.004
 _LOSS_PACKETS, _LOSS_DELAY_S = 40_000, 0.005
 _SILENCE_S = 0.5
@@ -86,11 +86,11 @@ def _round_trip_ms(star: WireStar, rtt_ms: float) -> float:
             own.recv(MTU)
             taken.append(time.monotonic() - began)
             time.sleep(_PING_EVERY_S)
-    return 1e3 * min(taken)  # as `ping` has it: what is longer is this process, waking up
+    return 1e3 * min(taken)  # as `ping` has it: longer times are those of this process waking up
 
 
 def _received(star: WireStar, count: int, size: int, every: int = 0) -> list[float]:
-    """When packets that are sent to client 0 as fast as possible arrive; after so many a pause, if any."""
+    """Return arrival times of packets sent to client 0 as fast as possible, with a pause after each `every` packets."""
     times: list[float] = []
 
     def sink(end: socket.socket) -> None:

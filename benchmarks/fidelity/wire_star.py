@@ -59,12 +59,12 @@ class WireStar(Namespaces):
         return found
 
     def set(self, lines: Mapping[int, Line], server_down_mbit_s: float, server_up_mbit_s: float) -> None:
-        """Give clients these lines and the server this link, from now on; what is under way stays so."""
+        """Give clients these lines and the server this link, from now on; packets under way keep theirs."""
         given = {str(number): line.as_json() for number, line in lines.items()}
         self.order({"lines": given, "server": [server_down_mbit_s, server_up_mbit_s]})
 
     def congestion_control(self, name: str) -> None:
-        """What new connections use: of the route, since a namespace may not choose each algorithm as its default."""
+        """Set the algorithm of new connections by route: a namespace may not choose each algorithm as default."""
         for namespace, address in self.ends:
             chosen = f"10.77.0.0/24 dev {INTERFACE} src {address} congctl {name}"
             run("ip", "-n", namespace, "route", "replace", *chosen.split())
@@ -76,5 +76,5 @@ def die_with_parent() -> None:
 
 
 def _without_memory() -> None:
-    """A connection does not begin with what an earlier one has learned."""
+    """Keep new connections from starting with the metrics of earlier ones."""
     Path("/proc/sys/net/ipv4/tcp_no_metrics_save").write_text("1")

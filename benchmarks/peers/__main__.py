@@ -72,7 +72,7 @@ def ours(task: str, rounds: int, changes: Sequence[str]) -> list[float]:
 
 
 def flower(task: str, rounds: int, python: str) -> dict[str, Any]:
-    """What `flower_rounds` says, in the environment of `python`; of one round more, since the last has no next."""
+    """Return the result of `flower_rounds`, of one more round, since the last one has no next."""
     environment = os.environ | {
         "FLWR_TELEMETRY_ENABLED": "0",
         "PEERS_ROUNDS": str(rounds + 1),
@@ -88,12 +88,12 @@ def flower(task: str, rounds: int, python: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what was asked for, and print it."""
+    """Run the chosen measurements and print them."""
     parser = arguments(__doc__.split("\n\n")[0])
     parser.add_argument(
         "--flower", required=True, metavar="PYTHON", help="interpreter of an environment with flwr, ray"
     )
-    parser.add_argument("--task", choices=("digits", "images"), default="digits", help="what is learned")
+    parser.add_argument("--task", choices=("digits", "images"), default="digits", help="the learning task")
     parser.add_argument("--rounds", type=int, default=6, help="of each; the first is left out")
     given = parser.parse_args()
     if given.rounds < 2:

@@ -1,6 +1,6 @@
 """Images of MNIST's size, 50 for each of 100 clients, and the CNN of McMahan et al. 2017, 1,663,370 parameters.
 
-The images are noise: time does not depend on what they show.
+The images are noise: time does not depend on their content.
 """
 
 from functools import cache

@@ -34,7 +34,8 @@ def test_the_keys_of_a_term_are_keys_of_an_experiment(term: glossary.Term) -> No
 
 @pytest.mark.parametrize("term", [term for term in TERMS if term.columns], ids=lambda term: term.name)
 def test_the_columns_of_a_term_are_columns_of_records(term: glossary.Term) -> None:
-    columns = {f"{table}.{name}" for table, schema in {**SCHEMAS, CLIENTS: CLIENTS_SCHEMA}.items() for name in schema.names}
+    schemas = {**SCHEMAS, CLIENTS: CLIENTS_SCHEMA}
+    columns = {f"{table}.{name}" for table, schema in schemas.items() for name in schema.names}
     assert not set(term.columns) - columns
 
 
