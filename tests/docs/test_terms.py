@@ -17,7 +17,7 @@ from tests.repository import ROOT
 TERMS = glossary.terms()
 _OTHERS = {word: term.name for term in TERMS for word in term.instead_of}
 _WORD = re.compile(r"(?<![\w`./-])(" + "|".join(map(re.escape, _OTHERS)) + r")(?![\w`-])", re.IGNORECASE)
-TEXTS = ("testbed", "cluster", "workloads", "analysis", "docs", "examples", "README.md", "CONTRIBUTING.md")
+TEXTS = ("examples", "README.md", "CONTRIBUTING.md", "docs/how-to", "docs/explanation", "docs/tutorials")
 QUOTING = frozenset({"docs/_ext/terms.yaml", "docs/_ext/glossary.py"})
 
 
