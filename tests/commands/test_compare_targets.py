@@ -50,7 +50,10 @@ def test_for_programs(call: Call, sweep: Path) -> None:
     ("arguments", "said"),
     [
         (("--target", "80"), "error: target accuracy 80: an accuracy is a share, at most 1; did you mean 80%?"),
-        (("--target", "accuracy>=80"), "error: target accuracy 80: an accuracy is a share, at most 1; did you mean 80%?"),
+        (
+            ("--target", "accuracy>=80"),
+            "error: target accuracy 80: an accuracy is a share, at most 1; did you mean 80%?",
+        ),
         (
             ("--target", "accurcy>0.8"),
             "error: target 'accurcy>0.8': unknown metric 'accurcy'; did you mean 'accuracy'?",

@@ -240,7 +240,7 @@ def test_a_full_disk(rounds_before: int, call: Call, written: Written, tmp_path:
 def test_a_directory_that_cannot_be_written(call: Call, written: Written, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     line = call("run", written(), "--out", tmp_path / "file" / "out", "--quiet").line(3)
-    assert "cannot create the directory" in line
+    assert "the directory: Not a directory" in line
 
 
 def test_handlers_of_signals_are_put_back(written: Written, tmp_path: Path) -> None:

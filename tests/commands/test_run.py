@@ -45,7 +45,19 @@ def test_what_experiment_yaml_says(call: Call, ran: Written, tmp_path: Path) -> 
     assert origin["machine"]["memory_bytes"] > 2**20
     assert origin["point"] == 2
     assert set(origin) == {
-        *("label", "point", "sweep", "written", "secrets", "versions", "git_commit", "machine", "started", "id")
+        *(
+            "label",
+            "point",
+            "sweep",
+            "written",
+            "secrets",
+            "versions",
+            "records",
+            "git_commit",
+            "machine",
+            "started",
+            "id",
+        )
     }
     ended = call("run", first / "experiment.yaml", "--out", tmp_path / "again")
     assert ended.code == 0, ended.err
