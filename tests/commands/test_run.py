@@ -100,7 +100,7 @@ def test_an_existing_run_is_left_alone(call: Call, written: Written, ran: Writte
     out = ran()
     before = fingerprint(out)
     line = call("run", written(seed=4), "--out", out).line(3)
-    assert "already contains a run" in line
+    assert "already holds a run" in line
     assert fingerprint(out) == before
 
 

@@ -19,7 +19,7 @@ SHORT = [
 def test_one_line_says_that_memory_is_short(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     assert report_error(error, Invocation(())) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: there is too little memory")
+    assert line.startswith("error: out of memory")
     assert "ulimit -v" in line
     assert "bug" not in line
 

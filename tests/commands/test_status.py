@@ -213,7 +213,7 @@ def test_a_copy_of_what_is_written_elsewhere_is_unclear(call: Call, stopped: Pat
     log = stopped / "log.jsonl"
     log.write_bytes(b"".join(line for line in log.read_bytes().splitlines(True) if b"run-stopped" not in line))
     assert only(call, stopped)["state"] == "unclear"
-    assert "nobody here can tell; last sign of life" in call("status", stopped).out
+    assert "runs on another machine, or was killed; last sign of life" in call("status", stopped).out
 
 
 def test_follow_ends_with_the_runs(

@@ -62,14 +62,14 @@ def test_points_of_the_experiments_own_sweep_are_settings(call: Callable, writte
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--grid", "workload.learning_rate"], "not of the form KEY=V1,V2"),
-        (["--grid", "=1,2"], "not of the form"),
+        (["--grid", "workload.learning_rate"], "must be KEY=V1,V2"),
+        (["--grid", "=1,2"], "must be KEY=V1,V2"),
         (["--grid", GRID, "--grid", GRID], "given twice"),
         (["--grid", "workload.learning_rates=1,2"], "learning_rates"),
         (["--grid", "workload.learning_rate=-1,2"], "greater than 0"),
         (["--grid", "workload.learning_rate=[1"], "not valid YAML"),
         (["--grid", "seed=1,2"], "give --seeds"),
-        (["--grid", "name=a,b"], "sweeps over it, too"),
+        (["--grid", "name=a,b"], "sweep has this key, too"),
         (["--grid", GRID, "--seeds", "a"], "seed"),
         (["--grid", GRID, "--write", "small.yaml"], "--write small.yaml: exists already"),
         (["--grid", GRID, "--write", "small.yaml/best.yaml"], "cannot be written to"),

@@ -70,7 +70,7 @@ def test_no_number_may_be_nan_or_infinite(model: type[BaseModel], name: str, sha
 def test_the_floats_are_really_found() -> None:
     found = {parameter.id for parameter in FLOATS}
     assert {
-        "Links.latency_ms-0", "Links.latency_ms-1", "Time.costs-0", "Time.deadline_s-0", "DropOut.rate-1",
+        "Links.latency_ms-0", "Links.latency_ms-1", "Time.costs-0", "Time.deadline_s-0", "Dropout.rate-1",
         "ClientCentricParameters.over_selection-0", "BernoulliParameters.assumed_unavailable-0",
     } <= found  # fmt: skip
 

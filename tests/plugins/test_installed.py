@@ -181,7 +181,7 @@ def test_one_that_exits_hides_nothing_and_ends_nothing(
     install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install("exits", {"selection.exits": "exits_plugin:Exits"}, exits_plugin="import sys\nsys.exit(0)\n")
-    line = "selection.protocol: exits, of exits 1.5, cannot be imported: SystemExit: 0"
+    line = "selection.protocol: exits of exits 1.5 cannot be imported: SystemExit: 0"
     assert [row["what"] for row in _listed(capsys)] == [f"refused: {line}"]
     assert {"random", "exits"} <= {row["name"] for row in _listed(capsys, "protocols")}
     file = tmp_path / "e.yaml"
