@@ -161,7 +161,7 @@ def check_addresses(experiments: Sequence[Experiment], where: str) -> None:
     addresses = {experiment.cluster.address for experiment in experiments if experiment.cluster.network == "ray"}
     if len(addresses) > 1:
         raise ExperimentError(
-            f"{where}: sweep: cluster.address: the points of a sweep run on experiment cluster, give experiment"
+            f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one"
         )
 
 

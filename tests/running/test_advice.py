@@ -274,10 +274,10 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     ),
     (
         {"workload": with_(BASE["workload"], learning_rate_milestones=[1])},
-        "without learning_rate_decay, e.g. 0.4",
+        "without learning_rate_decay; set it, e.g. to 0.4",
         [["workload.learning_rate_decay=0.4"]],
     ),
-    ({"workload": with_(BASE["workload"], path="x")}, "digits needs no files", [["workload.path=null"]]),
+    ({"workload": with_(BASE["workload"], path="x")}, "not digits; leave it out", [["workload.path=null"]]),
     ({"workload": {"dataset": "mnist", "path": "nowhere"}}, "workload.path: nowhere: no such file or folder", []),
     ({"workload": {"dataset": "digits", "model": "vgg11"}}, "allowed: auto, logistic, mlp, cnn",
      [["workload.model=cnn"], ["workload.model=auto"]]),

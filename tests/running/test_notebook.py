@@ -56,7 +56,7 @@ def test_a_notebook_shows_progress_the_table_and_errors_in_one_line(small: Path,
     (error,) = again
     (line,) = error.traceback
     assert line.startswith("error: ")
-    assert "already contains a run" in line
+    assert "already holds a run" in line
     (error,) = debugged
     assert any("Traceback" in line for line in error.traceback)
     assert own == []

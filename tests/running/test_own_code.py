@@ -183,7 +183,7 @@ def test_the_option_goes_with_resume(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "testbed", "run", str(written(tmp_path)), "--accept-changed-code"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "error: --accept-changed-code: says how a run is resumed; give --resume, too\n"
+    assert done.stderr == "error: --accept-changed-code: needs --resume; give --resume, too\n"
 
 
 def test_a_node_with_other_code_is_refused(library: Path) -> None:
