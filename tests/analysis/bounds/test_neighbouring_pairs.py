@@ -59,7 +59,7 @@ def test_the_ends_are_the_orthogonal_and_the_parallel_pair(who: Participation, s
 
 
 def test_both_forms_of_the_theorem_are_exceeded_in_both_scenarios() -> None:
-    """The numbers of docs/papers/random-participation.md."""
+    """The numbers of docs/papers/random-participation-theorem.md."""
     cosine, first = worst_angle(FIRST, 1.065, EPSILON)
     assert (round(cosine, 2), first) == (0.66, pytest.approx(1.577e-5, rel=1e-3))
     assert first / as_printed(FIRST, 1.065, EPSILON) == pytest.approx(1.17, abs=0.005)
