@@ -41,7 +41,7 @@ def test_stages_that_pages_name_are_stages() -> None:
 
 
 def test_handshakes_cost_what_the_page_says() -> None:
-    page = (ROOT / "docs" / "explanation" / "transport.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "transport-connections.md").read_text()
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([\d.]+) \| ([\d,]+) \| ([\d,]+) \|", page, re.MULTILINE)
     read = {
         name: HandshakeCost(float(round_trips), *(int(size.replace(",", "")) for size in sizes))
