@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs._ext.links import prose
 from tests.repository import ROOT
 
 SHIPPED = ("testbed", "cluster", "workloads", "analysis")
@@ -101,18 +102,14 @@ def python_texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def page_texts(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the paragraphs of a Markdown page, without code blocks, with the line on which each begins."""
-    fenced = False
-    paragraph: list[str] = []
-    begin = 0
-    for number, line in enumerate([*text.splitlines(), ""], 1):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        if fenced or not line.strip() or line.startswith("    "):
-            if paragraph:
-                yield begin, "\n".join(paragraph)
+    """Yield the paragraphs of a Markdown page, without code, with the line on which each begins."""
+    begin, paragraph = 0, list[str]()
+    for number, line in [*prose(text), (0, "")]:
+        is_text = bool(line.strip()) and not line.startswith("    ")
+        if paragraph and not (is_text and number == begin + len(paragraph)):
+            yield begin, "\n".join(paragraph)
             paragraph = []
-        else:
+        if is_text:
             begin = begin if paragraph else number
             paragraph.append(line)
 
@@ -136,29 +133,29 @@ def language_findings(path: Path, texts: Iterable[tuple[int, str]]) -> Iterator[
                     yield Finding(kind, path, place, text[offset + max(match.start() - 40, 0) :][:100])
 
 
-def documented(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
-    """Yield functions and classes that have a docstring, with name and docstring."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def documented(tree: ast.Module) -> Iterator[tuple[Function | ast.ClassDef, str]]:
+    """Yield functions and classes that have a docstring, with it."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            docstring = ast.get_docstring(node)
-            if docstring:
-                yield node, node.name, docstring
+        if isinstance(node, Function | ast.ClassDef) and (docstring := ast.get_docstring(node)):
+            yield node, docstring
 
 
-def _is_property(node: ast.AST) -> bool:
-    decorators = getattr(node, "decorator_list", [])
-    words = {name.id for name in decorators if isinstance(name, ast.Name)}
-    words |= {name.attr for name in decorators if isinstance(name, ast.Attribute)}
+def _is_property(node: Function) -> bool:
+    words = {name.id for name in node.decorator_list if isinstance(name, ast.Name)}
+    words |= {name.attr for name in node.decorator_list if isinstance(name, ast.Attribute)}
     return bool(words & {"property", "cached_property", "fixture", "computed_field"})
 
 
 def docstring_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
     """Find docstrings of functions that do not begin with an imperative, and first lines that go on."""
-    for node, _, docstring in documented(tree):
+    for node, docstring in documented(tree):
         first = docstring.splitlines()[0]
         words = re.findall(r"[\w'-]+", first)
-        line = node.body[0].lineno  # type: ignore[attr-defined]  # functions and classes have a body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node) and words:
+        line = node.body[0].lineno
+        if isinstance(node, Function) and not _is_property(node) and words:
             word = words[0].lower()
             if word in _NOT_IMPERATIVE or (word.endswith("s") and not word.endswith("ss")) or word.endswith("ed"):
                 yield Finding("not imperative", path, line, first)
@@ -169,7 +166,7 @@ def docstring_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
 def argument_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
     """Find public functions at module level with two or more arguments and no `Args`."""
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+        if isinstance(node, Function) and not node.name.startswith("_"):
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             docstring = ast.get_docstring(node) or ""
             if len(arguments) >= 2 and "Args:" not in docstring:
@@ -184,7 +181,7 @@ def name_findings(path: Path, tree: ast.Module) -> Iterator[Finding]:
             name = node.id
         elif isinstance(node, ast.arg):
             name = node.arg
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        elif isinstance(node, Function | ast.ClassDef):
             name = node.name
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             name = node.attr

@@ -19,7 +19,7 @@ class Term:
         text: its definition in Markdown.
         keys: dotted keys of an experiment that bear the name.
         columns: columns of records, ``table.column``.
-        instead_of: words with the same meaning, which nothing uses.
+        instead_of: words with the same meaning, which pages do not use.
     """
 
     name: str

@@ -51,7 +51,7 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def attribute(_app: Sphinx, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Escape the first colon of an attribute's docstring: napoleon takes the text before it for a type."""
+    """Put an empty text before an attribute's docstring: napoleon takes its text before the first colon for a type."""
     if what in ("attribute", "data", "property") and lines:
         lines.insert(0, "\\ ")  # nothing, without a colon
 
