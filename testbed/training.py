@@ -150,7 +150,7 @@ class Trainer(Role):
         self.client.local_update = RoundUpdate(
             delta, samples, loss, update.examples_processed, squared_loss, round=message.round, question=message
         )
-        return self.told(self.client.local_update)
+        return self.training_report(self.client.local_update)
 
     @handles(TrainWithState)
     def on_train_with_state(self, message: TrainWithState, private: StateReference) -> TrainingReport:
@@ -182,7 +182,7 @@ class Trainer(Role):
         """Return a replacement for an update that is not finite; by default the client refuses instead."""
         raise Refusal(DIVERGED, "the update is not finite; lower the learning rate")
 
-    def told(self, update: LocalUpdate) -> TrainingReport:
+    def training_report(self, update: LocalUpdate) -> TrainingReport:
         """Return the report to the server that precedes the update."""
         if not self.environment.reports_training:
             return TrainingReport(None, float("nan"))

@@ -215,7 +215,7 @@ class Inversion:
         client: the victim.
         group: `(g,)` clients that are in exactly the same sums as the victim, the victim included.
         error: error of the update that was inverted, as in (33).
-        found: the pictures, in the range of pixels 0 to 1, matched: the victim's first, in the order of `originals`.
+        recovered: the pictures, in the range of pixels 0 to 1, matched: the victim's first, in the order of `originals`.
         originals: `(n, ...)` the victim's images, 0 to 1.
         mse: `(n,)` mean squared error of each matched picture.
         prior_mse: `(n,)` mean squared error of the mean held-out image, which needs no information on the client.
@@ -226,7 +226,7 @@ class Inversion:
     client: int
     group: npt.NDArray[np.int64]
     error: float
-    found: RecoveredImages
+    recovered: RecoveredImages
     originals: Images
     mse: npt.NDArray[np.float64]
     prior_mse: npt.NDArray[np.float64]
@@ -321,7 +321,7 @@ class Inverter:
             client=client,
             group=group,
             error=float(errors(update[None], true_update[None])[0]),
-            found=RecoveredImages(candidates[order], pictures.labels[order], pictures.cost, pictures.cosine),
+            recovered=RecoveredImages(candidates[order], pictures.labels[order], pictures.cost, pictures.cosine),
             originals=originals,
             mse=costs[own, matched],
             prior_mse=((originals - prior) ** 2).reshape(len(originals), -1).mean(axis=1),
@@ -341,12 +341,12 @@ def row(made: Inversion) -> dict[str, Any]:
         "client": made.client,
         "clients_in_the_update": len(made.group),
         "images": len(made.originals),
-        "images_sought": len(made.found.images),
-        "labels_found": " ".join(str(label) for label in np.sort(made.found.labels)),
+        "images_sought": len(made.recovered.images),
+        "labels_found": " ".join(str(label) for label in np.sort(made.recovered.labels)),
         "labels_true": " ".join(str(label) for label in np.sort(made.true_labels)),
         "local_steps": made.steps,
         "update_error": made.error,
-        "cosine": made.found.cosine,
+        "cosine": made.recovered.cosine,
         "mean_mse": float(made.mse.mean()),
         "mean_psnr": float(finite.mean()) if len(finite) else None,
         "prior_mse": float(made.prior_mse.mean()),
@@ -393,7 +393,7 @@ def pictures(inversions: Sequence[tuple[str, Inversion]], path: Path) -> list[Pa
             for i, original in enumerate(made.originals):
                 line[2 * i].set_title(figure_text(name) if i == 0 else "")
                 line[2 * i + 1].set_title(f"{made.psnr[i]:.1f} dB", fontweight="normal")
-                for axis, image in ((line[2 * i], original), (line[2 * i + 1], made.found.images[i])):
+                for axis, image in ((line[2 * i], original), (line[2 * i + 1], made.recovered.images[i])):
                     axis.imshow(np.clip(image, 0, 1), cmap="gray", vmin=0, vmax=1)
         figure.tight_layout(pad=0.3)
         paths = save(figure, path)

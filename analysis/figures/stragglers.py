@@ -109,9 +109,9 @@ def _by_kind(row: ComparisonRow, kinds: Sequence["pd.Series[Any]"], names: Seque
     records = []
     for name in names:
         for measure in _MEASURES:
-            found = over_runs([_of_class(frames[measure], name) for frames in of_runs])
+            statistics = over_runs([_of_class(frames[measure], name) for frames in of_runs])
             is_bound = measure == "answer_s" and any(_of_class(of["is_bound"], name).any() for of in of_runs)
-            values = {"value": found.mean, "half_width": found.half_width, "is_bound": is_bound}
+            values = {"value": statistics.mean, "half_width": statistics.half_width, "is_bound": is_bound}
             records.append({"class": name, "measure": measure, **values})
     return pd.DataFrame(records).astype({"value": float, "half_width": float, "is_bound": bool})
 
@@ -151,8 +151,8 @@ def _times(run: RunRecords) -> pd.DataFrame:
     rows = run.exchanges_of_participants
     rows = rows[rows["as_participant"]].copy()
     times = run.experiment.get("time") or {}
-    seen = times.get("disconnects") == "visible"
-    missed = rows["outcome"].isin(["late", "silent"] if seen else ["late", "silent", "dropped", "offline"])
+    is_visible = times.get("disconnects") == "visible"
+    missed = rows["outcome"].isin(["late", "silent"] if is_visible else ["late", "silent", "dropped", "offline"])
     limit_s = float(times.get("deadline_s") or _DEFAULT_DEADLINE_S)
     limits = rows["stage"].astype(str).map(times.get("stage_deadlines") or {}).astype(float)
     limits = limits.fillna(limit_s)
@@ -162,11 +162,11 @@ def _times(run: RunRecords) -> pd.DataFrame:
     rows["is_bound"] = in_vain.astype(float)
     # A client that was late is not asked again, or counts as offline: its time ends there.
     rows["is_known"] = rows["answer_s"].notna()
-    found = rows.groupby(["round", "client"]).agg(
+    by_client = rows.groupby(["round", "client"]).agg(
         answer_s=("answer_s", "sum"), is_bound=("is_bound", "max"), is_known=("is_known", "all")
     )
-    found["answer_s"] = found["answer_s"].where(found["is_known"] | (found["is_bound"] > 0))
-    return found.drop(columns="is_known").reset_index()
+    by_client["answer_s"] = by_client["answer_s"].where(by_client["is_known"] | (by_client["is_bound"] > 0))
+    return by_client.drop(columns="is_known").reset_index()
 
 
 def _ends(run: RunRecords, rows: pd.DataFrame) -> "pd.Series[Any]":

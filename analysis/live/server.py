@@ -111,7 +111,7 @@ class _Server(ThreadingHTTPServer):
         with self._turn:
             if len(self._cached) >= MOST_CONNECTIONS:
                 last = min(
-                    self._cached, key=lambda one: self._cached[one]
+                    self._cached, key=lambda connection: self._cached[connection]
                 )  # the oldest connection without the token, if any
                 del self._cached[last]
                 _hang_up(last)
@@ -198,7 +198,7 @@ class _Runs:
         making = self._maker is not None and self._maker.is_alive()
         if tuple(stamps) != self._stamps and not making and time.monotonic() >= self._not_before_s:
             self._stamps = tuple(stamps)
-            paths = [run.path for one in watched for run in one.runs]
+            paths = [run.path for directory in watched for run in directory.runs]
             self._maker = threading.Thread(target=self._make, args=(paths,), daemon=True)
             self._maker.start()
 

@@ -204,7 +204,7 @@ class Canaries:
             seed = int((self.experiment.provenance or {})["simulation_seed"])
         self._randomness = Randomness(seed)
         dishonest = RunPlan(self.experiment, seed).dishonest
-        self.clients: Ids = section.drawn(self.experiment.population, dishonest, self._randomness)
+        self.clients: Ids = section.draw(self.experiment.population, dishonest, self._randomness)
         coins = [is_inserted(self._randomness, client) for client in self.clients.tolist()]
         self.inserted: npt.NDArray[np.bool_] = np.array(coins, np.bool_)
 

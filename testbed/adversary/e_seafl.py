@@ -46,7 +46,7 @@ class NodeAccomplice(AssistingNode):
     def check_not_served(self, round_number: int) -> None:
         """Serve again."""
 
-    def check_survivors(self, named: Sequence[int], asked: RoundNotice) -> None:
+    def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
         """Accept any survivors."""
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:

@@ -181,7 +181,7 @@ class ContradictLabels(AgainstOneVictim):
             await super().cross_check(state)
             return
         accomplices, first_group, _ = self._groups(state)
-        states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
+        states = {row.member: SealedMemberState(row.sealed) for row in state.stored_service.states}
         questions = {member: states[member] for member in [*first_group, *accomplices]}
         _, state.signed = await self.signed_labels(state, questions, state.online)
         if len(state.signed) < self.threshold(state):
@@ -199,7 +199,7 @@ class ContradictLabels(AgainstOneVictim):
     async def _second_story(self, state: FlamingoRound, victim: int) -> str:
         """Show the second set of labels, and describe the result in one line."""
         accomplices, _, others = self._groups(state)
-        states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
+        states = {row.member: SealedMemberState(row.sealed) for row in state.stored_service.states}
         online, needed = state.online[state.online != victim], self.threshold(state)
         questions = {member: states[member] for member in [*others, *accomplices]}
         _, signed = await self.signed_labels(state, questions, online)
@@ -225,7 +225,7 @@ class ContradictLabels(AgainstOneVictim):
 
     def _groups(self, state: FlamingoRound) -> tuple[list[int], list[int], list[int]]:
         """Return accomplices on the committee, honest members for the first labels, and for the second labels."""
-        members = [row.member for row in state.kept.states]
+        members = [row.member for row in state.stored_service.states]
         accomplices = [member for member in members if member in self.dishonest]
         honest = [member for member in members if member not in self.dishonest]
         first = max(0, self.threshold(state) - len(accomplices))
@@ -252,7 +252,7 @@ class FalseKey(AgainstOneVictim):
         """Attack the victim, and describe the result in one line."""
         start, needed, accomplices = state.start, self.threshold(state), self.accomplices(state)
         secret = feldman.random_scalar(hashlib.sha256(signed_content("false key", start.number)).digest())
-        honest = state.kept.certificate.service
+        honest = state.stored_service.certificate.service
         service = Service(honest.committee, start.number, edwards25519.multiply_base(secret), bytes(32))
         replies = await start.network.ask(ids(accomplices), SignService(start.number, service))
         signed = [SignatureOf(member, answer.signature) for member, answer in replies.valid().items()][:needed]
@@ -263,7 +263,7 @@ class FalseKey(AgainstOneVictim):
             checks = ", ".join(refusal.check for refusal in reports.missing.refusals)
             return f"{counted}; failed: {checks or 'no answer'}"
         own_service = KeptService(certificate, [service.public_key], [StateOf(member, b"") for member in accomplices])
-        false = replace(state, kept=own_service, online=ids([victim]))
+        false = replace(state, stored_service=own_service, online=ids([victim]))
         false.reports = reports
         own = await self._own_mask(false, needed)
         common = {}
@@ -276,7 +276,7 @@ class FalseKey(AgainstOneVictim):
     async def _own_mask(self, false: FlamingoRound, needed: int) -> bytes:
         """Return the seed of the victim's self-mask from the accomplices' shares; no client counts as offline."""
         (victim,), listed = false.online.tolist(), false.graph.listed
-        questions = {row.member: SealedMemberState(row.sealed) for row in false.kept.states}
+        questions = {row.member: SealedMemberState(row.sealed) for row in false.stored_service.states}
         _, signed = await self.signed_labels(false, questions, ids(listed))
         shown = [SignatureOf(*row) for row in signed.items()][:needed]
         nothing, dealt = bytes(SEALED_SHARE_BYTES), false.reports[victim].shares
@@ -315,7 +315,7 @@ class CopyCiphertext(AgainstOneVictim):
         signed = (await state.start.network.ask(ids([own.online]), question)).valid()
         if own.online in signed:
             signature = signed[own.online].signature
-            edges[at] = CutEdge(own.online, own.offline, theirs.point, signature, theirs.known)
+            edges[at] = CutEdge(own.online, own.offline, theirs.point, signature, theirs.proof_of_knowledge)
         state.edges = edges
         replies, state.opened = await self.opened(state, state.signed, state.online, edges)
         counted = f"victim {victim}: its ciphertext for client {peer}, signed by client {own.online}"
@@ -347,16 +347,16 @@ class ReplayStates(AggregationMisbehaviour, Flamingo):
         before = kept_service(round_)
         state = await super().begin(round_)
         stored = _EARLIER.load(round_.memory)
-        if before is not None and before.certificate != state.kept.certificate and stored is None:
+        if before is not None and before.certificate != state.stored_service.certificate and stored is None:
             _EARLIER.store(round_.memory, before)
             stored = before
         if not self.attacking or stored is None:
             return state
         earlier = {row.member: row for row in stored.states}
-        states = [earlier.get(row.member, row) for row in state.kept.states]
+        states = [earlier.get(row.member, row) for row in state.stored_service.states]
         again = [row.member for row in states if row.member in earlier]
         self.record_attack(ReplayStates, f"{len(again)} of {len(states)} members are handed back an old share")
-        return replace(state, kept=KeptService(state.kept.certificate, state.kept.commitments, states))
+        return replace(state, stored_service=KeptService(state.stored_service.certificate, state.stored_service.commitments, states))
 
 
 # -- members and clients -----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class OneShotAccomplice(OneShotMember):
         self.client.last_served = message.round - 1
         super().begin_service(message)
 
-    def check_survivors(self, named: Sequence[int], asked: RoundNotice) -> None:
+    def check_survivors(self, named: Sequence[int], notice: RoundNotice) -> None:
         """Accept any set."""
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:

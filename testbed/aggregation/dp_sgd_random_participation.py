@@ -205,7 +205,7 @@ class GradientTrainer(Trainer):
         """Return zeros if noise hides them: a refusal would be visible."""
         return np.zeros_like(delta) if self.parameters.sigma else super().handle_non_finite(delta)
 
-    def told(self, update: LocalUpdate) -> TrainingReport:
+    def training_report(self, update: LocalUpdate) -> TrainingReport:
         """Return a report without loss: the loss and the number of used samples would be released without noise."""
         return TrainingReport(update.samples, float("nan"))
 

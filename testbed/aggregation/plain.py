@@ -240,7 +240,7 @@ class Plain(NoisyProtocol):
         survivors = self._survivors(clients_with_shape(updates, self.parameters.bits, length), round_)
         total = await replies.total(survivors)
         mean, weight = noise.mean(total, len(survivors), round_)
-        return Aggregate(mean, weight, survivors, noise.kept(len(survivors), participants))
+        return Aggregate(mean, weight, survivors, noise.remaining_share(len(survivors), participants))
 
     def _survivors(self, arrived: Ids, round_: AggregationRound) -> Ids:
         """Return the clients in the sum; raises `RoundAborted` if there are none."""

@@ -59,5 +59,5 @@ def canary_roles(experiment: Experiment, dishonest: Set[int], randomness: Random
     section = canary_section(experiment)
     if section is None:
         return []
-    clients = section.drawn(experiment.population, dishonest, randomness)
+    clients = section.draw(experiment.population, dishonest, randomness)
     return [RoleSpec(CanaryTrainer, canary_norm(section, experiment.aggregation), frozenset(clients.tolist()))]

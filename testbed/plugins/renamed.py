@@ -225,6 +225,7 @@ MEMBERS = {
     "certain_answer": "shared_answer_predicate",
     "draws_by_samples": "needs_sample_counts",
     "keeps_masks": "supports_symbolic_masks",
+    "told": "training_report",
 }
 """Attributes and methods of contracts that users override: former to present name."""
 

@@ -42,7 +42,7 @@ class CanarySection(BaseModel):
                 "of all clients)"
             )
 
-    def drawn(self, population: int, dishonest: Set[int], randomness: Randomness) -> Ids:
+    def draw(self, population: int, dishonest: Set[int], randomness: Randomness) -> Ids:
         """Choose the canaries among the honest clients.
 
         Returns:

@@ -247,7 +247,7 @@ class PrivacyCharge:
     dishonest: Collection[int]
 
     def of_round(
-        self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
+        self, participants: Ids, survivors: Ids, noise: float | None, questioned: Ids, skipping: bool
     ) -> dict[NoiseShares, Ids]:
         """Return the clients that a round charges, by the noise that hides their data.
 
@@ -255,10 +255,10 @@ class PrivacyCharge:
             participants: sorted numbers of the participants.
             survivors: sorted numbers of the clients with data in the sum.
             noise: share of the planned noise in the sum; None: the round ended early, without a sum.
-            asked: sorted numbers of the clients that were asked anything in the last stage of the aggregation.
+            questioned: sorted numbers of the clients that got a question in the last stage of the aggregation.
             skipping: whether the dishonest participants added no noise in this round.
         """
-        if noise is None and not len(asked):
+        if noise is None and not len(questioned):
             return {}
         guarantees = self.plan.guarantees(len(participants))
         if noise is None:
@@ -268,7 +268,7 @@ class PrivacyCharge:
             noise, in_sum = min(1.0, noise), survivors
             adding = len(in_sum)
         if self.plan.source != "shares":
-            return {NoiseShares(noise, noise, noise): asked if self.plan.source == "clients" else in_sum}
+            return {NoiseShares(noise, noise, noise): questioned if self.plan.source == "clients" else in_sum}
         among, accomplices = (int(np.isin(some, list(self.dishonest)).sum()) for some in (participants, in_sum))
         honest = noise * max(0, adding - accomplices) / adding
         alone = among > guarantees.max_colluders

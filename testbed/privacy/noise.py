@@ -91,11 +91,11 @@ class RemovableNoise:
         first = self.participants - left + 1
         return first if first <= self.tolerated else None
 
-    def kept(self, left: int) -> float:
+    def remaining_share(self, left: int) -> float:
         """Return the variance in the sum of `left` survivors after the removal, over the planned one.
 
         Example:
-            >>> RemovableNoise(participants=10, tolerated=2).kept(left=8)
+            >>> RemovableNoise(participants=10, tolerated=2).remaining_share(left=8)
             1.0
         """
         dropouts = self.participants - left

@@ -111,7 +111,7 @@ class Target:
         """The target for programs, as `parse` takes it, e.g. ``accuracy>=0.8``, ``loss<=0.5``."""
         return f"{self.metric}{'>=' if self.rises else '<='}{self.threshold!r}"
 
-    def told(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """Return a value of the metric for people, e.g. ``81.3 %``, ``0.4873``."""
         return f"{100 * value:.4g} %" if self.metric == "accuracy" else f"{value:.4g}"
 

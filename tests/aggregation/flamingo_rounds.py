@@ -98,12 +98,12 @@ class Stand:
 
     @property
     def certificate(self) -> Certificate:
-        found: Certificate = self.state.kept.certificate
+        found: Certificate = self.state.stored_service.certificate
         return found
 
     @property
     def states(self) -> dict[int, SealedMemberState]:
-        return {row.member: SealedMemberState(row.sealed) for row in self.state.kept.states}
+        return {row.member: SealedMemberState(row.sealed) for row in self.state.stored_service.states}
 
     @property
     def edges(self) -> list[CutEdge]:

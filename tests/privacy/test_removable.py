@@ -24,14 +24,14 @@ def test_the_planned_noise_stays(participants: int, data: st.DataObject) -> None
         assert first == (dropouts + 1 if dropouts < tolerated else None)
         staying = sum(plan.part(k) for k in range(tolerated + 1 if first is None else first))
         assert isclose(left * staying, 1.0)
-        assert plan.kept(left) == 1.0
+        assert plan.remaining_share(left) == 1.0
 
 
 def test_more_dropouts_than_tolerated_cost_noise() -> None:
     plan = RemovableNoise(10, 3)
     assert plan.first_removed(6) is None
-    assert plan.kept(6) == pytest.approx(6 / 7)
-    assert plan.kept(1) == pytest.approx(1 / 7)
+    assert plan.remaining_share(6) == pytest.approx(6 / 7)
+    assert plan.remaining_share(1) == pytest.approx(1 / 7)
     assert sum(Fraction(plan.part(k)).limit_denominator(1000) for k in range(4)) == Fraction(1, 7)
 
 

@@ -150,7 +150,7 @@ def side_by_side(shown: Shown, path: Path) -> list[Path]:
         for line, inversions in zip(axes, lines, strict=True):
             line[0].imshow(np.clip(inversions[0].originals[0], 0, 1), cmap="gray", vmin=0, vmax=1)
             for axis, inversion in zip(line[1:], inversions, strict=True):
-                axis.imshow(np.clip(inversion.found.images[0], 0, 1), cmap="gray", vmin=0, vmax=1)
+                axis.imshow(np.clip(inversion.recovered.images[0], 0, 1), cmap="gray", vmin=0, vmax=1)
                 axis.text(0.5, -0.04, f"{inversion.psnr[0]:.1f} dB", transform=axis.transAxes, ha="center", va="top")
         for axis, name in zip(axes[0], ("original", *shown), strict=True):
             axis.set_title(name)

@@ -49,7 +49,7 @@ class ShrinkTheSum(Contradicting):
                 raise
             members = sorted(self.attempt.members)
             mean, weight = self.noise.mean(self.attempt.vector, len(members), round_)
-            noise = self.noise.kept(len(members), len(round_.participants))
+            noise = self.noise.remaining_share(len(members), len(round_.participants))
             return Aggregate(mean, weight, ids(members), noise)
 
     def views(self, state: SecAggRound) -> list[InconsistentView]:

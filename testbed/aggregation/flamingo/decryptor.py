@@ -141,7 +141,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             content = seed_content(self.digest, edge.online, edge.offline, edge.point)
             associated = seed_associated(self.digest, edge.online, edge.offline)
             signed.append((directory.signing_key(edge.online), domain, content, edge.signature))
-            signed.append((edge.point, threshold_elgamal.KNOWN_DOMAIN, associated, edge.known))
+            signed.append((edge.point, threshold_elgamal.KNOWN_DOMAIN, associated, edge.proof_of_knowledge))
         rows = [[key, content, signature] for key, _, content, signature in signed]
         if (place := memo.first_unverified(signed_content(domain, self.digest, rows), signed)) is not None:
             client = edges[place // 2].online

@@ -72,7 +72,7 @@ class Certificate(Message, frozen=True):
 class EncryptedSeed(Message, frozen=True):
     """The signed seed of the mask that a client has in common with a neighbour, encrypted to the committee.
 
-    `known` proves that the client has created the ciphertext's first half itself
+    `proof_of_knowledge` proves that the client has created the ciphertext's first half itself
     (`threshold_elgamal.encrypt_and_prove`).
     """
 
@@ -80,7 +80,7 @@ class EncryptedSeed(Message, frozen=True):
     point: Key32
     sealed: SealedSeed
     signature: Signature64
-    known: Signature64
+    proof_of_knowledge: Signature64
 
 
 class Reported(Message, frozen=True):
@@ -144,7 +144,7 @@ class CutEdge(Message, frozen=True):
     offline: ClientId
     point: Key32
     signature: Signature64
-    known: Signature64
+    proof_of_knowledge: Signature64
 
 
 class SharesForMember(Message, frozen=True):

@@ -19,7 +19,7 @@ class FlamingoRound(ServerRound):
     """State of one round.
 
     Attributes:
-        kept: the serving committee.
+        stored_service: the serving committee.
         graph: graph of the participants.
         reports: the answers with the masked inputs.
         seeds: by client and neighbour, the encrypted seed of their common mask.
@@ -29,7 +29,7 @@ class FlamingoRound(ServerRound):
         opened: by member, its answer to `Reconstruct`.
     """
 
-    kept: KeptService
+    stored_service: KeptService
     graph: RoundGraph
     reports: Replies = field(init=False)
     seeds: dict[Edge, EncryptedSeed] = field(default_factory=dict)
@@ -41,9 +41,9 @@ class FlamingoRound(ServerRound):
     @property
     def members(self) -> dict[int, int]:
         """By member, in their order, the evaluation point of its share."""
-        clients = self.kept.certificate.service.committee.clients
+        clients = self.stored_service.certificate.service.committee.clients
         return {client: point for point, client in enumerate(clients, 1)}
 
     @property
     def digest(self) -> bytes:
-        return round_digest(self.start.number, self.graph.listed, self.kept.certificate.service.digest)
+        return round_digest(self.start.number, self.graph.listed, self.stored_service.certificate.service.digest)

@@ -93,7 +93,7 @@ def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, byt
 
 def _is_proven(state: FlamingoRound, member: int) -> bool:
     """Return whether a member has proven that its points are the edges' points times its key share."""
-    answer, count, commitments = state.opened[member], len(state.edges), state.kept.commitments
+    answer, count, commitments = state.opened[member], len(state.edges), state.stored_service.commitments
     meter("edwards25519.multiply", 2 * count + 3 + len(commitments) - 1)
     meter("edwards25519.add", 2 * count + len(commitments) - 1)
     meter("edwards25519.multiply_base")

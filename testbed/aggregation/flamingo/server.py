@@ -128,7 +128,7 @@ class Flamingo(AggregationProtocol):
         round_, graph = state.start, state.graph
         if self.parameters.model_binding == "none":
             warn_of_weak_binding(round_)
-        question = MaskedReport(round_.number, graph.listed, state.kept.certificate)
+        question = MaskedReport(round_.number, graph.listed, state.stored_service.certificate)
         state.reports = await round_.network.ask(round_.trained, question)
         answers = state.reports.valid()
         for client, answer in list(answers.items()):
@@ -177,7 +177,7 @@ class Flamingo(AggregationProtocol):
             verify(state.start, client, SEEDS_DOMAIN, content, row.signature)
             meter("ed25519.verify")
             associated = seed_associated(state.digest, client, neighbour)
-            memo.verify(row.point, threshold_elgamal.KNOWN_DOMAIN, associated, row.known)
+            memo.verify(row.point, threshold_elgamal.KNOWN_DOMAIN, associated, row.proof_of_knowledge)
         except ProtocolError as error:
             state.misbehaved(client, f"report: the seed for client {neighbour}: {error}")
             return False
@@ -187,7 +187,7 @@ class Flamingo(AggregationProtocol):
 
     async def cross_check(self, state: FlamingoRound) -> None:
         """Collect the members' signatures on the clients online."""
-        states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
+        states = {row.member: SealedMemberState(row.sealed) for row in state.stored_service.states}
         replies, state.signed = await self.signed_labels(state, states, state.online)
         at_least(self.threshold(state), len(state.signed), replies, "members of the committee signed the labels")
 
@@ -196,7 +196,7 @@ class Flamingo(AggregationProtocol):
     ) -> tuple[Replies, dict[int, bytes]]:
         """Ask members to sign these labels; return the replies and the valid signatures by member."""
         round_, labels = state.start, online.tolist()
-        question = CheckLabels(round_.number, state.graph.listed, labels, state.kept.certificate)
+        question = CheckLabels(round_.number, state.graph.listed, labels, state.stored_service.certificate)
         replies = await round_.network.ask(ids(list(states)), question, private=states)
         content = labels_content(state.digest, labels)
         return replies, valid_signatures(round_, replies, LABELS_DOMAIN, content, "cross-check")
@@ -217,7 +217,7 @@ class Flamingo(AggregationProtocol):
         """Return the edges between clients online and offline, with their ciphertexts."""
         cut = state.graph.cut(online.tolist())
         rows = [(edge, state.seeds[edge]) for edge in cut]
-        return [CutEdge(*edge, row.point, row.signature, row.known) for edge, row in rows]
+        return [CutEdge(*edge, row.point, row.signature, row.proof_of_knowledge) for edge, row in rows]
 
     async def opened(
         self, state: FlamingoRound, signed: Mapping[int, bytes], online: Ids, edges: list[CutEdge]

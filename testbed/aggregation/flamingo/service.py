@@ -130,7 +130,7 @@ class ServerSetUp:
     def dealings(self) -> list[DealingOf]:
         """Accepted dealings, in the dealers' order."""
         return [
-            DealingOf(dealer, dealt.commitments, dealt.signature, dealt.known)
+            DealingOf(dealer, dealt.commitments, dealt.signature, dealt.proof_of_knowledge)
             for dealer in self.set_up.dealers
             if (dealt := self.dealt.get(dealer)) is not None
         ]
@@ -162,7 +162,7 @@ class ServerSetUp:
         if self.round.experiment_id is None:
             return
         meter("ed25519.verify")
-        memo.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.known)
+        memo.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.proof_of_knowledge)
 
     async def check(self) -> list[ComplaintsOf]:
         """Collect the members' complaints; a member without complaints signs an empty list."""

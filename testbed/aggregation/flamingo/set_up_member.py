@@ -189,7 +189,7 @@ class SetUpMember(Participant):
             content = dealing_content(set_up.digest, dealing.dealer, dealing.commitments)
             self.check_signed(DEALING_DOMAIN, dealing.dealer, content, dealing.signature)
             try:
-                self.verify(dealing.commitments[0], KNOWN_DOMAIN, content, dealing.known)
+                self.verify(dealing.commitments[0], KNOWN_DOMAIN, content, dealing.proof_of_knowledge)
             except InvalidSignature:
                 detail = f"client {dealing.dealer} has not proven that it knows the secret that it deals"
                 raise Refusal("flamingo.invalid-dealing", detail) from None

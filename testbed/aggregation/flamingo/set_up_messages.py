@@ -42,13 +42,13 @@ class Former(Message, frozen=True):
 class Dealing(Message, frozen=True):
     """A dealer's signed commitments, and the members' shares, sealed for each in their order.
 
-    `known` is a signature under the first commitment, which proves that the dealer knows the secret.
+    `proof_of_knowledge` is a signature under the first commitment, which proves that the dealer knows the secret.
     """
 
     commitments: Commitments
     shares: Annotated[list[SealedScalar], Members]
     signature: Signature64
-    known: Signature64
+    proof_of_knowledge: Signature64
 
 
 class Deal(Message, frozen=True):
@@ -69,7 +69,7 @@ class DealingOf(Message, frozen=True):
     dealer: ClientId
     commitments: Commitments
     signature: Signature64
-    known: Signature64
+    proof_of_knowledge: Signature64
 
 
 class DealtShares(Message, frozen=True):

@@ -64,7 +64,7 @@ class NoisePolicy(ABC):
             RoundAborted: `total` cannot be such a sum.
         """
 
-    def kept(self, survivors: int, participants: int) -> float:
+    def remaining_share(self, survivors: int, participants: int) -> float:
         """Return the share of the planned noise variance in a sum over the survivors; 1.0 if none is planned."""
         return 1.0
 
@@ -129,7 +129,7 @@ class AddedNoise(EncodedUpdates):
         super().__init__(noise, bits)
         self.noise = noise
 
-    def kept(self, survivors: int, participants: int) -> float:
+    def remaining_share(self, survivors: int, participants: int) -> float:
         return survivors / participants
 
     def vectors(self, role: "NoisyRole", participants: int, dimension: int, round_number: int) -> list[NoiseShare]:

@@ -175,8 +175,8 @@ class RemovedNoise(KeptNoise):
         assert plan is not None
         return plan
 
-    def kept(self, survivors: int, participants: int) -> float:
-        return self._plan(participants).kept(survivors)
+    def remaining_share(self, survivors: int, participants: int) -> float:
+        return self._plan(participants).remaining_share(survivors)
 
     def vectors(self, role: NoisyRole, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """Return the participant's share and all removable components."""

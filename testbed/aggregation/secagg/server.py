@@ -96,7 +96,7 @@ class SecAgg(NoisyProtocol):
             max_colluders=-1 if split else min(2 * t - participants - 1, t - 2),
             min_sum_size=fewest,
             min_partition_size=participants,
-            min_noise_share=self.noise.kept(fewest, participants),
+            min_noise_share=self.noise.remaining_share(fewest, participants),
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
@@ -110,7 +110,7 @@ class SecAgg(NoisyProtocol):
         self.noise.remove_excess(state, total)
         mean, weight = self.noise.mean(total, len(state.survivors), round_)
         check_equal_weights(self.parameters, weight, len(state.survivors))
-        noise_share = self.noise.kept(len(state.survivors), len(round_.participants))
+        noise_share = self.noise.remaining_share(len(state.survivors), len(round_.participants))
         return Aggregate(mean, weight, state.survivors, noise_share)
 
     def begin(self, round_: AggregationRound) -> SecAggRound:

@@ -104,7 +104,7 @@ class SecAggPlus(SecAgg):
             max_colluders=-1 if self.parameters.model_binding == "none" else colluders,
             min_sum_size=chosen.survivors,
             min_partition_size=chosen.threshold,
-            min_noise_share=self.noise.kept(chosen.survivors, participants),
+            min_noise_share=self.noise.remaining_share(chosen.survivors, participants),
         )
 
     def peer_graph(self, round_: AggregationRound) -> PeerGraph:

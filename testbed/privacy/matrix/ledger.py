@@ -39,7 +39,7 @@ class ServerCharge:
     """The charging rule of a server that adds the noise: clients in a sum that was released, or may have been."""
 
     def of_round(
-        self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
+        self, participants: Ids, survivors: Ids, noise: float | None, questioned: Ids, skipping: bool
     ) -> dict[NoiseShares, Ids]:
         """Charge the survivors of a round with a sum (`PrivacyCharge.of_round`)."""
         return {} if noise is None else {_NOISE: survivors}

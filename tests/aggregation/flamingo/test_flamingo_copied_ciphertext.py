@@ -27,7 +27,7 @@ async def refusals(copied: bool, shifted: bool = False) -> list[str]:
             point = edwards25519.add(point, edwards25519.multiply_base(bytes([9, *bytes(31)])))
         content = seed_content(state.digest, DISHONEST, edges[at].offline, point)
         signature = stand.small.client(DISHONEST).identity.signing.sign(SEEDS_DOMAIN + EXPERIMENT, content)
-        edges[at] = changed(edges[at], point=point, signature=signature, known=theirs.known)
+        edges[at] = changed(edges[at], point=point, signature=signature, proof_of_knowledge=theirs.proof_of_knowledge)
     signed = [SignatureOf(*one) for one in state.signed.items()]
     place = state.members[MEMBER] - 1
     private = SharesForMember([state.reports[client].shares[place] for client in stand.online])

@@ -80,7 +80,7 @@ async def rogue(own: bytes) -> tuple[list[str], int]:
     signature = accomplice.signing.sign(DEALING_DOMAIN + EXPERIMENT, content)
     known = signatures.sign_with_scalar(own, KNOWN_DOMAIN + EXPERIMENT, content)  # the best it can do
     server.dealt[DISHONEST] = changed(
-        server.dealt[DISHONEST], commitments=commitments, shares=shares, signature=signature, known=known
+        server.dealt[DISHONEST], commitments=commitments, shares=shares, signature=signature, proof_of_knowledge=known
     )
     with pytest.raises(InvalidSignature):  # an honest server leaves it out
         server.check_known(server.dealt[DISHONEST], content)

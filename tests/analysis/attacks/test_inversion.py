@@ -52,14 +52,14 @@ def test_a_clients_image_out_of_the_sums_of_a_run(made: Callable[..., Any], tmp_
     own = Inverter(made(), 1, 24).invert(1, QUICK)
     assert own.group.tolist() == [1]
     assert own.steps == 1
-    assert own.found.labels.tolist() == own.true_labels.tolist()
+    assert own.recovered.labels.tolist() == own.true_labels.tolist()
     assert own.psnr[0] > psnr(own.prior_mse)[0] + 3
     assert f"PSNR {own.psnr[0]:.2f} dB" in text(own)
     batches = made(selection={"protocol": "batch-partition", "participants": 4, "privacy": 4})
     inverter = Inverter(batches, 1, 24)
     alone, jointly = inverter.invert(1, QUICK, alone=True), inverter.invert(1, QUICK)
     assert jointly.group.tolist() == [0, 1, 2, 3]
-    assert (len(alone.found.images), len(jointly.found.images)) == (1, 4)
+    assert (len(alone.recovered.images), len(jointly.recovered.images)) == (1, 4)
     assert alone.psnr[0] < own.psnr[0]
     assert row(jointly)["images_sought"] == 4
     found = pictures([("T = 1", own), ("T = 4", jointly)], tmp_path / "figures" / "pictures")
