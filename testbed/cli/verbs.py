@@ -115,4 +115,14 @@ def _command(name: str, verb: Any) -> Any:
     else:
         raise TypeError(f"{verb!r} is neither a Verb of testbed.cli.invocation nor a typer.Typer")
     command_group: Any = get_command(app)
-    return command_group.commands[name]
+    command = command_group.commands[name]
+    _join_lines(command)
+    return command
+
+
+def _join_lines(command: Any) -> None:
+    """Join the lines of each paragraph of the help: typer breaks the later paragraphs where the docstring's lines end."""
+    if command.help:
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in command.help.split("\n\n"))
+    for below in getattr(command, "commands", {}).values():
+        _join_lines(below)

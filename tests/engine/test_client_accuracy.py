@@ -154,7 +154,7 @@ def test_values_are_neither_right_nor_wrong(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(ExperimentError) as refused:
         learned(run, {"rounds": 1, "workload": workload})
     assert str(refused.value) == (
-        "workload.client_accuracy: the clients learn values, which are neither right nor wrong; leave the key out"
+        "workload.client_accuracy: a regression has no accuracy; leave the key out"
     )
 
 

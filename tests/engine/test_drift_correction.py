@@ -268,10 +268,10 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
     [
         ({"workload": SCAFFOLD | {"momentum": 0.9}}, MOMENTUM),
         ({"workload": SCAFFOLD | {"optimizer": "adamw"}}, "corrects plain gradient steps, not adamw"),
-        ({"workload": SCAFFOLD | {"training": "simulated"}}, "drift_correction: simulated training"),
+        ({"workload": SCAFFOLD | {"training": "simulated"}}, "drift_correction: has no effect on simulated training"),
         (
             {"workload": SCAFFOLD | {"learning_rate_schedule": {"rounds": 5, "last": 0}}},
-            "learning_rate_schedule.last: 0; scaffold divides by the learning rate",
+            "learning_rate_schedule.last: 0, but scaffold divides by the learning rate",
         ),
         ({"workload": {"drift_correction": {"name": "feddyn"}}}, "drift_correction: alpha: required for feddyn"),
         ({"workload": {"drift_correction": {"name": "scaffold", "alpha": 1}}}, "alpha: only feddyn"),

@@ -74,8 +74,8 @@ def test_a_client_asked_later_has_the_state_that_it_would_have(run: Callable, mo
     )
     play.rounds(1)
     host = play.federation.network.hosts.hosts[0]
-    (heard,) = host._idle.heard
-    number = int(heard.clients[3])
+    (question,) = host._idle.deferred
+    number = int(question.clients[3])
     assert number not in host._clients
     client = host.client(number)
     assert client.last_round == 1
@@ -83,5 +83,5 @@ def test_a_client_asked_later_has_the_state_that_it_would_have(run: Callable, mo
     assert role.progress.state == "announced"
     assert role.announced.population == POPULATION
     host.begin_round()
-    other = host.client(int(heard.clients[5]))
+    other = host.client(int(question.clients[5]))
     assert (other.last_round, other._roles) == (1, {})

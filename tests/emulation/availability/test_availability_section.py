@@ -311,7 +311,7 @@ def test_answers_of_the_wrong_kind_are_refused(own: str, stage: str, says: str) 
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("Mute", {}, "has no method presence"),
+        ("Mute", {}, "lacks the method presence"),
         ("Undecided", {"every": 1}, "needs an attribute `comes_back`"),
         ("Absent", {}, "has no class Absent"),
     ],
@@ -325,7 +325,7 @@ def test_classes_that_are_no_models(own: str, name: str, options: dict, says: st
     ("name", "options", "says"),
     [
         ("Even", {"evry": 3}, "availability.options.evry: unknown option; did you mean 'every'? allowed: every"),
-        ("Mute", {"every": 3}, "availability.options.every: unknown option; allowed: none: {own}:Mute declares none"),
+        ("Mute", {"every": 3}, "availability.options.every: unknown option; allowed: none; {own}:Mute declares no"),
         ("Even", {}, "availability: {own}:Even(..., ..., ...): missing a required argument: 'every'"),
     ],
 )

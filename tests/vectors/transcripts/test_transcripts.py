@@ -45,7 +45,7 @@ def test_the_sum_is_that_of_the_survivors(published: Any) -> None:
 
 def test_somebody_left_and_was_unmasked(published: Any) -> None:
     assert set(published["survivors"]) < set(published["participants"])
-    revealed = [row for row in published["messages"] if row["type"] == "Shares"]
+    revealed = [row for row in published["messages"] if row["type"] == "RevealedShares"]
     assert {row["from"] for row in revealed} >= set(published["survivors"])  # one left out with its batch helps
 
 

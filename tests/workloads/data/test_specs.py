@@ -92,7 +92,7 @@ def test_one_new_file_is_learned_and_gets_every_check() -> None:
     )
     assert "allowed: auto, albert, albert-small" in refused(dataset="owned-halves", model="cnn")
     assert "sequence_length: only reddit" in refused(dataset="owned-halves", sequence_length=8)
-    assert "owned-halves needs no files" in refused(dataset="owned-halves", path="/halves")
+    assert "read files, not owned-halves" in refused(dataset="owned-halves", path="/halves")
     assert "halves," in refused(dataset="elsewhere")
     assert "options are for a user-defined class" in refused(dataset="owned-halves", options={"size": 3})
     fields = Experiment.model_json_schema()["$defs"]["WorkloadSection"]["properties"]
@@ -122,7 +122,7 @@ def test_every_declared_data_set_is_checked(name: str) -> None:
     if spec.files:
         assert f"dataset {name} needs path: {spec.files}" in refused(dataset=name)
     else:
-        assert f"{name} needs no files" in refused(**keys, path="/data")
+        assert f"read files, not {name}" in refused(**keys, path="/data")
     if spec.owner:
         assert f"each client is one {spec.owner}" in refused(**keys, partition={"alpha": 1})
     else:

@@ -31,4 +31,4 @@ def test_the_interpreter_is_chosen_by_the_option(tmp_path: Path, capsys: pytest.
 
 def test_the_help_breaks_no_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["flower", "--help"]) == 0
-    assert "Then each client trains once, up to 100 of them," in capsys.readouterr().out
+    assert "configuration. Then up to 100 clients train once" in capsys.readouterr().out

@@ -44,7 +44,7 @@ def test_several_metrics_that_could_be_the_loss(app: AppWriter, flower_python: s
 
 def test_several_losses_of_the_training(app: AppWriter, flower_python: str) -> None:
     flower = app(newer(metrics="{'num-examples': 4, 'a_loss': 1.0, 'b_loss': 2.0}")) | {"python": flower_python}
-    with pytest.raises(ExperimentError, match=r"report a_loss, b_loss; name the one .* workload.flower.train_loss$"):
+    with pytest.raises(ExperimentError, match=r"report a_loss, b_loss; name .* workload.flower.train_loss$"):
         workload(flower)
     found = workload(flower | {"train_loss": "b_loss"})
     assert found.train(0, found.initial_model(), 1).loss == 2.0
