@@ -261,7 +261,7 @@ def test_what_cannot_be_trained_together_is_refused_in_one_line() -> None:
     refused(lambda: nn.Sequential(nn.Linear(8, 2), nn.BatchNorm1d(2)), "clients_at_once: mine has BatchNorm1d")
     refused(lambda: nn.Sequential(nn.Dropout(0.1), nn.Linear(8, 2)), "mine has Dropout.*SeededDropout")
     refused(lambda: ByValue(8, 2), "mine cannot be trained for several clients at once; leave the key out.*item")
-    refused(lambda: nn.Linear(8, 2), "OwnTraining has a train of its own.* override train_together", OwnTraining)
+    refused(lambda: nn.Linear(8, 2), "train method of OwnTraining .* train_together", OwnTraining)
     with pytest.raises(ExperimentError, match="mobilenet-v2 has BatchNorm2d"):
         build(WorkloadSection(dataset="synthetic-openimage", image_size=64, clients_at_once=2), 5, 1)
     with pytest.raises(ValueError, match=naming("clients_at_once", "simulated")):
