@@ -356,7 +356,10 @@ class ReplayStates(AggregationMisbehaviour, Flamingo):
         states = [earlier.get(row.member, row) for row in state.stored_service.states]
         again = [row.member for row in states if row.member in earlier]
         self.record_attack(ReplayStates, f"{len(again)} of {len(states)} members are handed back an old share")
-        return replace(state, stored_service=KeptService(state.stored_service.certificate, state.stored_service.commitments, states))
+        return replace(
+            state,
+            stored_service=KeptService(state.stored_service.certificate, state.stored_service.commitments, states),
+        )
 
 
 # -- members and clients -----------------------------------------------------------------------------------------------

@@ -315,7 +315,9 @@ class Federation:
         further = dict(zip(self.plan.experiment.workload.metrics, metrics, strict=False))
         value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss), further)
         return (
-            f"target: {target.label} reached ({target.format_value(value)} after round {number})" if target.met(value) else ""
+            f"target: {target.label} reached ({target.format_value(value)} after round {number})"
+            if target.met(value)
+            else ""
         )
 
 

@@ -160,9 +160,7 @@ def check_addresses(experiments: Sequence[Experiment], where: str) -> None:
     """
     addresses = {experiment.cluster.address for experiment in experiments if experiment.cluster.network == "ray"}
     if len(addresses) > 1:
-        raise ExperimentError(
-            f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one"
-        )
+        raise ExperimentError(f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one")
 
 
 def check_extras(experiments: Sequence[Experiment], where: str) -> None:

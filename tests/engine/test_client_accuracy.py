@@ -153,9 +153,7 @@ def test_values_are_neither_right_nor_wrong(tmp_path: Path, monkeypatch: pytest.
     }  # fmt: skip
     with pytest.raises(ExperimentError) as refused:
         learned(run, {"rounds": 1, "workload": workload})
-    assert str(refused.value) == (
-        "workload.client_accuracy: a regression has no accuracy; leave the key out"
-    )
+    assert str(refused.value) == ("workload.client_accuracy: a regression has no accuracy; leave the key out")
 
 
 def test_of_text_the_positions_of_a_client_count() -> None:

@@ -162,7 +162,9 @@ class ServerSetUp:
         if self.round.experiment_id is None:
             return
         meter("ed25519.verify")
-        memo.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.proof_of_knowledge)
+        memo.verify(
+            dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.proof_of_knowledge
+        )
 
     async def check(self) -> list[ComplaintsOf]:
         """Collect the members' complaints; a member without complaints signs an empty list."""
