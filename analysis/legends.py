@@ -50,12 +50,23 @@ class FittedLegend:
 
 
 def fitted_lines(labels: Sequence[str], inches: float, title: str = "") -> FittedLegend:
-    """Return `fitted` for lines and markers; a single one needs no name, only the title."""
+    """Return `fitted` for lines and markers; a single line needs no name, only the title.
+
+    Args:
+        labels, inches, title: see `fitted`.
+    """
     return fitted(labels if len(labels) > 1 else [], inches, title)
 
 
 def fitted(labels: Sequence[str], inches: float, title: str = "", at_most: int = 4) -> FittedLegend:
-    """Return the layout of a legend with these labels below a figure of this width."""
+    """Return the layout of a legend below a figure.
+
+    Args:
+        labels: the entries.
+        inches: width of the figure.
+        title: heading of the legend; empty: none.
+        at_most: largest number of columns.
+    """
     letters = int((inches - _HANDLE_INCHES) / _LETTER_INCHES)
     lines = [figure_lines(label, letters) for label in labels]
     longest = max((len(line) for each in lines for line in each), default=1)

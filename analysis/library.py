@@ -22,9 +22,19 @@ if TYPE_CHECKING:
 def compare(
     runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
 ) -> "pandas.DataFrame":
-    """Return the overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
+    """Return the overhead table of runs (`analysis.comparison.overhead.compare`).
 
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
+    Args:
+        runs: a directory, or several; all runs at or below them are compared.
+        baseline: label, protocol or directory of the row that ratios refer to; None: the first row.
+        group_by: swept keys whose values are settings with a baseline of their own.
+
+    Returns:
+        One row per protocol and setting; docs/reference/comparison.md lists the columns.
+
+    Raises:
+        RunError: there are no runs.
+        ExperimentError: the baseline or a key is not among the runs.
     """
     from analysis.comparison import overhead
 
@@ -37,9 +47,17 @@ def report(
     targets: Sequence[str] = (),
     baseline: str | None = None,
 ) -> Path:
-    """Write the page of the runs at or below some directories; see `analysis.report.write`. Returns its path.
+    """Write the HTML report of runs (`analysis.report.write`) and return its path.
 
-    Raises as `compare` does, and `ExperimentError` where `out` is a folder.
+    Args:
+        runs: a directory, or several; all runs at or below them are reported.
+        out: the file to write.
+        targets: such as ``80%`` of accuracy or ``loss<0.3``.
+        baseline: see `compare`.
+
+    Raises:
+        RunError: there are no runs.
+        ExperimentError: the baseline or a target is unsuitable, or `out` is a folder.
     """
     from analysis.report import write
 
@@ -52,11 +70,17 @@ def compare_targets(
     baseline: str | None = None,
     smooth: int = 1,
 ) -> "pandas.DataFrame":
-    """Time, rounds and traffic to targets such as ``80%`` of the runs at or below some directories.
+    """Return time, rounds and traffic until targets (`analysis.comparison.time_to_target.compare_targets`).
 
-    See `analysis.comparison.time_to_target.compare_targets`; without targets it is the best that all runs reach.
+    Args:
+        runs: a directory, or several; all runs at or below them are compared.
+        targets: such as ``80%``; None: the best value that all runs reach.
+        baseline: see `compare`.
+        smooth: number of evaluations that a moving average takes.
 
-    Raises `RunError` when there are no runs and `ExperimentError` for targets that are invalid or were not measured.
+    Raises:
+        RunError: there are no runs.
+        ExperimentError: a target is invalid or was not measured.
     """
     from analysis.comparison import time_to_target
 

@@ -59,7 +59,15 @@ class Interval:
 
 
 def interval_of(mean: float | None, half_width: float | None) -> Interval:
-    """Return the interval of two cells of a table; an empty cell is None or NaN."""
+    """Return the interval of two cells of a table.
+
+    Args:
+        mean, half_width: numbers; an empty cell is None or NaN.
+
+    Example:
+        >>> interval_of(0.8, float("nan"))
+        Interval(mean=0.8, half_width=None)
+    """
     return Interval(*(None if number is None or np.isnan(number) else float(number) for number in (mean, half_width)))
 
 

@@ -91,9 +91,16 @@ def figure_text(text: str) -> str:
 
 
 def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[str]:
-    """Return `figure_text` in lines of at most `letters` letters, broken behind spaces, commas and hyphens if possible.
+    """Return `figure_text` in lines, broken behind spaces, commas and hyphens if possible.
 
-    Of more lines than `at_most`, the last one that is shown ends in an ellipsis.
+    Args:
+        text: text for a figure.
+        letters: largest number of letters in a line.
+        at_most: largest number of lines, of which the last then ends in an ellipsis; None: any.
+
+    Example:
+        >>> figure_lines("time to accuracy", 8)
+        ['time to', 'accuracy']
     """
     lines = [""]
     for piece in re.split(r"(?<=[ \t\n,-])", visible(text)):  # not at a no-break space
@@ -108,7 +115,12 @@ def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[st
 
 
 def axis_label(text: str, letters: int) -> str:
-    """Return `figure_text` in as few lines of at most `letters` letters as possible, of about equal length."""
+    """Return `figure_text` in as few lines as possible, of about equal length.
+
+    Args:
+        text: text for a figure.
+        letters: largest number of letters in a line.
+    """
     lines = figure_lines(text, letters)
     narrower = (figure_lines(text, few) for few in range(max(1, len(visible(text)) // len(lines)), letters))
     return "\n".join(next((fitting for fitting in narrower if len(fitting) == len(lines)), lines))

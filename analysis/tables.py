@@ -59,7 +59,18 @@ class Table:
 
 
 def render(table: Table, format: str) -> str:
-    """Return the table as ``text``, ``markdown`` or ``latex``, ending in a line feed."""
+    """Return the text of a table, ending in a line feed.
+
+    Args:
+        table: the table.
+        format: ``text``, ``markdown`` or ``latex``.
+
+    Example:
+        >>> print(render(Table(("protocol", "round [s]"), [("random", "1.4")]), "markdown"), end="")
+        | protocol | round [s] |
+        |---|---|
+        | random | 1.4 |
+    """
     return {"text": _text, "markdown": _markdown, "latex": _latex}[format](table)
 
 
@@ -106,7 +117,16 @@ def _text(table: Table) -> str:
 
 
 def wrap_words(text: str, width: int) -> list[str]:
-    """`text` in lines of at most `width` characters, broken after spaces and commas only; a longer word stays whole."""
+    """Return text in lines, broken after spaces and commas only.
+
+    Args:
+        text: one paragraph.
+        width: largest number of characters in a line; a longer word stays whole.
+
+    Example:
+        >>> wrap_words("rounds completed of 3", 12)
+        ['rounds', 'completed of', '3']
+    """
     if len(text) <= width:
         return [text]
     lines = [""]
@@ -212,12 +232,22 @@ def latex_float(caption: str, name: str, tabulars: Sequence[str], notes: Sequenc
 
 
 def data(frame: pd.DataFrame, format: str) -> str:
-    """Return the frame as ``csv``, or as ``json``: ``{"rows": [...]}``, an object a row."""
+    """Return a frame for programs.
+
+    Args:
+        frame: the rows.
+        format: ``csv``, or ``json``: ``{"rows": [...]}`` with an object for each row.
+    """
     return csv(frame) if format == "csv" else to_json({"rows": frame})
 
 
 def rows_of_every(frame: pd.DataFrame, number: int) -> pd.DataFrame:
-    """Return every n-th row, and the last."""
+    """Return every n-th row, and the last.
+
+    Args:
+        frame: the rows.
+        number: n.
+    """
     return frame.iloc[[place for place in range(len(frame)) if (place + 1) % number == 0 or place + 1 == len(frame)]]
 
 
@@ -234,7 +264,13 @@ def csv(frame: pd.DataFrame) -> str:
 
 
 def to_json(value: Any, *, indent: int = 2, ascii: bool = False) -> str:
-    """`plain` of a value as JSON that any reader takes, ending in a line feed; `ascii`: other characters as escapes."""
+    """Return `plain` of a value as JSON that any reader takes, ending in a line feed.
+
+    Args:
+        value: see `plain`.
+        indent: spaces of each level.
+        ascii: whether other characters are written as escapes.
+    """
     return json.dumps(plain(value), indent=indent, ensure_ascii=ascii, allow_nan=False) + "\n"
 
 

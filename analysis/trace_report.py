@@ -17,9 +17,12 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def render(facts: Mapping[str, float | int], format: str = "text", names: Mapping[int, str] | None = None) -> str:
-    """Return facts as ``text`` (a line and a unit for each known fact) or as an object of ``json`` (with null).
+    """Return facts on a trace as text or JSON.
 
-    Named entries follow, by number: the first twenty, or in ``json`` all, as the object ``names``.
+    Args:
+        facts: by key; a fact that is NaN is unknown: no line in a text, null in JSON.
+        format: ``text`` (a line with a unit for each fact) or ``json``.
+        names: of clients or traces, by number: a text has the first twenty, JSON all as the object ``names``.
     """
     require_format(format, "text", "json")
     if format == "json":

@@ -215,7 +215,7 @@ class Inversion:
         client: the victim.
         group: `(g,)` clients that are in exactly the same sums as the victim, the victim included.
         error: error of the update that was inverted, as in (33).
-        recovered: the pictures, in the range of pixels 0 to 1, matched: the victim's first, in the order of `originals`.
+        recovered: the matched pictures, pixels from 0 to 1: the victim's first, in the order of `originals`.
         originals: `(n, ...)` the victim's images, 0 to 1.
         mse: `(n,)` mean squared error of each matched picture.
         prior_mse: `(n,)` mean squared error of the mean held-out image, which needs no information on the client.

@@ -25,7 +25,15 @@ def require_inside(**values: float) -> None:
 
 
 def require_honest_clients(population: int, dishonest: int) -> None:
-    """Raise `ValueError` if a plan has no honest client to protect."""
+    """Raise `ValueError` if a plan has no honest client to protect.
+
+    Args:
+        population: number of clients n.
+        dishonest: number of dishonest clients c among them.
+
+    Example:
+        >>> require_honest_clients(100, 99)
+    """
     if dishonest >= population:
         raise ValueError(
             f"dishonest: all {population} clients; no parameter meets a target without honest clients, so give fewer"

@@ -252,7 +252,15 @@ def recentred_pair(participation: Participation, sigma: float) -> tuple[Mixture,
 
 
 def density(mixture: Mixture, points: Floats) -> Floats:
-    """Return the density of a mixture at points, `(points,)`."""
+    """Return the density of a mixture of normal distributions of variance 1.
+
+    Args:
+        mixture: weights and means.
+        points: `(p,)` arguments.
+
+    Returns:
+        `(p,)` densities.
+    """
     weights, means = mixture
     if len(points) <= _TOGETHER:
         total: Floats = np.exp(-0.5 * np.square(points[:, None] - means)) @ weights

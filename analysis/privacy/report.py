@@ -139,7 +139,12 @@ def guarantee_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def listed(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table within a paragraph: indented, without a rule."""
+    """Return a table within a paragraph: indented, without a rule.
+
+    Args:
+        heads: heads of the columns.
+        rows: cells, row by row.
+    """
     return Table(heads, rows, ruled=False, indent=2)
 
 
@@ -241,7 +246,12 @@ def render(
 
 
 def quantiles(spent: Spending, kind: str) -> dict[str, float]:
-    """Return the distribution of an epsilon over the charged clients."""
+    """Return the distribution of an epsilon over the charged clients, by name of the quantile.
+
+    Args:
+        spent: the ledger of a run.
+        kind: column of the ledger: `epsilon`, `planned_epsilon` or `colluding_epsilon`.
+    """
     values = spent.clients[kind].to_numpy(np.float64)
     return {name: float(np.quantile(values, at, method="inverted_cdf")) for name, at in _QUANTILES.items()}
 

@@ -121,7 +121,8 @@ def _command(name: str, verb: Any) -> Any:
 
 
 def _join_lines(command: Any) -> None:
-    """Join the lines of each paragraph of the help: typer breaks the later paragraphs where the docstring's lines end."""
+    """Join the lines of each paragraph of the help."""
+    # typer joins them in the first paragraph only, and breaks the others where the docstring's lines end
     if command.help:
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in command.help.split("\n\n"))
     for below in getattr(command, "commands", {}).values():

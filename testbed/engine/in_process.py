@@ -49,7 +49,10 @@ async def live_in_process(
     """Open a federation on the wall clock: clients in this process connect to the server over loopback.
 
     A context manager: inside, the clients are connected and the federation is ready for its next round; afterwards all
-    connections are closed. The arguments are those of `federation_in_process`.
+    connections are closed.
+
+    Args:
+        plan, workload, records, on_progress, hosts: see `federation_in_process`.
 
     Raises:
         ClusterError: not all clients could connect.

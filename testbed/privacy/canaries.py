@@ -54,7 +54,12 @@ class CanarySection(BaseModel):
 
 
 def is_inserted(randomness: Randomness, client: int) -> bool:
-    """Return the coin of a canary: True if it sends its vector in this run, False if it sends zeros."""
+    """Return the coin of a canary: True if it sends its vector in this run, False if it sends zeros.
+
+    Args:
+        randomness: of the experiment.
+        client: number of the canary's client.
+    """
     return bool(randomness.simulation_key(client, 0, "canary coin")[0] & 1)
 
 

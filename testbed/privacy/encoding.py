@@ -56,7 +56,12 @@ def padded(dimension: int) -> int:
 
 
 def rotation_seed(experiment_id: bytes, round_number: int) -> bytes:
-    """Return the 32 public bytes from which the signs of a round are derived."""
+    """Return the 32 public bytes from which the signs of a round are derived.
+
+    Args:
+        experiment_id: 16 bytes.
+        round_number: the round, from 1.
+    """
     return hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number)).digest()
 
 

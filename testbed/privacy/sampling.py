@@ -72,7 +72,12 @@ def words(seed: bytes, count: int) -> Iterator[Words]:
 
 
 def word_beside(seed: bytes, position: int) -> int:
-    """Return one more word for a position, from another stream than that of `words`."""
+    """Return one more word of 64 bits for a position, from another stream than that of `words`.
+
+    Args:
+        seed: 32 bytes, the key of AES-256.
+        position: index of the number that needs more bits.
+    """
     encryptor = Cipher(AES(seed), CTR((_BESIDE + position).to_bytes(_BLOCK_BYTES, "big"))).encryptor()
     return int.from_bytes(encryptor.update(bytes(_WORD_BYTES)), "little")
 

@@ -46,7 +46,12 @@ def mask_operation(prg: Prg) -> str:
 
 
 def check_two_participants(parameters: AggregationParameters, participants: int) -> None:
-    """Raise `ValueError` for a single participant."""
+    """Raise `ValueError` for a single participant.
+
+    Args:
+        parameters: the parameters of a protocol that hides updates in a sum.
+        participants: number of participants of a round.
+    """
     if participants < 2:
         raise ValueError(f"protocol: {parameters.protocol} needs at least 2 participants; the sum of one hides nothing")
 

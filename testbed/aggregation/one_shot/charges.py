@@ -17,7 +17,12 @@ def charge_shares(test: ShareTest) -> None:
 
 
 def charge_opening(test: ShareTest, clients: int) -> None:
-    """Charge a member for opening the clients' rows, comparing them with the commitments, and testing them."""
+    """Charge a member for opening the clients' rows, comparing them with the commitments, and testing them.
+
+    Args:
+        test: the degree test of the shares.
+        clients: number of clients with rows.
+    """
     tested = clients * test.combinations * test.code.piece_length
     meter("x25519.agree", clients)
     meter("aead.open", clients)
@@ -28,6 +33,11 @@ def charge_opening(test: ShareTest, clients: int) -> None:
 
 
 def charge_values(test: ShareTest, clients: int) -> None:
-    """Charge the server for hashing the clients' commitments and evaluating their responses for every member."""
+    """Charge the server for hashing the clients' commitments and evaluating their responses for every member.
+
+    Args:
+        test: the degree test of the shares.
+        clients: number of clients with commitments.
+    """
     meter("sha256.byte", 32 * clients * test.holders)
     meter("field.multiply", clients * test.response_length * test.holders)

@@ -15,7 +15,12 @@ from testbed.emulation.transport.flights import Flights
 
 
 def check_flights(flights: Flights, size: Floats) -> None:
-    """Raise `ValueError` unless the flights belong to transfers of `(n,)` bytes."""
+    """Raise `ValueError` unless the flights belong to the transfers.
+
+    Args:
+        flights: the flights of n transfers.
+        size: `(n,)` bytes of the transfers.
+    """
     if len(flights) != len(size):
         raise ValueError(f"there are {len(size)} transfers, and flights of {len(flights)}")
     if not ((flights.size_bytes > 0) & (flights.size_bytes < np.inf)).all():

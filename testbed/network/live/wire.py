@@ -287,7 +287,12 @@ async def connected(host: str, port: int) -> socket.socket:
 
 
 def prepare(stream: socket.socket, *, small_buffers: bool) -> None:
-    """Set socket options: non-blocking, no delay for small messages, dead peers are noticed within half a minute."""
+    """Set socket options: non-blocking, no delay for small messages, dead peers are noticed within half a minute.
+
+    Args:
+        stream: a connected socket.
+        small_buffers: whether the kernel's buffers are limited to `BUFFER_BYTES`, so that a sender's pace is a link's.
+    """
     stream.setblocking(False)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -316,7 +321,15 @@ def unacknowledged_bytes(stream: socket.socket) -> int:
 
 
 async def receive_into(stream: socket.socket, view: memoryview) -> int:
-    """Read the available bytes, at least one, into `view`; raises `ConnectionError` when the other side has hung up."""
+    """Read the available bytes, at least one; return their number.
+
+    Args:
+        stream: a non-blocking socket.
+        view: the memory to write to; its size is the largest number of bytes.
+
+    Raises:
+        ConnectionError: the other side has hung up.
+    """
     count = await asyncio.get_running_loop().sock_recv_into(stream, view)
     if count == 0:
         raise ConnectionResetError("the other side has hung up")

@@ -425,8 +425,8 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
         ),
         (
             {"adapters": {"rank": 3}},
-            "workload.adapters.rank: 3 is above the rank of 2 of mine_to_adapt:net, 8 to 2; lower it, or leave 2 out of "
-            "targets (trained: [2] trains the whole layer)",
+            "workload.adapters.rank: 3 is above the rank of 2 of mine_to_adapt:net, 8 to 2; lower it, or leave 2 out "
+            "of targets (trained: [2] trains the whole layer)",
         ),
         (
             {"adapters": {"rank": 1, "trained": ["*"]}},
