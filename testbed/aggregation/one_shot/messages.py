@@ -222,6 +222,7 @@ def seal_share(
         root: of the dealer's commitments; the share opens only with the same root.
     """
     key = _share_key(pair_key, dealer, holder)
+    # Without `root` a malicious server could have a member test its share with factors of the server's choice.
     return nonce + encryption.seal(key, nonce, elements_to_bytes(row), context + root)
 
 
