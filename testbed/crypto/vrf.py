@@ -163,6 +163,7 @@ def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2)
         raise InvalidProof(f"a VRF public key is {PUBLIC_KEY_BYTES} bytes long, got {len(public)}")
     gamma, c, s = decode_proof(proof)
     h = encode_to_curve(public, alpha, suite)
+    # Proofs cannot be verified as a batch: they have the challenge instead of U and V.
     try:
         u, v = recompute(public, h, gamma, c, s)
     except ValueError as refused:
