@@ -1,6 +1,6 @@
 """Survey of all misbehaviours that apply to an experiment's protocols: their detection by honest parties, and limits.
 
-The tables of docs/explanation/threat-model.md are surveys.
+The tables of docs/explanation/threat-*.md are surveys.
 
 A survey is a sweep: the experiment once for each misbehaviour. The misbehaviours that the experiment names in
 `adversary.server` and `adversary.clients` accompany each of them: without these companions some have nothing to gain
@@ -185,7 +185,7 @@ def render(results: Sequence[SurveyFinding], format: str = "text") -> str:
     for finding in results:
         counts = [str(number) for number in (finding.attacked, finding.refused, finding.completed)]
         lines.append([finding.trial.name, finding.trial.party, *counts, finding.outcome])
-    heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "What came of it"]
+    heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "Outcome"]
     return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)
 
 
@@ -207,8 +207,8 @@ _RECONSTRUCTING = {"contradict-dropouts", "shrink-the-sum", "split-the-sharing"}
 _OF_FLAMINGO = {
     "contradict-dropouts": "2t - L dishonest members are needed",
     "false-committee-key": "t dishonest members are needed",
-    "send-different-models": "masks that do not cancel",
-    "label-neighbours-offline": "such labels exist in a round with at most 2^-security",
+    "send-different-models": "the masks do not cancel",
+    "label-neighbours-offline": "such labels exist with probability at most 2^-security",
 }
 
 
@@ -243,15 +243,15 @@ def limit(name: str, experiment: Experiment) -> str:
         if name == "parallel-lists" and selection == "lotto-client-centric":
             return "Lotto, Corollary 2 for several lists (testbed bound lotto-dp --parallel-lists)"
     if name in ("skip-rounds", "abort-unfavourable-rounds"):
-        return "Corollary 1 over all rounds, not those announced (testbed bound lotto --rounds)"
+        return "Lotto, Corollary 1 over all rounds (testbed bound lotto --rounds)"
     if selection == _BATCHES and name in {*_CHOOSING, *_RECONSTRUCTING, "reserve-most-selected"}:
         return "testbed bound verifiable-batch-partition"
     if name == "skip-noise":
-        return "the ledger, which counts the noise that was added (testbed privacy)"
+        return "the ledger counts only the added noise (testbed privacy)"
     if name == "withhold-number":
-        return "its own batch, which does not stand"
+        return "loses only its own batch"
     if name == "keep-dishonest-members":
         return "testbed bound committee"
     if name == "withhold-membership":
-        return "its own place, which another client takes"
+        return "loses only its own place"
     return ""
