@@ -3,6 +3,8 @@
 A page has blocks that end with ``<!-- end -->``. The comment before a block defines its content:
 
 - ``<!-- result: NAME -->``: table, claims and remarks of a kept result;
+- ``<!-- result: NAME | rows: costs=authors | columns: protocol, server min | remarks: 1, 3 -->``: the same with these
+  rows, columns and remarks only (``remarks: none`` for none); each of the three parts can be left out;
 - ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->``: the rows of its table that have these
   values, and these columns;
 - ``<!-- results: all -->``: the verdicts of all results;
@@ -16,6 +18,7 @@ A page has blocks that end with ``<!-- end -->``. The comment before a block def
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, takewhile
 from pathlib import Path
 
@@ -65,7 +68,7 @@ def page(text: str, where: str) -> str:
         elif kind == "part":
             text = f"\n{as_markdown(_part(of_it.result.table, which, f'{where}: part: {name}'))}\n"
         else:
-            text = _block(of_it)
+            text = _block(of_it, which, f"{where}: result: {name}")
         return f"<!-- {kind}: {name}{which} -->\n{text}<!-- end -->"
 
     return _BLOCK.sub(block, text)
@@ -76,24 +79,50 @@ def _part(table: pd.DataFrame, which: str, where: str) -> pd.DataFrame:
     selector = _PART.fullmatch(which)
     if selector is None:
         raise ExperimentError(f"{where}: expected ' | KEY=VALUE, ... | COLUMN, ...' after the name")
-    chosen = dict(item.strip().partition("=")[::2] for item in selector[1].split(","))
-    columns = [item.strip() for item in selector[2].split(",")]
-    if missing := [name for name in (*chosen, *columns) if name not in table.columns]:
+    return _selected(table, selector[1], selector[2], where)
+
+
+def _selected(table: pd.DataFrame, rows: str, columns: str, where: str) -> pd.DataFrame:
+    """Return a table's rows with the values KEY=VALUE, ... and its columns COLUMN, ...; empty text selects all."""
+    chosen = dict(item.partition("=")[::2] for item in _items(rows))
+    shown = _items(columns) or list(table.columns)
+    if missing := [name for name in (*chosen, *shown) if name not in table.columns]:
         raise ExperimentError(
             f"{where}: no column {', '.join(missing)}; the table has {', '.join(map(str, table.columns))}"
         )
-    rows = table.loc[(table[list(chosen)].astype(str) == pd.Series(chosen)).all(axis=1), columns]
-    if rows.empty:
-        raise ExperimentError(f"{where}: no row with {selector[1]}")
-    return rows
+    part = table.loc[(table[list(chosen)].astype(str) == pd.Series(chosen)).all(axis=1), shown]
+    if part.empty:
+        raise ExperimentError(f"{where}: no row with {rows}")
+    return part
 
 
-def _block(outcome_kept: KeptResult) -> str:
-    origin = outcome_kept.origin
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _block(outcome_kept: KeptResult, which: str, where: str) -> str:
+    origin, result = outcome_kept.origin, outcome_kept.result
+    parts = dict(part.partition(": ")[::2] for part in which.split(" | ")[1:])
+    if unknown := [part for part in parts if part not in ("rows", "columns", "remarks")]:
+        raise ExperimentError(f"{where}: {unknown[0]}: expected ' | rows: ...', ' | columns: ...' or ' | remarks: ...'")
+    if "rows" in parts or "columns" in parts:
+        table = _selected(result.table, parts.get("rows", ""), parts.get("columns", ""), where)
+        result = replace(result, table=table)
+    if "remarks" in parts:
+        result = replace(result, remarks=_remarks(result.remarks, parts["remarks"], where))
     commit = (origin.git_commit or "")[:10] or "no checkout"
     took = f"{rounded_duration(origin.seconds)} on {origin.cpus} processors"
     provenance = f"Scale {outcome_kept.scale}; {took}; version {origin.version}, {commit}."
-    return f"\n{outcome(outcome_kept.result)}\n{provenance}\n\n"
+    return f"\n{outcome(result)}\n{provenance}\n\n"
+
+
+def _remarks(remarks: Sequence[str], numbers: str, where: str) -> list[str]:
+    """Return the remarks with these numbers, counted from 1."""
+    by_number = {str(number): remark for number, remark in enumerate(remarks, 1)}
+    chosen = [] if numbers == "none" else _items(numbers)
+    if unknown := [number for number in chosen if number not in by_number]:
+        raise ExperimentError(f"{where}: remarks: {unknown[0]}: expected 'none' or numbers of 1 to {len(remarks)}")
+    return [by_number[number] for number in chosen]
 
 
 def overview(every: Sequence[Reproduction]) -> str:

@@ -253,3 +253,30 @@ def test_a_page_may_show_a_part_of_a_table(results: Path) -> None:
 def test_a_part_that_the_table_lacks_is_refused(results: Path, selector: str, parts: list[str]) -> None:
     with pytest.raises(ExperimentError, match=naming("page.md: part: paper-table9", *parts)):
         pages.page(f"<!-- part: paper-table9{selector} -->\n<!-- end -->\n", "page.md")
+
+
+def test_a_result_may_show_less_of_its_table_and_remarks(results: Path) -> None:
+    asked = "<!-- result: paper-table9 | rows: n=20 | columns: item, n | remarks: none -->\n"
+    new = pages.page(f"{asked}old\n<!-- end -->\n", "page.md")
+    assert new.startswith(asked + "\n| item | n |\n")
+    assert "| c | 20 |" in new
+    assert "| costs little |" in new
+    assert "a|b" not in new
+    assert "Smaller than the paper." not in new
+    assert pages.page(new, "page.md") == new
+    whole = "<!-- result: paper-table9 | remarks: 1 -->\n"
+    assert outcome(MADE) in pages.page(f"{whole}<!-- end -->\n", "page.md")
+
+
+@pytest.mark.parametrize(
+    ("selector", "parts"),
+    [
+        (" | remarks: 2", ["remarks", "2", "1 to 1"]),
+        (" | columns: price", ["column price"]),
+        (" | rows: n=7", ["n=7"]),
+        (" | claims: 1", ["claims", "columns"]),
+    ],
+)
+def test_a_selection_that_the_result_lacks_is_refused(results: Path, selector: str, parts: list[str]) -> None:
+    with pytest.raises(ExperimentError, match=naming("page.md: result: paper-table9", *parts)):
+        pages.page(f"<!-- result: paper-table9{selector} -->\n<!-- end -->\n", "page.md")
