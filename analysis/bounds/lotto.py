@@ -37,6 +37,7 @@ def selection_probability(
     """
     require_at_least(1, participants=participants)
     require_at_least(1, min_population=min_population)
+    # The paper's floor misses beta = floor(a s m / n_min) where the division has a remainder: one of m outputs.
     return min(
         Fraction(1),
         Fraction(floor(_factor(over_selection) * participants * 2**output_bits / min_population), 2**output_bits),

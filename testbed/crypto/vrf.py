@@ -165,6 +165,7 @@ def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2)
     h = encode_to_curve(public, alpha, suite)
     # Proofs cannot be verified as a batch: they have the challenge instead of U and V.
     try:
+        # c is a hash of U and V, and the proof contains neither: proofs of the RFC cannot be verified in a batch.
         u, v = recompute(public, h, gamma, c, s)
     except ValueError as refused:
         raise InvalidProof(f"the VRF public key, Gamma or s cannot be used: {refused}") from None
