@@ -29,7 +29,7 @@ def elapsed(directory: Path) -> Iterator[Callable[[], float]]:
 
     def seconds() -> float:
         now = time.monotonic() - began
-        return max(before, now) if finished else before + now
+        return max(before, now) if finished else before + now  # a repetition reads finished runs only
 
     done = False
     try:

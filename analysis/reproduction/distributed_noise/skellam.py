@@ -68,7 +68,7 @@ def apart_from_a_sum(mechanism: Mechanism, variance: float, participants: int) -
 def _masses(mechanism: Mechanism, variance: float) -> Floats:
     """Return the probabilities of -K to K, `(2K+1,)`."""
     masses = np.array([float(mass) for mass in table_of(mechanism, variance).masses])
-    masses[1:] /= 2
+    masses[1:] /= 2  # the table has -x and x together
     return np.concatenate((masses[:0:-1], masses))
 
 

@@ -186,7 +186,7 @@ def chance(dishonest: int, threshold: int) -> float:
     """
     p = OVER_SELECTION * PARTICIPANTS / POPULATION
     honest = POPULATION - dishonest
-    x = np.arange(2 * threshold - PARTICIPANTS, min(dishonest, PARTICIPANTS - 1) + 1)
+    x = np.arange(2 * threshold - PARTICIPANTS, min(dishonest, PARTICIPANTS - 1) + 1)  # one place is a victim's
     return float((binom.pmf(x, dishonest, p) * binom.sf(PARTICIPANTS - x - 1, honest, p)).sum())
 
 
@@ -336,7 +336,7 @@ def _rate_claims(table: pd.DataFrame) -> list[PaperClaim]:
 
 def _beyond(row: pd.Series, rates: int) -> bool:
     """Check whether a rate's interval lies above the bound; the intervals of all rates hold together with 95%."""
-    wide = Proportion.of(int(row["reconstructed"]), int(row["rounds"]), 1 - 0.05 / rates)
+    wide = Proportion.of(int(row["reconstructed"]), int(row["rounds"]), 1 - 0.05 / rates)  # Bonferroni
     return wide.low > float(row["Corollary 1 (paper)"])
 
 
