@@ -166,5 +166,5 @@ def per_update_interval(costs: Values, completed: Values) -> Interval:
         completed: `(r,)` bool.
     """
     estimate = ratio_interval(costs, completed)
-    # one completed round shows no variance
+    # One completed round shows no variance.
     return estimate if np.sum(completed) >= 2 else Interval(estimate.mean, None)

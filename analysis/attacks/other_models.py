@@ -150,7 +150,7 @@ def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSample
         best = np.full(len(true), -np.inf)
         for candidate in bins:
             error = np.square(true - candidate).mean(axis=1)
-            # at most 120 dB, not infinite
+            # A copy without error counts as 120 dB, not as infinite.
             best = np.maximum(best, 10 * np.log10(peak**2 / np.maximum(error, 1e-12 * peak**2)))
         recovered = int((best >= RECOVERED_DB).sum())
         rows.append(RecoveredSamples(number, len(survivors), len(true), len(bins), recovered, best))

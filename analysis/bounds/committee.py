@@ -161,7 +161,7 @@ class Members:
     def too_few_answer(self, threshold: int) -> float:
         """Return a bound on Pr[fewer than `threshold` honest members answer in a round]; dishonest ones are silent."""
         bearable = self.size - threshold
-        # by m = s - x, from s down
+        # By the honest members m = s - x, from s down.
         within = tails.cdfs_over_trials(threshold - 1, threshold, self.size, self.draw.presence)[::-1]
         failing = sum(mass * few for mass, few in zip(self.masses(bearable), within, strict=True))
         return min(1.0, self.at_least(bearable + 1) + failing)

@@ -37,8 +37,7 @@ class Problem:
     convexity: float
     gradient_variance: float
     gradient_bound: float
-    # The paper prints L* - sum L_i*, which changes if a constant is added to all losses; Li et al., section 3.1, do
-    # not.
+    # The paper prints L* - sum L_i*, which changes if a constant is added to all losses; that of Li et al. does not.
     heterogeneity: float
     initial_distance: float
 
@@ -90,8 +89,7 @@ def repaired(
     """
     _check(users, selected, privacy, local_steps, completed, rounds)
     beta = _beta(problem, users, selected, privacy, local_steps)
-    # Equation (24) puts the mean C J / K in the place of M. The rate is convex in M, so that makes it too small
-    # (Jensen).
+    # Equation (24) puts the mean C J / K in the place of M. The rate is convex in M: by Jensen that is too small.
     counts = np.arange(rounds + 1)
     rates = _rate(problem, local_steps, beta, counts.astype(np.float64))
     return float(binom.pmf(counts, rounds, completed) @ rates)
@@ -101,8 +99,8 @@ def _beta(problem: Problem, users: int, selected: int, privacy: int, local_steps
     if selected == users:
         return 0.0
     # The printed beta has T = 1: K users chosen one by one (Li et al., Lemma 5). Members of a batch come together, and
-    # the same argument over N/T batches gives up to T times as much. Real variances exceed the printed one (tests: T =
-    # 8).
+    # the same argument over N/T batches gives up to T times as much. Real variances exceed the printed
+    # one (tests: T = 8).
     spread = 4 * privacy * (users - selected) / (selected * (users - privacy))
     return spread * local_steps**2 * problem.gradient_bound
 

@@ -69,7 +69,7 @@ def _power(polynomial: list[int], exponent: int, last: int) -> list[int]:
             (j * (exponent + 1) - i, polynomial[j], coefficients[i - j])
             for j in range(1, min(i, len(polynomial) - 1) + 1)
         )
-        # without remainder
+        # The division has no remainder.
         coefficients.append(sum(factor * coefficient * other for factor, coefficient, other in terms) // i)
     return coefficients
 

@@ -50,7 +50,7 @@ class ResidualNoise:
                 continue
             least, part = guaranteed.min_sum_size, min(guaranteed.min_partition_size, guaranteed.min_sum_size)
             if least <= size:
-                # noise beyond the plan does not count
+                # Noise beyond the plan does not count.
                 rows.append((size, guaranteed.max_colluders, least, min(1.0, guaranteed.min_noise_share), part))
         if not rows:
             return cls._alone(largest)

@@ -43,7 +43,7 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
     for values, run in runs:
         setting = ",".join(_setting_text(key, value) for key, value in values.items() if key not in (*keys, "seed"))
         grid = [values[key] for key in keys]
-        # values may be lists, which are no keys
+        # As text, since values may be lists, which are no keys.
         groups.setdefault((setting, json.dumps(grid)), (grid, []))[1].append(run)
     rows = [
         {"setting": setting, **dict(zip(keys, grid, strict=True)), "seeds": len(pooled), **_accuracies(pooled)}

@@ -164,7 +164,7 @@ def best_guesses(scores: Floats, inserted: npt.NDArray[np.bool_], delta: float, 
     tried = []
     for share in _SHARES:
         per_end = max(1, round(share * canaries / 2))
-        # without a canary at both ends
+        # No canary may be at both ends.
         lowest, highest = order[:per_end], order[canaries - min(per_end, canaries - per_end) :]
         guesses = len(lowest) + len(highest)
         right = int((~inserted[lowest]).sum() + inserted[highest].sum())

@@ -134,7 +134,7 @@ def experiment(size: Size, condition: Condition, compared: ComparedProtocol) -> 
     """
     setting = condition.setting
     for step in range(round(setting.dropouts / _LEAST_STEP) + 1):
-        # multiples of 0.05 without rounding errors
+        # Multiples of 0.05, without rounding errors.
         fewer = replace(setting, dropouts=round(setting.dropouts - step * _LEAST_STEP, 2))
         try:
             return _declared(size, condition, compared, compared.section(fewer))

@@ -48,7 +48,7 @@ def by_their_count(of: Instance) -> tuple[int, int]:
     """
     s, needs = of.clients, requirements(of)
     dishonest, gone = needs.counts(s)
-    # union bound over the s clients
+    # Union bound over the s clients.
     secret, too_few = -(SECURITY + 1) * log(2) - log(s), -CORRECTNESS * log(2) - log(s)
     for k in range(2, s - 1, 2):
         if bound.failure_bits(s, k, k, needs).disconnected < SECURITY + 1:
