@@ -58,7 +58,7 @@ def ridge(gram: Floats, values: Floats) -> Floats:
         `(r, s)`.
     """
     squares, left = np.linalg.eigh(gram)
-    squares = np.maximum(squares, 0.0)  # rounding
+    squares = np.maximum(squares, 0.0)  # rounding makes zeros slightly negative
     if not squares[-1] > 0:
         return np.zeros_like(values)
     turned = left.T @ values

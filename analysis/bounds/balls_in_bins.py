@@ -394,7 +394,7 @@ def mean_at_most(mean: float, samples: int, failing: float) -> float:
         divergence = (1 - mean) * (log1p(-mean) - log1p(-expected)) if mean < 1 else 0.0
         return divergence + (mean * log(mean / expected) if mean > 0 else 0.0) - allowed
 
-    # The divergence has no finite value at 0 and 1, so the bracket ends just inside.
+    # Logarithms of the expectation and of its complement: the bracket ends just inside (0, 1).
     if mean >= 1 or over(1 - 1e-15) <= 0:
         return 1.0
     return float(brentq(over, max(mean, 1e-300), 1 - 1e-15, xtol=1e-300, rtol=1e-12))

@@ -131,8 +131,7 @@ class Members:
         draw = self.draw
         if draw.weights is not None:
             return float(self._weighted[max(0, dishonest) :].sum())
-        # By sortition the server keeps all dishonest clients that are drawn, and hides honest ones (Lotto, section
-        # 3.4).
+        # By sortition the server keeps all dishonest clients that are drawn, and hides honest ones (Lotto, 3.4).
         if draw.by_sortition:
             return tails.survival(dishonest - 1, draw.dishonest, self.p)
         return tails.hypergeometric_survival(dishonest - 1, draw.population, draw.dishonest, self.size)

@@ -66,7 +66,7 @@ def strategy_errors(
         changed = sensitivity(candidate.coefficients, separation, participations)
         errors = [changed * expected_error(candidate.coefficients, of) for of in ("mean", "max")]
         results.append(StrategyError(name, candidate.vectors, changed, errors[0], errors[1]))
-    # Theorem 3.2 is for clients with one round. More participations have no closed form.
+    # Theorem 3.2 is for clients with one round only, and takes rounds^3 operations.
     if min(participations, -(-rounds // separation)) == 1 and rounds <= MOST_DENSE:
         squares = squared_errors(best_of_one_round(rounds))
         errors = [float(np.sqrt(squares.mean())), float(np.sqrt(squares.max()))]

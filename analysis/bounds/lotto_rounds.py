@@ -7,7 +7,7 @@ Dishonest participants add no noise, and a server that may choose keeps asking t
 probability at least 1 - p_k no round has more than k dishonest candidates, and with probability at least 1 - q_r no
 client takes part in more than r of the R rounds. Given both, the victim's epsilon is that of r rounds with (s - k)/s of
 the noise, at the rest of delta after p_k and q_r. Every pair (k, r) gives a valid epsilon; the corollaries take the
-least.
+least. docs/papers/lotto-guarantees.md derives the bounds for a server that chooses round numbers.
 """
 
 from collections.abc import Callable, Sequence

@@ -27,7 +27,7 @@ INTERVAL = 1e-4
 _REACH = 12.0  # standard deviations; the mass beyond (1e-33) counts as an infinite loss, or for a lower bound as none
 _PER_DEVIATION = 64  # cells of the server's view
 _PER_DEVIATION_ACROSS = 8  # cells in the direction that shows participation
-_LARGEST = 30.0  # larger losses are cut to it  # so that a grid has at most 600,000 points
+_LARGEST = 30.0  # larger losses are cut to it, so that a grid has at most 600,000 points
 
 
 def only_local_sampling(

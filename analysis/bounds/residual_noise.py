@@ -60,7 +60,7 @@ class ResidualNoise:
     @classmethod
     def _alone(cls, size: int) -> "ResidualNoise":
         single = np.array([1])
-        # -1: nobody is needed to see one update with 1/s of the noise
+        # -1 colluders: the server needs nobody's help to see an update, which has 1/s of the noise.
         return cls(np.array([size]), -single, single, np.array([1 / size]), single)
 
     @property

@@ -214,7 +214,7 @@ def _log_ways(of: int, taken: int) -> Any:
 
 @contextmanager
 def _arithmetic() -> Iterator[None]:
-    # Tails such as 10^-1,000,000 are common here: the exponents of a double end at 10^-308.
+    # Tails may be as small as 10^-1,000,000, and the exponents of doubles end at 10^-308.
     with gmpy2.context(precision=_BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
         yield
 

@@ -122,7 +122,7 @@ def reached_in(frame: pd.DataFrame, target: Target) -> TimeToTarget:
         return TimeToTarget(False, False, 0, 0.0, 0, 0)
     meets, changed = target.met(frame["value"]), frame["changed"].to_numpy(bool)
     met = np.flatnonzero(meets & changed)
-    row = frame.iloc[met[0] if len(met) else -1]
+    row = frame.iloc[met[0] if len(met) else -1]  # or the last evaluation, at which it is censored
     values = int(row["round"]), float(row["time_s"]), int(row["server_bytes"]), int(row["client_bytes"])
     return TimeToTarget(len(met) > 0, bool((meets & ~changed).any()), *values)
 

@@ -107,6 +107,7 @@ def lost_answers(run: RunRecords) -> LostAnswers:
         limit = stages["stage"].map(of_stages).astype(np.float64).fillna(deadline_s)
         # A tolerance, since times are sums of floats: a stage that ends at its deadline may miss it by rounding.
         at_deadline = (stages["late"] + stages["gone"] > 0) & (ends - stages["sent_s"] >= limit * (1 - 1e-9))
+        # Without any answer, the whole time until the deadline was a wait.
         answered_after = (stages["answered_s"] - stages["sent_s"]).fillna(0.0).clip(lower=0.0)
         waited = (limit - answered_after)[at_deadline]
         waits.waiting += stages.loc[at_deadline, "round"].nunique()

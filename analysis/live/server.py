@@ -69,7 +69,7 @@ class ReportServer:
             self._server = _Server((HOST, port), _PageHandler)
         except OSError as error:
             raise ExperimentError(f"--port {port}: {error.strerror}; give another, or none for any free one") from None
-        # Only now, since the port of 0 is known after binding.
+        # Only now: with port 0, the system chooses the port as the server binds.
         self._server.RequestHandlerClass = _handler(self._runs, self._token, self.port)
 
     @property

@@ -98,7 +98,7 @@ class BoundSearch:
             while left <= right and time.thread_time() < deadline:
                 state = self.states[ranks[middle]]
                 attempt = (method.__name__, ranks[middle])
-                if not state.proved and attempt not in self._attempts:  # the same search again would find the same
+                if not state.proved and attempt not in self._attempts:
                     self._attempts.add(attempt)
                     method(ranks[middle], deadline)
                     self._spread()

@@ -104,7 +104,7 @@ def solution(square: Integers, right: Integers, prime: int) -> tuple[list[int], 
     expansion, modulus = np.zeros(size, dtype=object), 1
     for _ in range(steps):
         digits = inverse @ (residual % prime) % prime
-        residual = (residual - square.T @ digits) // prime  # without remainder, and below r in size
+        residual = (residual - square.T @ digits) // prime  # without remainder, and at most r in size
         expansion += digits.astype(object) * modulus
         modulus *= prime
     rational = [_rational(int(value), modulus) for value in expansion]

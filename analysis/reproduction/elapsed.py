@@ -36,7 +36,7 @@ def elapsed(directory: Path) -> Iterator[Callable[[], float]]:
         yield seconds
         done = True
     finally:
-        with contextlib.suppress(RunError), atomic_write(file, RunError) as out:
+        with contextlib.suppress(RunError), atomic_write(file, RunError) as out:  # a result is worth more than its time
             out.write(json.dumps({"seconds": seconds(), "finished": finished or done}).encode())
 
 

@@ -173,7 +173,7 @@ def write(
     contents = [render(reproduction, result, scale, "markdown"), render(reproduction, result, scale, "json", origin)]
     if not result.table.empty:
         contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
-    paths = [directory / name for name in FILES[: len(contents)]]
+    paths = [directory / name for name in FILES[: len(contents)]]  # the last, table.csv, needs a table
     for path, text in zip(paths, contents, strict=True):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -61,6 +61,7 @@ def apart_from_a_sum(mechanism: Mechanism, variance: float, participants: int) -
     for _ in range(participants - 1):
         summed = np.convolve(summed, share)
     wide = max(len(summed), len(whole))
+    # Both are symmetric about 0, with odd lengths.
     of_sum, of_whole = (np.pad(masses, (wide - len(masses)) // 2) for masses in (summed, whole))
     return float(np.abs(of_sum - of_whole).sum() / 2)
 

@@ -216,6 +216,7 @@ def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFr
                 seed,
             )
             (run,) = context.run_experiment(point, context.out / f"rates-{selection}-{dishonest}-{t}")
+            # Rounds without enough candidates count, too.
             share = Proportion.of(sums_had(run).count(1), len(run.rounds))
             bound = secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
             lotto = selection != "random"
