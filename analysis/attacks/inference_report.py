@@ -180,13 +180,14 @@ def _draw_series(
     for result in results:
         noise = result.facts.shown_noise
         for row in result.rows():
+            # Updates are trained again without noise, so their points would not show the noisy run.
             if not noise or row["seen"] == "sums":
                 series.setdefault((row["seen"], noise), []).append((result.facts.privacy.value, row))
     with one_panel(2.9) as (figure, axes):
         noises = list(dict.fromkeys(noise for _, noise in series))
         for place, ((observation, noise), points) in enumerate(series.items()):
             points.sort(key=lambda point: point[0])
-            beside = 2 ** (0.3 * (place / len(series) - 0.5))
+            beside = 2 ** (0.3 * (place / len(series) - 0.5))  # points of one T side by side, on a logarithmic axis
             middle, low, high = ([row[key] for _, row in points] for key in keys)
             axes.errorbar(
                 [privacy * beside for privacy, _ in points],

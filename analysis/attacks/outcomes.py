@@ -112,11 +112,13 @@ def attack_outcome(run: RunRecords, name: str = "") -> AttackOutcome:
     attacked = set(attacks(events, name)["round"])
     detections = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
+    # The server went on without the clients that it caught: the round counts as detected, but not as refused.
     left_out = (set(detections["round"]) & completed) - set(detections.loc[detections["kind"] == "refusal", "round"])
     names = [
         detail.partition(":")[0] if kind == "refusal" else detail
         for kind, detail in zip(detections["kind"], detections["detail"], strict=True)
     ]
+    # A check counts once a round, however many clients it failed at.
     where = Counter(
         (name, stage) for name, stage, _ in set(zip(names, detections["stage"], detections["round"], strict=True))
     )
@@ -215,6 +217,7 @@ def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: floa
     if "over_selection" not in selection:
         return None
     s, factor, least = (selection[key] for key in ("participants", "over_selection", "min_population"))
+    # Refinement shrinks the population, so that clients accept a smaller one than n.
     if least is None and selection.get("refine"):
         least = Refinement.model_validate(selection["refine"]).smallest(population)
     return dishonest_fraction_exceeds(population, dishonest, s, factor, eta, least)

@@ -115,6 +115,7 @@ def survey_of(experiment: Experiment, tried: Sequence[SurveyTrial], where: str) 
         where: origin of the experiment, for messages.
     """
     section = experiment.adversary or AdversarySection()
+    # Set keys alone, as a user writes them: validation adds the defaults again.
     data = experiment.model_dump(mode="json", exclude_unset=True)
     data["adversary"] = section.model_dump(mode="json", exclude_unset=True, exclude=set(OF_PARTY))
     data["sweep"] = {"adversary": [_adversary(section, trial) for trial in tried]}
@@ -126,6 +127,7 @@ def _adversary(section: AdversarySection, trial: SurveyTrial) -> dict[str, list[
     parties: dict[str, list[Any]] = {}
     for party in PARTIES:
         listed = {name_of(entry): entry for entry in section.named(party)}
+        # A misbehaviour that the experiment names keeps its options.
         tried = [listed.pop(trial.name, trial.name)] if party == trial.party else []
         parties[party] = [*tried, *listed.values()]
     return parties

@@ -118,6 +118,7 @@ class _TrainingRun:
     def _cost(self, malicious: bool, few: bool) -> Callable[[int, int, float], float]:
         """Return epsilon of (k, r, delta) with the noise left in a sum of all participants, or of the fewest."""
         noise_for = self.left.from_malicious if malicious else self.left.from_curious
+        # The noise depends on k alone, while the search asks for every pair (k, r).
         noise = lru_cache(maxsize=None)(lambda k: noise_for(k, few) if self.plan.aggregation.shares_noise else 1.0)
 
         def cost(k: int, r: int, delta: float) -> float:
@@ -214,6 +215,7 @@ def _malicious(training: _TrainingRun) -> Guarantee:
         p = _selection_probability(training)
         dishonest = training.chances(lambda last: [at_least_one(rounds, tail) for tail in survivals(last, c, p)])
         if protocol == "lotto-server-centric":
+            # The server evaluates this PRF itself, and may search for the client with the most rounds beforehand.
             most = max(MAX_POPULATION, training.population)
             because = f"Corollary 3 of Lotto, a candidate with probability at most {float(p):.4g}"
             return training.guarantee("malicious", because, dishonest, lambda r: repeated_by_any(most, r, rounds, p))
@@ -232,6 +234,7 @@ def _malicious(training: _TrainingRun) -> Guarantee:
         if training.plan.selection.clients_decide and training.plan.selection.client_rate is not None:
             by_own_coin = training.by_chance(Fraction(training.plan.selection.client_rate))
             because = f"the victim where its own coin says so, and {k} accomplices in every round"
+            # p_j is 1 below k: the server brings all k accomplices into every round, and has no more.
             return training.guarantee("malicious", because, [1.0] * k + [0.0], by_own_coin)
         because = f"the server takes the victim and {k} accomplices in every round"
     return training.guarantee("malicious", because, [1.0] * k + [0.0], training.at_most(rounds))
@@ -260,7 +263,7 @@ def _malicious_with_verified_batches(training: _TrainingRun, parameters: Any) ->
 def _selection_probability(training: _TrainingRun) -> Fraction:
     parameters: Any = training.plan.experiment.selection
     least = parameters.min_population or parameters.smallest_population(training.population)
-    bits = 256 if parameters.protocol == "lotto-server-centric" else 512
+    bits = 256 if parameters.protocol == "lotto-server-centric" else 512  # output of the PRF, or of the VRF
     return selection_probability(training.participants, parameters.factor, least, bits)
 
 
@@ -281,6 +284,7 @@ def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: i
         np.bincount(batches.of[sorted(dishonest)], minlength=len(batches)) if dishonest else np.zeros(len(batches), int)
     )
     others = max(1, participants // int(batches.sizes.min())) - 1
+    # A batch without an honest member has no victim, but the server may well take it beside the victim's.
     order = np.argsort(-bad, kind="stable")
     victims = np.flatnonzero(bad < batches.sizes)
     if not len(victims):
@@ -300,6 +304,7 @@ def _of_dp_sgd(training: _TrainingRun, accountant: SubsampledGaussianAccountant)
     honest = Guarantee("honest but curious", cost, cost, because)
     aggregation = training.plan.experiment.aggregation
     if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
+        # In both cases the client tosses the coin by itself, so the server cannot have it in every round.
         if aggregation.hides_participation or training.plan.selection.clients_decide:
             return [honest, Guarantee("malicious", cost, cost, f"{because}, and adds its own noise")]
         local_only = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate)

@@ -109,7 +109,7 @@ def report(client_profile: ClientProfile, format: str) -> str:
     """Return the profile as a report.
 
     Args:
-        found: the profile.
+        client_profile: the profile.
         format: ``text`` or ``markdown`` with statistics for people; ``csv`` or ``json`` with all clients.
     """
     if format == "csv":

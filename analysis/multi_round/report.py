@@ -53,7 +53,7 @@ class Measured:
             Keys: rounds, coefficients (coprime integers, in the order of the rounds) and clients (those that are left).
         """
         combination = self.metrics.combination(len(self.metrics) - 1)
-        values = np.zeros(self.matrix.shape[1], dtype=object)
+        values = np.zeros(self.matrix.shape[1], dtype=object)  # coefficients may exceed 64 bits
         for place, coefficient in combination.items():
             values += coefficient * self.matrix[place].astype(object)
         return {

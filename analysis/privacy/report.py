@@ -109,7 +109,7 @@ def planned(
         ExperimentError: if its aggregation adds no noise, or it cannot be run as written.
     """
     plan, workload = RunPlan(experiment, seed), None
-    if dimension is None or delta is None:
+    if dimension is None or delta is None:  # building the workload loads its data, which may take long
         import workloads
 
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
@@ -253,6 +253,7 @@ def quantiles(spent: Spending, kind: str) -> dict[str, float]:
         kind: column of the ledger: `epsilon`, `planned_epsilon` or `colluding_epsilon`.
     """
     values = spent.clients[kind].to_numpy(np.float64)
+    # A value that some client has: interpolation between infinite ones would give NaN.
     return {name: float(np.quantile(values, at, method="inverted_cdf")) for name, at in _QUANTILES.items()}
 
 
