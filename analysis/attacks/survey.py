@@ -70,8 +70,10 @@ class SurveyFinding:
         if self.verdict == "bounded":
             text += f": {self.limit}"
         elif self.verdict == "refused in part" and self.limit:
-            text += f"; unseen: {self.limit}"
-        return f"{text}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else text
+            text += f"; undetected rounds bounded by: {self.limit}"
+        return (
+            f"{text}; single update recovered in {self.recovered} of {self.attacked} rounds" if self.recovered else text
+        )
 
 
 def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[SurveyTrial]:
@@ -185,7 +187,7 @@ def render(results: Sequence[SurveyFinding], format: str = "text") -> str:
     for finding in results:
         counts = [str(number) for number in (finding.attacked, finding.refused, finding.completed)]
         lines.append([finding.trial.name, finding.trial.party, *counts, finding.outcome])
-    heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "What came of it"]
+    heads = ["Misbehaviour", "Party", "Attacked rounds", "Refused", "Undetected", "Result"]
     return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)
 
 
@@ -205,10 +207,10 @@ _CHOOSING = {
 }
 _RECONSTRUCTING = {"contradict-dropouts", "shrink-the-sum", "split-the-sharing"}
 _OF_FLAMINGO = {
-    "contradict-dropouts": "2t - L dishonest members are needed",
-    "false-committee-key": "t dishonest members are needed",
-    "send-different-models": "masks that do not cancel",
-    "label-neighbours-offline": "such labels exist in a round with at most 2^-security",
+    "contradict-dropouts": "needs 2t - L dishonest members",
+    "false-committee-key": "needs t dishonest members",
+    "send-different-models": "masks of different models do not cancel",
+    "label-neighbours-offline": "Pr[a round has such labels] is at most 2^-security",
 }
 
 
@@ -227,7 +229,7 @@ def limit(name: str, experiment: Experiment) -> str:
         )
         return "" if unbound else f"{_OF_FLAMINGO[name]} (docs/explanation/flamingo.md)"
     if isinstance(sums, OneShotParameters) and name == "contradict-dropouts":
-        return "2U - N dishonest members are needed (docs/explanation/one-shot.md)"
+        return "needs 2U - N dishonest members (docs/explanation/one-shot.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
         return ""  # two of them then need no colluding client (docs/explanation/reconstruction.md)
     if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):
@@ -243,15 +245,15 @@ def limit(name: str, experiment: Experiment) -> str:
         if name == "parallel-lists" and selection == "lotto-client-centric":
             return "Lotto, Corollary 2 for several lists (testbed bound lotto-dp --parallel-lists)"
     if name in ("skip-rounds", "abort-unfavourable-rounds"):
-        return "Corollary 1 over all rounds, not those announced (testbed bound lotto --rounds)"
+        return "Lotto, Corollary 1 over all rounds, including skipped ones (testbed bound lotto --rounds)"
     if selection == _BATCHES and name in {*_CHOOSING, *_RECONSTRUCTING, "reserve-most-selected"}:
         return "testbed bound verifiable-batch-partition"
     if name == "skip-noise":
-        return "the ledger, which counts the noise that was added (testbed privacy)"
+        return "the privacy ledger counts the noise that was added (testbed privacy)"
     if name == "withhold-number":
-        return "its own batch, which does not stand"
+        return "its own batch is no candidate"
     if name == "keep-dishonest-members":
         return "testbed bound committee"
     if name == "withhold-membership":
-        return "its own place, which another client takes"
+        return "another client takes its place"
     return ""
