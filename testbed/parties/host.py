@@ -136,7 +136,7 @@ class Host:
             return self._each(delivery, _raising(Refusal("message.malformed", str(error))))
         specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
         if not specs:
-            unanswered = Refusal(OTHER_PROTOCOL, f"{delivery.kind.__name__}: no handler for this type of message")
+            unanswered = Refusal(OTHER_PROTOCOL, f"{delivery.kind.__name__}: no handler for this message")
             return self._each(delivery, _raising(unanswered))
         name, stateless = specs[0].role._handlers[delivery.kind]
         if stateless and len(specs) == 1:
