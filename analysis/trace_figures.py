@@ -146,7 +146,7 @@ def series(traces: RateSeries) -> Figure:
     _distribution(distribution, factor * traces.value[order], lasts[order])
     distribution.set_xlabel(f"{name} [{unit}]")
     distribution.set_ylabel("Time [%]")
-    distribution.set_title(f"Time at no more than this {name.lower()}, all traces", loc="left")
+    distribution.set_title(f"Share of time up to this {name.lower()}, all traces", loc="left")
     distribution.set_xlim(left=0)
     for axes in (over_time, distribution):
         axes.grid()

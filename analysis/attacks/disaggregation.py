@@ -80,13 +80,13 @@ class Disaggregation:
         """Return the outcome as text, ending in a line feed."""
         row = self.row()
         lines = [
-            "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in some sum",
-            "known: number of participations of each client in every {window} completed rounds",
-            "participants of each sum        {columns_found} of {clients} clients exactly, "
+            "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in at least one sum",
+            "attacker knows: each client's number of participations in every {window} completed rounds",
+            "inferred participants           {columns_found} of {clients} clients in all rounds, "
             f"{row['entries_found']:.2%} of all entries",
-            "always in the same sums (T)     at least {always_together}",
-            "updates that the sums determine {determined} of {clients}",
-            "error |d - d^|^2 / |d|^2        median {median_error:.4g}; knowing the participants "
+            "clients always summed together  at least {always_together} (batch size T)",
+            "updates determined by the sums  {determined} of {clients}",
+            "error |d - d^|^2 / |d|^2        median {median_error:.4g}; with known participants "
             "{median_error_known:.4g}",
         ]
         if row["unsolved"]:

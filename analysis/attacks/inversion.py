@@ -358,14 +358,14 @@ def text(made: Inversion) -> str:
     """Return the outcome as text, ending in a line feed."""
     outcome = row(made)
     lines = [
-        "client {client}: {images} image(s), {images_sought} sought; {clients_in_the_update} client(s) in the update",
-        "labels           {labels_found} found, the client's are {labels_true}",
-        "update           error {update_error:.4g}; cosine with the pictures' gradient {cosine:.4f}",
-        f"pictures         PSNR {made.psnr.mean():.2f} dB, MSE {{mean_mse:.4g}}",
-        "mean image       PSNR {prior_psnr:.2f} dB, MSE {prior_mse:.4g} (the best guess without any update)",
+        "client {client}: {images} image(s), {images_sought} searched; {clients_in_the_update} client(s) in the update",
+        "labels           inferred {labels_found}, true {labels_true}",
+        "update           relative error {update_error:.4g}, cosine with the images' gradient {cosine:.4f}",
+        f"images           PSNR {made.psnr.mean():.2f} dB, MSE {{mean_mse:.4g}}",
+        "mean image       PSNR {prior_psnr:.2f} dB, MSE {prior_mse:.4g} (baseline without any update)",
     ]
     if made.steps > 1:
-        lines.append("the update has {local_steps} local steps and is no single gradient: less is found")
+        lines.append("note: the attack is weaker, because the update has {local_steps} local steps")
     return "\n".join([*lines, ""]).format_map(outcome)
 
 

@@ -310,7 +310,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 
 def _table(frame: pd.DataFrame) -> Table:
-    heads = ["Run", "Attack", "Binding", "Rounds", "Completed", "Recovered, mean", "Error", "Refused by"]
+    heads = ["Run", "Attack", "Model binding", "Rounds", "Completed", "Recovered (mean)", "Error", "Failed check"]
     rows = []
     for row in plain(frame):
         updates = row["attack"] == SendDifferentModels.name
@@ -320,9 +320,11 @@ def _table(frame: pd.DataFrame) -> Table:
             recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {counted}"
         if updates and row["completed"]:
             steps = row["largest_error"]
-            error = f"{row['relative_error']:.2g}" + ("" if steps is None else f", at most {steps:.2g} steps")
+            error = f"{row['relative_error']:.2g} relative" + (
+                "" if steps is None else f", max. {steps:.2g} quantisation steps"
+            )
         elif row.get("psnr") is not None:
-            error = f"{row['psnr']:.3g} dB"
+            error = f"{row['psnr']:.3g} dB PSNR"
         counts = [str(row["rounds"]), str(row["completed"])]
         refused = ", ".join(row["refused_by"]) or "nobody"
         rows.append([row["label"], row["attack"], row["binding"], *counts, recovered, error, refused])

@@ -351,10 +351,10 @@ def text(made: Reconstruction) -> str:
     """Return the outcome as text, ending in a line feed."""
     outcome = row(made)
     lines = [
-        "rounds {first_round} to {last_round}: {completed} completed, {skipped} not; "
-        "{in_some_sum} of {clients} clients in some sum",
-        "rank of P                       {rank}, condition {condition:.3g}",
-        "updates that the sums determine {determined} of {in_some_sum}",
+        "rounds {first_round} to {last_round}: {completed} completed, {skipped} not completed; "
+        "{in_some_sum} of {clients} clients in at least one sum",
+        "rank of P                       {rank}, condition number {condition:.3g}",
+        "updates determined by the sums  {determined} of {in_some_sum}",
         "error |d - d^|^2 / |d|^2        mean {mean_error:.4g}, median {median_error:.4g}, "
         "{smallest_error:.4g} to {largest_error:.4g}",
         "cosine of d and d^              mean {mean_cosine:.4g}",

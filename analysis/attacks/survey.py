@@ -70,8 +70,10 @@ class SurveyFinding:
         if self.verdict == "bounded":
             text += f": {self.limit}"
         elif self.verdict == "refused in part" and self.limit:
-            text += f"; unseen: {self.limit}"
-        return f"{text}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else text
+            text += f"; undetected rounds bounded by: {self.limit}"
+        return (
+            f"{text}; single update recovered in {self.recovered} of {self.attacked} rounds" if self.recovered else text
+        )
 
 
 def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[SurveyTrial]:
@@ -187,7 +189,7 @@ def render(results: Sequence[SurveyFinding], format: str = "text") -> str:
     for finding in results:
         counts = [str(number) for number in (finding.attacked, finding.refused, finding.completed)]
         lines.append([finding.trial.name, finding.trial.party, *counts, finding.outcome])
-    heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "Outcome"]
+    heads = ["Misbehaviour", "Party", "Attacked rounds", "Refused", "Undetected", "Result"]
     return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)
 
 
@@ -229,7 +231,7 @@ def limit(name: str, experiment: Experiment) -> str:
         )
         return "" if unbound else f"{_OF_FLAMINGO[name]} (docs/explanation/flamingo.md)"
     if isinstance(sums, OneShotParameters) and name == "contradict-dropouts":
-        return "2U - N dishonest members are needed (docs/explanation/one-shot.md)"
+        return "needs 2U - N dishonest members (docs/explanation/one-shot.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
         return ""  # two of them then need no colluding client (docs/explanation/reconstruction.md)
     if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):

@@ -31,7 +31,7 @@ COLUMNS = {
     "final_client_accuracy_std": "client accuracy, standard deviation over clients",
     "fairness_gap": "F of Multi-RoundSecAgg: largest minus smallest share of rounds that a client took part in",
     "aggregation_cardinality": "C of Multi-RoundSecAgg: updates in the sum, mean over all rounds",
-    "multi_round_privacy_weak": "T of Multi-RoundSecAgg: fewest users whose sum the server can compute",
+    "multi_round_privacy_weak": "T of Multi-RoundSecAgg: fewest clients with a sum that the server can compute",
     "reached": "number of runs that reached the target",
     "time_to_target_s": "time to the target",
     "rounds_to_target": "rounds to the target",

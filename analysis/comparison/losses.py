@@ -138,7 +138,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     if format in ("csv", "json"):
         return data(frame, format)
     if frame.empty:
-        return "these runs have not sent a question to any client yet\n"
+        return "the server has not asked any client in these runs yet\n"
     crashed = [f"{group}_{CRASHED}" for group in GROUPS]
     lost = (*LOST, CRASHED) if frame[crashed].any(axis=None) else LOST
     protocols = [part for _, part in frame.groupby(["setting", "label"], sort=False)]
@@ -147,14 +147,14 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 def _table(part: pd.DataFrame, losses: Sequence[str], format: str) -> Table:
     """Return the table of one protocol: for each group the clients asked, the losses, and their sum per round."""
-    names = ["asked", *losses, "/round"]
+    names = ["asked", *losses, "lost/round"]
     groups = ("", "") if format == "text" else ("Participants ", "All ")
     return Table(
         heads=["Stage", *(group + name for group in groups for name in names)],
         rows=_cells(part, losses),
         left=[0],
         title=_title(part),
-        spans=(("", 1), ("Participants", len(names)), ("All asked", len(names))),
+        spans=(("", 1), ("Participants", len(names)), ("All clients asked", len(names))),
     )
 
 
