@@ -201,7 +201,7 @@ def record(surveys: dict[str, Rows]) -> str:
 
 def family_table(family: str, surveys: dict[str, Rows]) -> Iterator[str]:
     """Yield the lines of a page's table: one for each misbehaviour and outcome."""
-    yield "| Misbehaviour | Action | Experiments | Rounds attacked | Detected | Completed unseen | Outcome |"
+    yield "| Misbehaviour | Action | Experiments | Rounds attacked | Detected | Completed undetected | Outcome |"
     yield "| --- | --- | --- | ---: | ---: | ---: | --- |"
     for name, action in FAMILIES[family].items():
         groups = _by_outcome(name, surveys)
