@@ -26,7 +26,7 @@ from testbed.crypto.negacyclic_ntt import DEGREE, Limbs, Residues, transform
 # Below 2**31 and 1 modulo 8,192, as `negacyclic_ntt` requires.
 PRIMES = (2147377153, 2147352577, 2147295233)
 MODULUS = PRIMES[0] * PRIMES[1] * PRIMES[2]
-# Hint-Ring-LWE is no easier than Ring-LWE with deviation sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2). Here
+# Hint-Ring-LWE is no easier than Ring-LWE with deviation sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2);
 # the hint's noise is that of one other honest client (Kim, Lee, Seo, Song, Toward Practical Lattice-Based Proof of
 # Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B = 1): 6.4 gives sigma_0 = 3.2. The theorem asks for a sigma_0
 # that smooths the integers; the advantage that it loses is about 2**-100 here.
