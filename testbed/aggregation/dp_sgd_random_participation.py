@@ -298,6 +298,7 @@ class RandomParticipation(AggregationProtocol):
             meter("gaussian.element", len(total))
             seed = round_.randomness.secret("server", round_.number, f"{_NAME}/noise")
             total = with_noise(total, self.parameters.sigma, seed)
+        # The expected batch size: the drawn size depends on the secret coins.
         batch = rate * self.parameters.sample_rate * available
         velocity = total / batch
         if self.parameters.momentum:
@@ -312,7 +313,7 @@ class RandomParticipation(AggregationProtocol):
         replies = await round_.network.ask(round_.trained, SendGradient(round_.number))
         gradients = {client: answer.gradient for client, answer in replies.valid().items()}
         survivors = clients_with_shape(gradients, 0, dimension)
-        if not len(survivors):
+        if not len(survivors):  # the noise of an empty round moves the model, too
             return np.zeros(dimension), survivors
         try:
             return await replies.total(survivors, np.ones(len(survivors), np.int64)), survivors
