@@ -80,8 +80,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
     def on_check_labels(self, message: CheckLabels, private: SealedMemberState) -> LabelsSignature:
         """Sign the one set of clients that this member will treat as online in this round."""
         with self.progress.answering(message, message.round):
-            # Before anything else: after a second set of labels, the server would have both kinds of a client's
-            # secrets.
+            # Once per round: for two sets of labels, a member would open both kinds of a client's secrets.
             self.serve(message.round)
             service = message.certificate.service
             check_certificate(message.certificate, self.parameters.committee, message.round, self.environment)

@@ -209,6 +209,7 @@ class LightSecAgg(AggregationProtocol):
 
     async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
         """Return the `(d+1,)` sum of the survivors' inputs, from U sums of coded pieces."""
+        # Also of holders that are not in the sum: they hold pieces of all survivors.
         replies, sums = await self.summed_pieces(state, state.arrived, state.survivors)
         state.at_least(len(sums), replies, "summed the pieces that they hold")
         return await self.without_masks(state, state.survivors, sums)

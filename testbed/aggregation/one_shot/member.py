@@ -136,6 +136,7 @@ class OneShotMember(ServingClient):
         if {len(share.values) for share in shares} != {ELEMENT_BYTES * shape[1]} or values is None:
             raise Refusal("one-shot.unexpected-shares", "the values of a client's responses are malformed")
         roots = tuple((share.client, share.root) for share in shares)
+        # All members that a process hosts test the same roots.
         challenges = memo.cached_latest(
             "one-shot challenges",
             (self.test, self.bound_to, roots),

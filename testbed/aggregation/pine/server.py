@@ -219,6 +219,8 @@ class Pine(AggregationProtocol):
             total = field64.add(total, state.prepared[client].output)
         meter("field64.add", len(survivors) * len(total))
         exact = field64.to_signed(total).astype(np.float64)
+        # The sum of valid reports is never longer; a wrong share gives a nearly uniform sum. The factor covers
+        # rounding.
         if float(np.square(exact).sum()) > (len(survivors) * self.parameters.integer_bound) ** 2 * (1 + 2**-40):
             state.misbehaved(state.helper, "aggregate share: gives a sum that is longer than valid reports' can be")
             raise RoundAborted("implausible-sum", "the aggregators' shares are inconsistent")

@@ -162,6 +162,7 @@ class SecAgg(NoisyProtocol):
     def _staying(self, state: SecAggRound, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
         """Return `answers` without clients with too few peers left; raises `RoundAborted` if they are too few."""
         staying = dict(answers)
+        # A client that is left out takes a peer from others, so repeat.
         while isolated := state.graph.isolated(staying):
             for client in isolated:
                 del staying[client]
@@ -285,6 +286,7 @@ class SecAgg(NoisyProtocol):
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
                 seeds.append(agreed_seed(key.public, state.adverts[survivor].mask_key, parameters.mask_purpose))
+                # The opposite of the sign with which the survivor has added the mask.
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
         meter(parameters.mask_operation, len(total) * len(seeds))
