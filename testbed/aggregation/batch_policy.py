@@ -110,7 +110,7 @@ class CompleteBatches(BatchPolicy):
 
 
 class AtomicBatches(CompleteBatches):
-    """Rule that keeps batches whole even in the view of a malicious server (see the module's docstring).
+    """Rule that keeps batches whole even in the view of a malicious server (docs/explanation/batch-atomic-argument.md).
 
     Args:
         batches: the public partition.

@@ -156,8 +156,8 @@ def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key:
         training: digest of the training task (`training_digest`), empty with ``model_binding: none``.
     """
     # A client verifies its peers' signatures with the digest of its own training task, so it masks only with clients
-    # that were sent the same model. Otherwise a server could send all other clients a model with a known update, and get
-    # that client's update from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380).
+    # that were sent the same model. Otherwise a server could send all others a model with a known update, and get that
+    # client's update from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380).
     return signed_content(round_number, client, sealing_key, mask_key, training)
 
 
