@@ -220,7 +220,7 @@ class Plain(NoisyProtocol):
         """Combine the finite updates by the rule; record clients with other updates."""
         updates = {}
         for client, vector in (await replies.vectors(arrived)).items():
-            # One NaN would spread to the result of every rule.
+            # Rules compare numbers, and a NaN has no order.
             if np.isfinite(vector.values).all():
                 updates[client] = vector.values
             else:

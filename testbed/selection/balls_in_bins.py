@@ -144,7 +144,7 @@ class BallsInBinsSelection(SelectionProtocol):
             present: sorted available clients.
             round_: the round.
         """
-        # A bin is not summed only as a whole: a client that stays away is missing from the sum of its bin.
+        # The protocol does not insist on whole bins: a client that stays away is missing from the sum of its bin.
         return turn
 
     def bins(self, round_: SelectionRound) -> Ids:

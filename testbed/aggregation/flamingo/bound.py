@@ -254,7 +254,7 @@ def _log_choose(n: int, k: int) -> float:
 
 def _bits(logarithms: list[float]) -> float:
     """Return -log2 of the sum of the exponentials, at least 0."""
-    # Subtract the largest: the exponentials would underflow.
+    # Subtract the largest first, or the exponentials would underflow.
     largest = max(logarithms, default=-inf)
     if largest == -inf:
         return inf

@@ -5,11 +5,8 @@ that relays all signed messages and aborts (section 4.3). Here, as in the author
 alone.
 
 The last dealer can then choose among keys, which the full protocol prevents. But it knows its own contribution to the
-key, so a ciphertext under the chosen key is to the dealer a ciphertext under the honest dealers' uniform key. Each
-dealer therefore proves knowledge of its secret (as in FROST: Komlo, Goldberg, SAC 2020). Its shares are no such proof:
-the server may show them to only t - x honest members, which together with x accomplices are t, and commitments that fit
-so few shares exist for any secret point. Such a point could cancel the honest dealers' keys and leave a key of the
-server.
+key, which each dealer has to prove, so a ciphertext under the chosen key is to the dealer a ciphertext under the honest
+dealers' uniform key.
 
 A member that signs its service agrees with all other signers on the dealings that count: the digest of the service
 follows from these dealings.

@@ -191,6 +191,10 @@ class SetUpMember(Participant):
             content = dealing_content(set_up.digest, dealing.dealer, dealing.commitments)
             self.check_signed(DEALING_DOMAIN, dealing.dealer, content, dealing.signature)
             try:
+                # As in FROST (Komlo, Goldberg, SAC 2020): without the proof, a dealt point could cancel the honest
+                # dealers' keys and leave a key of the server. Shares are no such proof: the server may show them to
+                # only t - x honest members, and commitments that fit these and the x accomplices' shares exist for any
+                # point.
                 self.verify(dealing.commitments[0], KNOWN_DOMAIN, content, dealing.proof_of_knowledge)
             except InvalidSignature:
                 detail = f"client {dealing.dealer} has not proven that it knows the secret that it deals"

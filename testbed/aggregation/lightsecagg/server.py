@@ -166,6 +166,7 @@ class LightSecAgg(AggregationProtocol):
         for client, bundle in answers.items():
             lengths = {len(sealed) for sealed in bundle.values()}
             rows = len(replies[client].pieces)
+            # A client without a piece for each peer would leave holders that cannot answer for it.
             complete = bundle.keys() == state.adverts.keys() - {client} and rows == len(bundle)
             if complete and (len(lengths) == 1 if size is None else lengths <= {size}):
                 state.sealed[client] = bundle

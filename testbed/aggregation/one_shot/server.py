@@ -233,6 +233,7 @@ class OneShot(AggregationProtocol):
         start = state.start
         replies = await start.network.ask(members, SignSurvivors(start.number, survivors.tolist()))
         notice = self.opening(state, survivors)
+        # The same context as the clients': a member that was told other facts has signed other content.
         context = context_digest(state.experiment_id, notice, state.committee, state.code, self.parameters.bits)
         content = survivors_content(start.number, survivors.tolist(), context)
         return replies, valid_signatures(start, replies, SURVIVORS_DOMAIN, content, "signature on the survivors")

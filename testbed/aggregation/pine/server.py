@@ -124,6 +124,7 @@ class Pine(AggregationProtocol):
             raise RoundAborted("wrong-size", f"{participants} participants; at least 2")
         fewest = self.parameters.fewest(participants)
         self.parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
+        # Before any report: clients must not know the key when they make their proofs.
         replies = await round_.network.ask(ids([helper]), DrawVerifyKey(round_.number))
         answer = replies.valid().get(helper)
         if answer is None:

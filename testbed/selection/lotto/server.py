@@ -246,7 +246,7 @@ class LottoServer(SelectionProtocol):
             refusals: refusals of the question.
         """
         strict = self.parameters.signatures == "strict"
-        # With a quorum, single refusals may be dropouts; with `strict`, one refusal ends the round.
+        # With a quorum, the others may go on without clients that refuse.
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", refusals_by_check(refusals, "participants"))
         if count < needed:
