@@ -10,33 +10,7 @@ whole batch, and clients enforce this. Each client makes two checks with the pub
   and only holds the shares of others.
 - Before it signs or unmasks a set of survivors: the set is a union of whole batches (``aggregation.partial-batch``).
 
-Shares are sealed for clients that were shown the same list of keys, with the same s and t (`adverts_digest`). So the
-honest members of a batch B that send an input share one list of at most s clients, and only clients with that list hold
-shares of their secrets, even if the server involves more clients.
-
-Consider a malicious server with x accomplices in that list, x < 2t - s. Let A be the honest clients of the list that
-reveal shares for a set with B, and G those that reveal shares for a set without B. A client reveals shares once, so A
-and G are disjoint, and one of them has fewer than t - x members. A client treats all members of B alike.
-
-1. G has fewer than t - x members: the mask key of an honest member of B cannot be reconstructed. By the first check,
-  every honest member that has sent an input has masked it with every other honest member, and only these members know
-  the masks. The masks cancel in the sum of all members and nowhere else, so the server's view depends on the inputs
-  only through their sum. (If a member has sent no input, a mask stays on the input of each other member, and the server
-  learns nothing.)
-2. A has fewer than t - x members: the self-mask seed of an honest member of B cannot be reconstructed. Every input of B
-  stays hidden.
-
-So the honest updates of B enter the server's view with one common coefficient or not at all. Multi-round privacy is T
-less the accomplices in a batch. The argument needs neither signatures nor that the revealing clients are in the sum. So
-a client whose batch is left out may reveal shares, too: shares of the mask keys of clients outside the sum, including
-its own, and of the seeds of clients inside. Any input that it has sent is still under its self-mask seed, of which no
-client reveals a share.
-
-Its signature is another question. The guarantee of `secagg` that a sum has at least t - x honest clients needs signers
-that are in the sum, since each of them has masked with all survivors (docs/explanation/reconstruction.md). So by
-default only signatures of survivors count, and a sum has at least t clients. With `smallest_sum` all signatures count:
-rounds survive the loss of a member in nearly every batch, but the smallest sum that a malicious server can learn is the
-sum of one batch.
+The proof is in docs/explanation/batch-atomic-argument.md.
 """
 
 import numpy as np
@@ -126,6 +100,7 @@ class CompleteBatches(BatchPolicy):
         return complete
 
     def check_survivors(self, named: list[int]) -> None:
+        # `broken` would index beyond the partition.
         if max(named, default=0) >= len(self.batches.of):
             raise Refusal("aggregation.unknown-survivor", "a survivor that is no client")
         broken = self.batches.broken(named)
@@ -135,7 +110,7 @@ class CompleteBatches(BatchPolicy):
 
 
 class AtomicBatches(CompleteBatches):
-    """Rule that keeps batches whole even in the view of a malicious server (see the module's docstring).
+    """Rule that keeps batches whole even in the view of a malicious server (docs/explanation/batch-atomic-argument.md).
 
     Args:
         batches: the public partition.
@@ -144,14 +119,20 @@ class AtomicBatches(CompleteBatches):
 
     def __init__(self, batches: Batches, smallest_sum: int | None = None) -> None:
         super().__init__(batches, smallest_sum)
+        # Only signers in the sum show that it has t - x honest clients, as each of them has masked with all survivors.
+        # With `smallest_sum` outsiders sign, too: more rounds complete, but the smallest sum that a server can learn is
+        # one batch.
         self.outsiders_sign = smallest_sum is not None
 
     def non_contributing_holders(self, shared: Ids) -> Ids:
+        # Each of them would refuse to send an input that it cannot mask with its whole batch.
         return np.setdiff1d(shared, self.batches.members(self.batches.whole(shared)))
 
     def helpers(self, there: Ids, survivors: Ids) -> Ids:
         """Return all other clients: they hold shares of the survivors' secrets."""
+        # Safe for them: an input that they have sent stays under their self-mask, of which no client reveals a share.
         return np.setdiff1d(there, survivors)
 
     def batch_peers(self, client: int) -> frozenset[int]:
+        # Masks with all members cancel only in the sum of the whole batch.
         return frozenset(self.batches.mates(client).tolist())

@@ -108,6 +108,7 @@ class UpdateKeeper(Role):
         """Make the stored update this round's update, scaled by its staleness."""
         update = private.update
         scale = staleness_weight(message.round - private.round, self.parameters.exponent)
+        # Under masks the server cannot scale single updates, so the client does it before it masks.
         self.client.local_update = RoundUpdate(
             scaled(update.delta.values, scale),
             update.samples,

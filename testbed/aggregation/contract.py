@@ -268,6 +268,7 @@ def clients_with_shape(vectors: Mapping[int, Vector], bits: int, length: int | N
     """
     lengths = Counter(len(vector) for vector in vectors.values() if vector.bits == bits)
     if length is None:
+        # Ties go to the longer vectors, so that the result does not depend on the order of arrival.
         length = max(lengths, key=lambda candidate: (lengths[candidate], candidate), default=0)
     fitting = [client for client, vector in vectors.items() if (vector.bits, len(vector)) == (bits, length)]
     return np.sort(np.array(fitting, np.int64))
@@ -350,6 +351,7 @@ class AggregationProtocol(ABC):
             dimension: number of model parameters.
             client_rate: see `AggregationRound`.
         """
+        # Subsampling amplifies privacy only if the server does not learn the drawn clients.
         rate = client_rate if self.broadcasts_to_all and client_rate is not None else 1.0
         accountant = self.accountant(largest, dimension) if rate == 1.0 else self.accountant(largest, dimension, rate)
         if accountant is None:

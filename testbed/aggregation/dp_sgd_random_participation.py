@@ -10,9 +10,8 @@ scales by 1 / (p q D) and steps against the gradient. D is the number of samples
 N_t d, where all clients have d samples). A round without participants is completed, too: its noise moves the model.
 
 If the server is untrusted, each client adds noise of its own. To hide which clients take part, every available client
-gets the model and answers; a client that does not take part sends noise alone. Modelled compute charges all clients the
-same time. With ``answers: participants`` only participants answer (second variant of section 5.5): the server sees
-which clients take part, and Theorem 5.2 (WCS) applies.
+gets the model and answers. With ``answers: participants`` only participants answer (second variant of section 5.5): the
+server sees which clients take part, and Theorem 5.2 (WCS) applies.
 
 The number of samples of a client is public. The protected information is the samples themselves
 (`subsampled_gaussian`).
@@ -188,6 +187,7 @@ class GradientTrainer(Trainer):
         """Return the sum of gradients over the drawn samples; zero if the client decides not to take part."""
         client = self.client.number
         sample_count = int(workload.sample_counts[client])
+        # Zeros, to which the sender adds noise: the server cannot tell this answer from that of a participant.
         if not self._takes_part(message.round):
             return LocalUpdate(np.zeros(workload.dimension, np.float32), sample_count, 0.0, 0)
         samples = np.flatnonzero(
@@ -298,6 +298,7 @@ class RandomParticipation(AggregationProtocol):
             meter("gaussian.element", len(total))
             seed = round_.randomness.secret("server", round_.number, f"{_NAME}/noise")
             total = with_noise(total, self.parameters.sigma, seed)
+        # The expected batch size: the drawn size depends on the secret coins.
         batch = rate * self.parameters.sample_rate * available
         velocity = total / batch
         if self.parameters.momentum:
@@ -312,7 +313,7 @@ class RandomParticipation(AggregationProtocol):
         replies = await round_.network.ask(round_.trained, SendGradient(round_.number))
         gradients = {client: answer.gradient for client, answer in replies.valid().items()}
         survivors = clients_with_shape(gradients, 0, dimension)
-        if not len(survivors):
+        if not len(survivors):  # the noise of an empty round moves the model, too
             return np.zeros(dimension), survivors
         try:
             return await replies.total(survivors, np.ones(len(survivors), np.int64)), survivors

@@ -132,6 +132,7 @@ class PlainClient(NoisyRole):
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
         """Return the update."""
+        # Otherwise a server could get the update without the client's noise.
         if noise_policy_of(self.parameters) is not None:
             raise Refusal(
                 "plain.noise-left-out", "the server asks for an update without noise, but the experiment has noise"
@@ -147,6 +148,7 @@ class PlainClient(NoisyRole):
         update, most = trained_update(self, message.round), self.environment.maximum_participants
         if noise_policy_of(self.parameters) is None:
             raise Refusal("plain.no-noise", "the server asks for noise, but the experiment has none")
+        # More announced participants mean a smaller share of the noise.
         if not 1 <= message.participants <= most:
             raise Refusal(
                 "plain.too-many-participants", f"{message.participants} participants announced, allowed 1 to {most}"
@@ -218,6 +220,7 @@ class Plain(NoisyProtocol):
         """Combine the finite updates by the rule; record clients with other updates."""
         updates = {}
         for client, vector in (await replies.vectors(arrived)).items():
+            # Rules compare numbers, and a NaN has no order.
             if np.isfinite(vector.values).all():
                 updates[client] = vector.values
             else:

@@ -2,12 +2,7 @@
 
 A coordinate of an update is clipped to [-clip, clip] and rounded, up or down at random so that it is unbiased, to one
 of 2**levels_bits levels. The client multiplies by its weight and appends the weight as one more element. So the server
-learns the sum of weights and nothing else about them. The coins are 16 bits per coordinate of an AES-256-CTR key
-stream, which takes a tenth of the time of a double of numpy's Philox. Coordinates are resolved to 1/65,536 of a level,
-so the bias is at most half of that.
-
-A sum with a mask left in it is uniform noise, and no signature distinguishes it from a sum. But no coordinate of an
-honest sum exceeds the sum of weights times the highest level, so `decode` refuses sums that do.
+learns the sum of weights and nothing else about them.
 """
 
 import threading
@@ -22,6 +17,8 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 LARGEST_RING = 64  # bits
+# From an AES-256-CTR key stream, which takes a tenth of the time of a double of numpy's Philox. Coordinates are
+# resolved to 1/65,536 of a level, so the bias is at most half of that.
 _COIN_BITS = 16
 _CHUNK = 1 << 17  # elements with coins from one call of the key stream; smaller chunks make threads wait
 
@@ -143,6 +140,8 @@ class Quantisation:
             RoundAborted: `total` cannot be such a sum.
         """
         weight = int(total[-1])
+        # A sum with a mask left in it is uniform noise, and no signature shows it. But no coordinate of an honest sum
+        # exceeds the sum of weights times the highest level.
         highest_sum = weight * self.highest
         if weight < updates or highest_sum >= self.modulus or int(total[:-1].max(initial=0)) > highest_sum:
             raise RoundAborted("implausible-sum", "a mask was not removed, or an input was not an encoded update")
@@ -190,11 +189,13 @@ class Quantised:
         """
         mapping = self.quantisation
         unit = float(1 << _COIN_BITS)
+        # 0.5 rounds to the nearest where the conversion cuts off the fraction.
         scale, middle, top = (
             mapping.highest / (2 * mapping.clip) * unit,
             mapping.highest / 2 * unit + 0.5,
             mapping.highest * unit + 0.5,
         )
+        # Words of 32 bits are faster, where they hold a level and a coin.
         work = _buffers.levels if mapping.levels_bits + _COIN_BITS > 32 else _buffers.levels.view(np.uint32)
         next_coins, factor = key_stream(self.coins), total.dtype.type(self.weight)
         for begin in range(0, len(self.delta), _CHUNK):

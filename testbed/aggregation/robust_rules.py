@@ -209,6 +209,7 @@ class MultiKrum(RobustRule):
 
     def combine(self, updates: Updates) -> Combined:
         scores = krum_scores(squared_distances(updates), self.section.max_dishonest or 0)
+        # Stable: of equal scores, the client with the smaller number wins.
         used = np.sort(np.argsort(scores, kind="stable")[: self.count(len(updates))])
         weights = np.zeros(len(updates))
         weights[used] = 1 / len(used)
@@ -228,19 +229,20 @@ class Krum(MultiKrum):
 class GeometricMedian(RobustRule):
     """Geometric median argmin_v sum_i |v - x_i|, by the smoothed Weiszfeld algorithm (Pillutla et al., Algorithm 2).
 
-    Each step takes the weights 1 / max(nu, |v - x_i|), normalised to sum 1; nu = 1e-6. The algorithm begins with the
-    median of each coordinate: from the mean, where the paper begins, each distant update takes many steps. It ends when
-    no weight changes by more than a millionth, after at most 30 steps. If v lies on updates, the algorithm would stay
-    there regardless of the other updates; v then moves on as in Vardi and Zhang (The Multivariate L1-Median and
-    Associated Data Depth, PNAS 97(4), 2000, equation 2.6), unless it is the geometric median.
+    Each step takes the weights 1 / max(nu, |v - x_i|), normalised to sum 1; nu = 1e-6. The algorithm ends when no
+    weight changes by more than a millionth, after at most 30 steps.
     """
 
     def combine(self, updates: Updates) -> Combined:
+        # Deviation: from the mean, where the paper begins, each distant update takes many steps.
         point, weights = Median(self.section).combine(updates).mean, np.zeros(len(updates))
         for _ in range(_WEISZFELD_STEPS):
             distances, before = distances_to(updates, point), weights
             weights = 1 / np.maximum(distances, _SMOOTHING)
             here = distances <= _SMOOTHING
+            # On updates, the algorithm would stay regardless of the other updates. Move on as in Vardi and Zhang (The
+            # Multivariate L1-Median and Associated Data Depth, PNAS 97(4), 2000, equation 2.6), unless this is the
+            # geometric median.
             if here.any() and not here.all():
                 weights[here] = 0
                 others = weighted_sum(updates, weights / weights.sum())

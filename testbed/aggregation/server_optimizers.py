@@ -165,8 +165,7 @@ class Momentum(ServerOptimizer):
 class Adaptive(ServerOptimizer):
     """Adaptive optimizer: m = beta_1 m + (1 - beta_1) Delta, x += eta m / (sqrt(v) + tau); subclasses define v.
 
-    Source: Reddi et al. 2021, Algorithm 2. v begins with tau^2, the smallest value that the paper allows. The bias
-    towards the beginning is not corrected, as in the paper.
+    Source: Reddi et al. 2021, Algorithm 2.
     """
 
     def __init__(self, section: ServerOptimizerSection) -> None:
@@ -180,7 +179,9 @@ class Adaptive(ServerOptimizer):
 
     def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
         """Return the next model and both moments, stored as float32."""
+        # As in the paper, the bias towards the beginning is not corrected.
         moment = (self._beta1 * _previous(state, "m", mean) + (1 - self._beta1) * mean).astype(np.float32)
+        # v begins with tau^2, the smallest value that the paper allows.
         squares = self.accumulated(_previous(state, "v", mean, self._tau**2), np.square(mean)).astype(np.float32)
         scale = np.sqrt(squares.astype(np.float64)) + self._tau
         return model + self._rate * (moment / scale), {"m": moment, "v": squares}
@@ -277,6 +278,7 @@ def next_model(
         raise _wrong(optimizer, f"not {type(returned).__name__}") from None
     if stepped.shape != model.shape:
         raise _wrong(optimizer, f"not a model of shape {stepped.shape}")
+    # Remove the old state first: an optimizer may drop an array.
     _STATE.take(memory)
     memory.update(_STATE.named(moved))
     return stepped

@@ -37,9 +37,6 @@ def sorted_columns(updates: Updates, begin: int) -> npt.NDArray[np.float32]:
 def squared_distances(updates: Updates) -> Floats:
     """Return the squared distances between any two updates, from |x|^2 + |y|^2 - 2 x.y.
 
-    Products are summed in float64, in an order that BLAS chooses and that differs by processor. The order only affects
-    bits below the last bit of a float32, so the same updates have the same distances, except for one in millions. For
-    two nearly equal updates, |x|^2 + |y|^2 - 2 x.y is only the rounding of BLAS, and |x - y|^2 is computed instead.
 
     Returns:
         `(s, s)` float64, rounded to float32.
@@ -51,10 +48,13 @@ def squared_distances(updates: Updates) -> Floats:
         products += part @ part.T
     squares = np.diag(products)
     squared = np.maximum(squares[:, None] + squares - products - products.T, 0)
+    # For two nearly equal updates the difference above is only the rounding of BLAS: compute |x - y|^2 instead.
     for i, j in np.argwhere(np.triu(squared < _CANCELLED * (squares[:, None] + squares), 1)).tolist():
         squared[i, j] = squared[j, i] = _squared_distance(updates[i], updates[j])
     np.fill_diagonal(squared, 0)
     with np.errstate(over="ignore"):  # overflow counts as the largest distance
+        # BLAS sums in an order that differs by processor, which only affects bits below the last bit of a float32: the
+        # same updates have the same distances, except for one in millions.
         return np.minimum(squared.astype(np.float32), np.finfo(np.float32).max).astype(np.float64)
 
 

@@ -38,8 +38,7 @@ async def chosen(
         network: for questions to clients that must claim their membership themselves.
         directory: the PKI's bulletin board; members are registered.
         experiment_id: 16 bytes.
-        memory: `AggregationRound.memory`. It keeps the list of a service if the list depends on the clients that
-            answer: a server that drew again could choose among committees.
+        memory: `AggregationRound.memory`. It keeps the list of a service that is drawn by sortition.
 
     Raises:
         RoundAborted: too few of the drawn clients answer.
@@ -50,20 +49,19 @@ async def chosen(
         return CommitteeList(first, [CommitteeMember(client) for client in members])
     stored = _STORED.load(memory)
     if stored is not None and stored.committee.first_round == first:
+        # Without a seed, a resumed run has new keys, under which the former proofs are invalid.
         if stored.drawn_by == _drawn_by(stored.committee, directory, experiment_id):
             return stored.committee
         network.record_event("server", "committee-lost", "a committee is drawn anew: its members have other keys")
     committee = CommitteeList(first, await sorted_out(section, round_number, network, directory, experiment_id))
     by = _drawn_by(committee, directory, experiment_id)
+    # The list depends on the clients that answer: a server that drew again could choose among committees.
     _STORED.store(memory, KeptList(committee, by))
     return committee
 
 
 def _drawn_by(committee: CommitteeList, directory: Directory, experiment_id: bytes) -> bytes:
-    """Return a digest of the keys from which the members' numbers follow.
-
-    Without a seed, a resumed run registers clients anew: their keys change, and their former proofs are invalid.
-    """
+    """Return a digest of the keys from which the members' numbers follow."""
     keys = directory.vrf[list(committee.clients)].tobytes()
     return hashlib.sha256(signed_content(experiment_id, keys)).digest()
 
@@ -106,9 +104,6 @@ def _known_to_all(section: CommitteeSection, first_round: int, directory: Direct
 def publicly_drawn(public_seed: bytes, first_round: int, registered: npt.NDArray[np.bool_], members: int) -> Ids:
     """Draw clients from the registered ones.
 
-    Numbers of clients are drawn until enough different ones are registered, so the whole population is never
-    enumerated.
-
     Args:
         public_seed: `Directory.public_seed`, 32 bytes.
         first_round: of the service.
@@ -121,9 +116,11 @@ def publicly_drawn(public_seed: bytes, first_round: int, registered: npt.NDArray
     if np.count_nonzero(registered) <= members:
         return np.flatnonzero(registered)
     seed = hashlib.sha256(_SEED_DOMAIN + public_seed + first_round.to_bytes(8, "big")).digest()
+    # Rejection: each party draws numbers until enough are registered, instead of a shuffle of the population.
     chosen_clients: set[int] = set()
     draws = 0
     while len(chosen_clients) < members:
+        # 256 bits modulo n: a bias below n / 2**256.
         client = int.from_bytes(prf.evaluate(seed, draws.to_bytes(8, "big")), "big") % len(registered)
         draws += 1
         if registered[client]:

@@ -5,17 +5,10 @@ Source: Jiang et al., arXiv 2401.02880, section 3.4.
 A client may serve if its number on (experiment, first round of the service) is below a s m / n: of n clients, a s are
 expected. In the client-centric variant the number is its VRF's output under the key that the PKI has made for it, and
 the client claims it with the proof. In the server-centric variant the number is a PRF's output under its public key,
-which every party recomputes. With `weights` a client is drawn with probability min(1, a s w / W). Algorand (Gilad et
-al., SOSP 2017, section 5.1) draws each unit of w by itself, and a client that is drawn several times has several votes;
-here a member has one share for any weight.
+which every party recomputes. With `weights` a client is drawn with probability min(1, a s w / W).
 
-An honest server takes the s smallest numbers among the clients that answer. That needs no randomness, and every party
-can verify the order, but no party can verify that no client with a smaller number was left out. So a malicious server
-keeps all its own clients and hides honest ones, as with Lotto's candidates; the number of its own clients that are
-drawn is bounded (`analysis.bounds.committee`). The server has no second draw: the first round of a service follows from
-`serves_rounds` alone, a failed committee is drawn by the same numbers again, and a key is made once, by the PKI.
 Several lists of one service, for different clients, have the same dishonest clients and may have different honest ones,
-so a protocol must not rely on a single list.
+so a protocol must not rely on a single list. `analysis.bounds.committee` bounds the number of dishonest members.
 """
 
 from collections.abc import Callable
@@ -45,6 +38,8 @@ def sortition_input(experiment_id: bytes, first_round: int) -> bytes:
         experiment_id: 16 bytes.
         first_round: of the service.
     """
+    # No second draw: the first round follows from `serves_rounds` alone, so the same numbers draw a failed committee
+    # again.
     return _DOMAIN + experiment_id + first_round.to_bytes(8, "big")
 
 
@@ -58,6 +53,7 @@ def odds(section: CommitteeSection, directory: Directory, client: int) -> tuple[
     """
     if section.weights == "equal":
         return section.members_planned, len(directory.registered)
+    # Algorand (SOSP 2017, section 5.1) draws each unit of w by itself, for several votes; here a member has one share.
     assert directory.samples is not None
     return section.members_planned * int(directory.samples[client]), max(1, directory.all_samples)
 
@@ -116,11 +112,13 @@ class SortitionRole(Role):
         cls, message: Message, parameters: CommitteeSection, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
         """Return a test for clients that are certainly not drawn: all of them give the same answer."""
+        # A subclass, e.g. a client that misbehaves, may answer otherwise.
         if cls is not SortitionRole or not isinstance(message, Sortition):
             return None
         if parameters.selection == "lotto-server-centric":  # only the few drawn clients are asked
             return None
         directory = environment.directory
+        # A number above the threshold of the heaviest client is above that of every client.
         heaviest = 0 if directory.samples is None else int(directory.samples.argmax())
         alpha = sortition_input(environment.experiment_id, parameters.first_round_of(message.round))
         return certainly_above_threshold(alpha, parameters.factor, *odds(parameters, directory, heaviest))
@@ -157,7 +155,9 @@ async def candidates(
         there = await network.ask(np.array(sorted(numbers), np.int64), Sortition(round_number))
         return [CommitteeMember(client) for _, client in sorted((numbers[client], client) for client in there.valid())]
     replies = await network.ask(np.flatnonzero(directory.registered), Sortition(round_number))
+    # A shared answer comes from clients that are certainly not drawn.
     claims = {client: claim.proof for client, claim in replies.valid(shared=False).items() if claim.proof is not None}
+    # On all cores; the loop below finds the results.
     memo.verify_outputs([(directory.vrf_key(client), alpha, proof) for client, proof in claims.items()])
     claimants = []
     for client, proof in claims.items():
@@ -185,6 +185,8 @@ async def sorted_out(
         raise RoundAborted(
             "too-few-committee-members", f"{len(claimants)} drawn clients have answered, {needed} wanted"
         )
+    # The smallest numbers: no randomness, and every party can verify the order. No party can verify that no smaller
+    # number was left out, so a malicious server can keep its own clients and hide honest ones.
     return claimants[:needed]
 
 
@@ -197,6 +199,7 @@ def _numbers_of_drawn(section: CommitteeSection, directory: Directory, alpha: by
         some = registered[first : first + _BLOCK]
         numbers = prf.evaluate_many(directory.vrf[some], alpha)
         rows: Ids = np.arange(len(some))
+        # One threshold for all: compare whole arrays first, since few clients are drawn.
         if section.weights == "equal":
             rows = np.flatnonzero(below_threshold_mask(numbers, section.factor, *odds(section, directory, 0)))
         for row in rows.tolist():
@@ -227,6 +230,7 @@ def check_members(section: CommitteeSection, committee: CommitteeList, environme
     before = b""
     for member in committee.members:
         number = _number_of(section, directory, member, alpha)
+        # The order gives each member its place, so the server must not choose the order.
         if number <= before:
             raise Refusal("committee.out-of-order", f"the numbers of members do not rise at client {member.client}")
         before = number

@@ -48,6 +48,7 @@ class MaskCode:
 
     def pieces(self, seed: bytes) -> Elements:
         """Return the pieces of the mask, padded with zeros, followed by T uniform pieces: `(U, piece_length)`."""
+        # `uniform` reads a stream: its first d elements are `mask(seed)`.
         stream = uniform(seed, self.length + self.private * self.piece_length)
         return self._stacked(stream[: self.length], stream[self.length :])
 
@@ -55,6 +56,7 @@ class MaskCode:
         own = self.needed - self.private
         pieces = np.zeros((self.needed, self.piece_length), np.uint32)
         pieces[:own].reshape(-1)[: self.length] = elements
+        # In the rows of the highest powers: any T columns of them are invertible, so T holders learn nothing.
         pieces[own:] = hiding.reshape(self.private, self.piece_length)
         return pieces
 
@@ -104,6 +106,7 @@ class MaskCode:
         Raises:
             InvalidShares: points as in `coded`.
         """
+        # The value at point 0 is the first piece of the mask in clear.
         if len(set(points)) < len(points) or not all(0 < point < PRIME for point in points):
             raise InvalidShares(f"holders' points must be distinct, from 1 to {PRIME - 1}")
         return product(vandermonde(points, self.needed).T, pieces)
@@ -119,6 +122,7 @@ class MaskCode:
         Raises:
             InvalidShares: there are fewer than U pieces, or a piece has another length.
         """
+        # The T last pieces only hide the mask, so nothing needs them.
         return self._interpolated(coded, self.needed - self.private).reshape(-1)[: self.length]
 
     def wrong(self, coded: Mapping[int, Elements]) -> list[int]:
@@ -135,11 +139,15 @@ class MaskCode:
         points = sorted(coded)
         others = tuple(points[self.needed :])
         pieces = self._interpolated(coded, self.needed)
+        # Encoding again takes one product. The search takes O(n**3) steps, so only a mismatch starts the search.
         if not others or np.array_equal(self.evaluated(pieces, others), [coded[point] for point in others]):
             return []
+        # One random combination of the columns makes each piece one value of a Reed-Solomon code.
+        # A wrong piece keeps a right value with probability 2**-32.
         every = np.stack([coded[point] for point in points])
         coins = uniform(hashlib.sha256(_COINS_DOMAIN + every.tobytes()).digest(), self.piece_length)
-        combined = product(every, coins[:, None])[:, 0].tolist()  # the coins depend on all pieces: none can be fitted
+        # The coins depend on all pieces, so no holder can fit its piece to them.
+        combined = product(every, coins[:, None])[:, 0].tolist()
         return [points[place] for place in wrong_values(points, combined, self.needed)]
 
     def search_steps(self, pieces: int) -> int:

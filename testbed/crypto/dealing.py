@@ -1,8 +1,7 @@
 """Shamir's secret sharing of many secrets to the same holders: the same shares as `shamir.share`, faster.
 
 The powers of the points are computed once; the shares of a secret are then one product of a vector and a matrix modulo
-the prime. The product uses exact double arithmetic: numbers are cut into limbs of 22 bits, and a sum of 2**9 products
-of two limbs stays below 2**53 in any order of summation.
+the prime, in exact double arithmetic.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,8 @@ TOGETHER = 4
 _LIMB = 22  # bits
 _LIMBS = 12  # 264 bits hold a number below the prime, in 33 bytes
 _MASK = (1 << _LIMB) - 1
-_EXACT = 1 << (53 - 2 * _LIMB)  # products of limbs that a double sums exactly
+# 2**9 products of two limbs: their sum stays below 2**53, so doubles are exact in any order of summation.
+_EXACT = 1 << (53 - 2 * _LIMB)
 _ABOVE = 297  # the prime is 2**256 + 297
 _FOLD = _ABOVE << 8  # 2**264 is -_FOLD modulo the prime
 _TOP = 256 - _LIMB * (_LIMBS - 1)  # bits of the highest limb that are below 2**256
@@ -79,6 +79,7 @@ def _evaluated(secrets: Sequence[tuple[bytes, bytes]], threshold: int, powers: n
     numbers = [number for secret, entropy in secrets for number in coefficients(secret, threshold, entropy)]
     factors = limbs(numbers).reshape(count, threshold, _LIMBS).transpose(2, 0, 1).reshape(-1, threshold)
     columns = np.zeros((2 * _LIMBS, count * powers.shape[1] // _LIMBS), np.int64)
+    # int64 collects the parts: a double would round the sum of more products.
     for begin in range(0, threshold, _EXACT):
         part = slice(begin, begin + _EXACT)
         products = (factors[:, part] @ powers[part]).reshape(_LIMBS, count, _LIMBS, -1)
@@ -87,6 +88,7 @@ def _evaluated(secrets: Sequence[tuple[bytes, bytes]], threshold: int, powers: n
     return columns
 
 
+# Two entries only: a matrix takes up to 128 MiB (`LARGEST_MATRIX`).
 @lru_cache(maxsize=2)
 def _powers(points: tuple[int, ...], threshold: int) -> npt.NDArray[np.float64]:
     """Return the limbs of the n points' powers from exponent 0 on, `(threshold, 12 n)`, lowest limbs first."""
@@ -119,11 +121,14 @@ def canonical(columns: Words) -> bytes:
     """
     _carry(columns)
     number = columns[:_LIMBS]
+    # All rows are below 2**22 now, so these products stay within 2**39.
     number -= _FOLD * columns[_LIMBS:]
     for _ in range(2):  # after the first pass only a few bits lie above 2**264
         over = _carry(number)
         number[0] -= _FOLD * over
     number[-1] += _carry(number) << _LIMB
+    # The bits above 2**256 estimate the quotient by the prime: it may be too large for a positive number and too small
+    # for a negative number. The next two lines correct both.
     _subtract_prime(number, number[-1] >> _TOP)
     _subtract_prime(number, np.where(number[-1] < 0, -1, 0))
     _subtract_prime(number, _is_at_least_prime(number).astype(np.int64))
@@ -132,6 +137,7 @@ def canonical(columns: Words) -> bytes:
     fours[..., 0] = (words[:, 0] | words[:, 1] << _LIMB | words[:, 2] << (2 * _LIMB)).T
     fours[..., 1] = (words[:, 2] >> (64 - 2 * _LIMB) | words[:, 3] << (3 * _LIMB - 64)).T
     little = fours.view(np.uint8)[..., :11].reshape(-1, SHARE_BYTES)
+    # Big-endian, as `shamir.share` encodes shares.
     return little[:, ::-1].tobytes()
 
 
@@ -140,6 +146,7 @@ def _carry(columns: Words) -> Words:
     over = np.zeros(columns.shape[1], np.int64)
     for row in columns:
         row += over
+        # An arithmetic shift rounds down, so the rest of a negative row is positive.
         over = row >> _LIMB
         row &= _MASK
     return over
@@ -153,6 +160,7 @@ def _subtract_prime(number: Words, times: Words) -> None:
 
 
 def _is_at_least_prime(number: Words) -> npt.NDArray[np.bool_]:
+    # The prime is 2**256 + 297: the limbs between the highest and the lowest limb are zero.
     above = number[-1] >= 1 << _TOP
     exactly = (number[-1] == 1 << _TOP) & ~number[1:-1].any(axis=0)
     result: npt.NDArray[np.bool_] = above & ~(exactly & (number[0] < _ABOVE))

@@ -8,8 +8,6 @@ apart:
 
 libsodium multiplies only points of the prime-order subgroup other than the identity, in canonical encoding, and refuses
 scalars that are 0. This makes no difference for honest keys and proofs; for forged ones it is stricter than the RFCs.
-libsodium before 2025-12-31 (PyNaCl before 1.6.2) accepted the sum of a point of prime order and the point of order 2 as
-a point of prime order (CVE-2025-69277). Importing this module tests the installed libsodium for this defect.
 """
 
 from hashlib import sha512
@@ -50,19 +48,23 @@ def decode(encoded: bytes) -> Point | None:
     value = int.from_bytes(encoded, "little")
     sign = value >> 255
     y = gmpy2.mpz(value & _LOW_255_BITS)
+    # Not canonical: the point would have two encodings.
     if y >= PRIME:
         return None
     y_squared = y * y % PRIME
     u = (y_squared - 1) % PRIME
     v = (D * y_squared + 1) % PRIME
     v_cubed = v * v * v % PRIME
+    # (u / v)**((p + 3) / 8) without an inversion (RFC 8032 section 5.1.3, step 2).
     x = u * v_cubed * gmpy2.powmod(u * v_cubed * v_cubed * v, _SQUARE_ROOT_EXPONENT, PRIME) % PRIME
     square = v * x * x % PRIME
     if square != u:
+        # The candidate is a root of u / v or of -u / v; the factor sqrt(-1) mends the second case (step 3).
         if square + u != PRIME:
             return None
         x = x * SQRT_MINUS_ONE % PRIME
     if x & 1 != sign:
+        # 0 has no negative, so its sign bit must be 0 (step 4).
         if x == 0:
             return None
         x = PRIME - x
@@ -105,6 +107,7 @@ def multiply(scalar: bytes, point: bytes) -> bytes:
         ValueError: the point is not of prime order, or the scalar is 0 modulo ORDER.
     """
     try:
+        # Without clamping, which would change the scalar: shares of scalars must still add up.
         product: bytes = bindings.crypto_scalarmult_ed25519_noclamp(scalar, point)
     except exceptions.CryptoError:
         raise ValueError("not the canonical encoding of a point of prime order, or multiplied by 0") from None
@@ -205,6 +208,7 @@ def check_libsodium() -> None:
     unit = (1).to_bytes(SCALAR_BYTES, "little")
     base = multiply_base(unit)
     x, y = decode(base) or (0, 1)
+    # Before 2025-12-31 (PyNaCl before 1.6.2) libsodium accepted this point (CVE-2025-69277).
     mixed = encode((PRIME - x, PRIME - y))  # (x, y) + (0, -1) = (-x, -y)
     try:
         validate_key(base)
@@ -255,6 +259,7 @@ def hash_to_field(message: bytes, domain: bytes) -> int:
     """
     if len(domain) > 255:
         raise ValueError(f"a domain separation tag has at most 255 bytes, got {len(domain)}")
+    # DST_prime, then b_0 and b_1 of RFC 9380 section 5.3.1.
     domain = domain + bytes([len(domain)])
     first = sha512(_ZERO_BLOCK + message + FIELD_ELEMENT_BYTES.to_bytes(2, "big") + b"\x00" + domain).digest()
     uniform = sha512(first + b"\x01" + domain).digest()[:FIELD_ELEMENT_BYTES]
@@ -302,6 +307,7 @@ def double_u(u: int, times: int) -> bytes | None:
     """
     x, z = u, gmpy2.mpz(1)
     for _ in range(times):
+        # Variable time is fine here: P is public.
         square, other = (x + z) * (x + z), (x - z) * (x - z)
         difference = square - other
         x, z = square * other % PRIME, difference * (other + _A24 * difference) % PRIME
@@ -337,6 +343,7 @@ def edwards_pair(u: bytes) -> tuple[bytes, bytes] | None:
     coordinate = gmpy2.mpz(int.from_bytes(u, "little"))
     if (coordinate + 1) % PRIME == 0:
         return None
+    # The birational map of RFC 7748 section 4.1 determines y, but not the sign of x.
     y = int((coordinate - 1) * gmpy2.invert(coordinate + 1, PRIME) % PRIME)
     return y.to_bytes(POINT_BYTES, "little"), (y | 1 << 255).to_bytes(POINT_BYTES, "little")
 
@@ -354,4 +361,5 @@ def encode_to_curve(message: bytes, domain: bytes) -> bytes:
     return encode(clear_cofactor(*map_to_curve(hash_to_field(message, domain))))
 
 
+# At import: a run with a defective libsodium would accept two keys, or two proofs, as one.
 check_libsodium()

@@ -1,8 +1,7 @@
 """Sealing: authenticated encryption with a shared key or to a public key.
 
 With a shared key: AES-256-GCM (NIST SP 800-38D). To a public key: HPKE (RFC 9180), base mode, single shot,
-DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM. HPKE is implemented here because a run must be reproducible from
-its seed, and pyca/cryptography always draws the ephemeral key itself. The two implementations interoperate.
+DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM. It interoperates with the HPKE of pyca/cryptography.
 """
 
 import hmac
@@ -21,8 +20,8 @@ SEAL_OVERHEAD_BYTES = TAG_BYTES
 SEAL_TO_OVERHEAD_BYTES = PUBLIC_KEY_BYTES + TAG_BYTES
 """Bytes that :func:`seal_to` adds to the plaintext."""
 
-_KEM = b"KEM\x00\x20"
-_HPKE = b"HPKE\x00\x20\x00\x01\x00\x02"
+_KEM = b"KEM\x00\x20"  # suite_id of DHKEM(X25519, HKDF-SHA256): RFC 9180 section 4.1
+_HPKE = b"HPKE\x00\x20\x00\x01\x00\x02"  # the same KEM, HKDF-SHA256, AES-256-GCM: section 5.1
 
 
 def seal(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes) -> bytes:
@@ -91,10 +90,13 @@ def seal_to(public: bytes, plaintext: bytes, associated: bytes, ephemeral_seed: 
         InvalidKey: the public key is of small order, or the public key or the seed has the wrong length.
     """
     require_length(ephemeral_seed, 32, "an ephemeral seed")
+    # The length makes the encoding injective: different inputs never share an ephemeral key.
     message = len(associated).to_bytes(8, "big") + associated + public + plaintext
+    # pyca/cryptography draws the ephemeral key itself, but a run must be reproducible from its seed.
     ephemeral = derive_key_pair(hmac.digest(ephemeral_seed, b"testbed/seal-to/v1" + message, "sha256"))
     shared = _shared_secret(ephemeral.exchange(public), ephemeral.public, public)
     key, nonce = _key_schedule(shared, associated)
+    # The key schedule binds `associated` as HPKE's info, so the AEAD needs no associated data.
     return ephemeral.public + AESGCM(key).encrypt(nonce, plaintext, b"")
 
 
@@ -119,6 +121,7 @@ def open_from(private: PrivateKey, sealed: bytes, associated: bytes) -> bytes:
         shared = _shared_secret(private.exchange(ephemeral), ephemeral, private.public)
         key, nonce = _key_schedule(shared, associated)
         return AESGCM(key).decrypt(nonce, ciphertext, b"")
+    # InvalidKey: the sender's ephemeral key is of small order.
     except (InvalidTag, InvalidKey):
         raise OpeningFailed("changed, or sealed to another key or with other associated data") from None
 
@@ -137,10 +140,11 @@ def _shared_secret(exchanged: bytes, ephemeral: bytes, recipient: bytes) -> byte
 
 def _key_schedule(shared_secret: bytes, info: bytes) -> tuple[bytes, bytes]:
     """Return key and nonce of the only message of a base-mode context (RFC 9180 section 5.1)."""
-    no_key = _labeled_extract(_HPKE, b"", b"psk_id_hash", b"")
+    no_key = _labeled_extract(_HPKE, b"", b"psk_id_hash", b"")  # base mode has no pre-shared key
     context = b"\x00" + no_key + _labeled_extract(_HPKE, b"", b"info_hash", info)
     secret = _labeled_extract(_HPKE, shared_secret, b"secret", b"")
     key = _labeled_expand(_HPKE, secret, b"key", context, KEY_BYTES)
+    # The first message has the sequence number 0, so base_nonce is its nonce (section 5.2).
     return key, _labeled_expand(_HPKE, secret, b"base_nonce", context, NONCE_BYTES)
 
 

@@ -19,13 +19,11 @@ CHALLENGE_BYTES = 16
 PROOF_BYTES = CHALLENGE_BYTES + SCALAR_BYTES
 
 _DOMAIN = b"testbed/equal-logarithms/v1"
-_WEIGHT_BYTES = 16
+_WEIGHT_BYTES = 16  # a combination hides a wrong product with probability 2**-128
 
 
 def prove(secret: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes) -> bytes:
     """Prove that each of `products` is `secret` times the point of the same index.
-
-    The nonce follows from the secret and the whole statement, so no two challenges share a nonce.
 
     Args:
         secret: a scalar, 32 bytes, not 0.
@@ -49,13 +47,14 @@ def prove(secret: bytes, points: Sequence[bytes], products: Sequence[bytes], con
         seed = _seed(public, points, products, content)
         point = feldman.weighted_points(points, _weights(seed, len(points)))
         product = edwards25519.multiply(secret, point)
+        # From the secret and the whole statement: one nonce under two challenges would reveal the secret.
         nonce = hmac.digest(secret, _DOMAIN + b"/nonce" + seed + point + product, "sha512")
         nonce_scalar = edwards25519.reduce_scalar(nonce)
         commitments = edwards25519.multiply_base(nonce_scalar), edwards25519.multiply(nonce_scalar, point)
     except (ValueError, InvalidShares) as error:
         raise InvalidKey(f"points that nothing can be proven of: {error}") from None
     challenge = _challenge(seed, point, product, *commitments)
-    wide = challenge + bytes(SCALAR_BYTES - CHALLENGE_BYTES)
+    wide = challenge + bytes(SCALAR_BYTES - CHALLENGE_BYTES)  # little-endian: zeros on top
     return challenge + edwards25519.add_scalars(nonce_scalar, edwards25519.multiply_scalars(wide, secret))
 
 
@@ -79,6 +78,7 @@ def verify(public: bytes, points: Sequence[bytes], products: Sequence[bytes], co
     if len(proof) != PROOF_BYTES:
         raise InvalidProof(f"a proof of equal logarithms is {PROOF_BYTES} bytes long, got {len(proof)}")
     challenge, response = proof[:CHALLENGE_BYTES], proof[CHALLENGE_BYTES:]
+    # Otherwise response + ORDER would be a second proof of the same statement.
     if int.from_bytes(response, "little") >= ORDER:
         raise InvalidProof("the response is not below the group's order")
     seed = _seed(public, points, products, content)
@@ -100,6 +100,7 @@ def _seed(public: bytes, points: Sequence[bytes], products: Sequence[bytes], con
     encodings = [public, *points, *products]
     if any(len(encoding) != POINT_BYTES for encoding in encodings):
         raise InvalidProof(f"a point is {POINT_BYTES} bytes long")
+    # The lengths make the encoding injective: no other content and points give the same seed.
     sizes = len(content).to_bytes(8, "big") + len(points).to_bytes(8, "big")
     return hashlib.sha512(_DOMAIN + b"/seed" + sizes + content + b"".join(encodings)).digest()
 
@@ -111,10 +112,12 @@ def _weights(seed: bytes, count: int) -> list[int]:
     for at in range(count):
         hashed = prefix.copy()
         hashed.update(at.to_bytes(8, "big"))
+        # A weight of 0 would take its product out of the proof.
         weights.append(int.from_bytes(hashed.digest()[:_WEIGHT_BYTES], "little") or 1)
     return weights
 
 
 def _challenge(seed: bytes, point: bytes, product: bytes, base_commitment: bytes, point_commitment: bytes) -> bytes:
+    # All parts have a fixed length, so the concatenation is injective.
     content = seed + point + product + base_commitment + point_commitment
     return hashlib.sha512(_DOMAIN + b"/challenge" + content).digest()[:CHALLENGE_BYTES]

@@ -38,8 +38,7 @@ def random_scalar(entropy: bytes) -> bytes:
 def polynomial(secret: bytes, threshold: int, entropy: bytes) -> list[bytes]:
     """Return the coefficients of 1, x, x^2, ...: the secret, then uniform coefficients.
 
-    The uniform coefficients are an AES-256-CTR key stream, 64 bytes each, reduced. The key is derived from the entropy,
-    the threshold and the secret, so entropy used twice does not relate two secrets.
+    The uniform coefficients are an AES-256-CTR key stream, 64 bytes each, reduced.
 
     Args:
         secret: a scalar, 32 bytes.
@@ -50,6 +49,7 @@ def polynomial(secret: bytes, threshold: int, entropy: bytes) -> list[bytes]:
     require_length(entropy, 32, "a polynomial's entropy")
     if threshold < 1:
         raise InvalidShares(f"the threshold must be at least 1, got {threshold}")
+    # The secret enters the key: otherwise, with one entropy, the shares of two secrets would reveal their difference.
     key = hmac.digest(entropy, _DOMAIN + threshold.to_bytes(8, "big") + secret, "sha256")
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(_WIDE_BYTES * (threshold - 1)))
     wide = [stream[at : at + _WIDE_BYTES] for at in range(0, len(stream), _WIDE_BYTES)]
@@ -77,6 +77,7 @@ def share_at(coefficients: Sequence[bytes], point: int) -> bytes:
     """
     x = _encoded(point)
     value = coefficients[-1]
+    # Horner's rule, in constant time: the coefficients are secret.
     for coefficient in coefficients[-2::-1]:
         value = edwards25519.add_scalars(edwards25519.multiply_scalars(value, x), coefficient)
     return value
@@ -97,6 +98,7 @@ def committed_at(committed: Sequence[bytes], point: int) -> bytes:
     try:
         for commitment in committed[-2::-1]:
             value = edwards25519.add(edwards25519.multiply(x, value), commitment)
+        # `add` accepts every point on the curve, so check the order of the last sum.
         edwards25519.validate_key(value)
     except (ValueError, InvalidKey) as error:
         raise InvalidShares(f"commitments to no polynomial: {error}") from None
@@ -111,6 +113,7 @@ def is_share(share: bytes, committed: Sequence[bytes], point: int) -> bool:
         committed: commitments to the polynomial.
         point: of the holder.
     """
+    # share + ORDER would pass as a second encoding of the share.
     if int.from_bytes(share, "little") >= ORDER:
         return False
     try:
@@ -134,6 +137,7 @@ def lagrange_weights(points: Sequence[int]) -> list[int]:
         above = below = 1
         for other in points:
             if other != own:
+                # Variable time is fine: points are public.
                 above, below = above * other % ORDER, below * (other - own) % ORDER
         weights.append(above * pow(below, -1, ORDER) % ORDER)
     return weights
@@ -158,6 +162,7 @@ def weighted_points(points: Sequence[bytes], weights: Sequence[int] | None = Non
         total = points[0]
         for point in points[1:]:
             total = edwards25519.add(total, point)
+        # Only this line checks the order of points without weights: `add` does not.
         edwards25519.validate_key(total)
     except (ValueError, InvalidKey) as error:
         raise InvalidShares(f"points that cannot be summed: {error}") from None

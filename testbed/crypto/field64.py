@@ -79,6 +79,7 @@ def total(elements: Elements, axis: int = 0) -> Elements:
         elements: any shape; at most 2**31 along the axis.
         axis: to sum over.
     """
+    # Sums of 32-bit halves: 2**31 halves fit a word, two whole elements would not.
     low = np.atleast_1d(np.add.reduce(elements & _LOW, axis=axis, dtype=np.uint64))
     high = np.atleast_1d(np.add.reduce(elements >> _HALF, axis=axis, dtype=np.uint64))
     shifted = high << _HALF
@@ -142,6 +143,7 @@ def at_points_between(values: Elements) -> Elements:
         `(n, m)` values.
     """
     n = len(values)
+    # A factor w**i at coefficient i, with w a 2n-th root, moves the values to the odd powers of w.
     twist = multiply(powers(root_of_unity(2 * n), n), element(pow(n, -1, PRIME)))
     coefficients = _transformed(values, pow(root_of_unity(n), -1, PRIME))
     return transform(multiply(coefficients, twist[:, None]))
@@ -150,6 +152,7 @@ def at_points_between(values: Elements) -> Elements:
 def _transformed(values: Elements, root: int) -> Elements:
     """Transform by Stockham's algorithm: each step halves the length of the transforms and doubles their number."""
     n, m = values.shape
+    # Stockham needs no bit reversal, at the price of a second array.
     current, length, side = values, n, 1
     while length > 1:
         half = length // 2
@@ -167,6 +170,7 @@ def _transformed(values: Elements, root: int) -> Elements:
 @functools.lru_cache(maxsize=64)
 def _twiddles(root: int, n: int, side: int) -> Elements:
     table: Any = powers(pow(root, side, PRIME), n // side // 2)
+    # All callers share the cached table.
     table.setflags(write=False)
     return table  # type: ignore[no-any-return]
 
@@ -181,6 +185,7 @@ def from_bytes(data: bytes | memoryview) -> Elements | None:
     if len(data) % ELEMENT_BYTES:
         return None
     elements = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+    # Refuse such a word instead of reducing it (draft-irtf-cfrg-vdaf, section 6.1): an element has one encoding.
     return None if int(elements.max(initial=0)) >= PRIME else elements
 
 
@@ -209,6 +214,7 @@ def _in_parts(operation: Operation, left: Elements, right: Elements) -> Elements
 
 
 def _sum(left: Elements, right: Elements) -> Elements:
+    # left - (p - right) instead of left + right - p: the sum of two elements may exceed 64 bits.
     missing = _P - right
     result = left - missing
     result += _where(left < missing) * _P
@@ -217,15 +223,17 @@ def _sum(left: Elements, right: Elements) -> Elements:
 
 def _difference(left: Elements, right: Elements) -> Elements:
     result = left - right
+    # The words borrowed 2**64 where the field needs p: the difference is _EPSILON.
     result -= _where(left < right) * _EPSILON
     return result
 
 
 def _product(left: Elements, right: Elements) -> Elements:
+    # Products of 32-bit halves: numpy has no type of 128 bits.
     left_low, left_high, right_low, right_high = left & _LOW, left >> _HALF, right & _LOW, right >> _HALF
     lowest = left_low * right_low
     middle = left_low * right_high
-    middle += lowest >> _HALF
+    middle += lowest >> _HALF  # no overflow: (2**32 - 1)**2 + 2**32 - 1 is below 2**64
     other = left_high * right_low
     other += middle & _LOW
     highest = left_high * right_high

@@ -17,7 +17,7 @@ _DOMAIN = b"testbed/key-agreement/v1"
 _SHA256 = SHA256()
 _SMALL_ORDER = "the X25519 public key is of small order: the result is zero"
 _P = 2**255 - 19
-_SMALL_ORDER_POINTS = frozenset({
+_SMALL_ORDER_POINTS = frozenset({  # the two long numbers have order 8
     0, 1, _P - 1, _P, _P + 1,
     325606250916557431795983626356110631294008115727848805560023387167927233504,
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
@@ -37,7 +37,8 @@ class PrivateKey:
 
     def __init__(self, seed: bytes) -> None:
         """Use :meth:`from_seed`."""
-        self._scalar = bytes((seed[0] & 248,)) + seed[1:31] + bytes((seed[31] & 127 | 64,))  # RFC 7748 section 5
+        # Clamped (RFC 7748 section 5): `agree_with` needs the scalar that libsodium uses.
+        self._scalar = bytes((seed[0] & 248,)) + seed[1:31] + bytes((seed[31] & 127 | 64,))
         self.public = bindings.crypto_scalarmult_base(seed)
 
     @classmethod
@@ -91,19 +92,17 @@ class PrivateKey:
     def agree_with(self, peer: "PrivateKey", purpose: bytes) -> bytes:
         """Return the key of :meth:`agree`, from both private keys: two thirds of the work.
 
-        X25519 returns the first coordinate of a b G, and a multiple of the base point takes half the time of other
-        products. X25519 takes scalars 8 x with x from 2**251 to 2**252. Such an x is (a / 8) b modulo the group's
-        order, or its negative, which has the same first coordinate (except with probability 2**-127).
-
         Args:
             peer: the peer's key pair.
             purpose: of the key.
         """
+        # X25519 returns the first coordinate of a b G. A multiple of the base point takes half the time of others.
+        # Clamping allows scalars 8 x only, with x from 2**251 to 2**252: x is (a / 8) b modulo the order.
         eighth = (int.from_bytes(self._scalar, "little") >> 3).to_bytes(SEED_BYTES, "little")
         x = int.from_bytes(edwards25519.multiply_scalars(eighth, peer._scalar), "little")
         if x >> 251 == 0:
-            x = edwards25519.ORDER - x
-        if x >> 251 != 1:
+            x = edwards25519.ORDER - x  # the negative has the same first coordinate
+        if x >> 251 != 1:  # probability 2**-127
             return self.agree(peer.public, purpose)
         secret = bindings.crypto_scalarmult_base((x << 3).to_bytes(SEED_BYTES, "little"))
         return _agreed(secret, self.public, peer.public, purpose)

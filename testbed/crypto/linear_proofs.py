@@ -96,7 +96,7 @@ class Squares:
 
 def points(circuit: Circuit) -> int:
     """Return the number of points over which a wire's polynomial is interpolated."""
-    return 1 << circuit.calls.bit_length()
+    return 1 << circuit.calls.bit_length()  # above the number of calls: the first root has the random value
 
 
 def prove_rand_length(circuit: Circuit) -> int:
@@ -106,12 +106,12 @@ def prove_rand_length(circuit: Circuit) -> int:
 
 def proof_length(circuit: Circuit) -> int:
     """Return the number of elements of a proof."""
-    return circuit.gadget.arity + 2 * points(circuit) - 1
+    return circuit.gadget.arity + 2 * points(circuit) - 1  # a polynomial of degree 2 (p - 1)
 
 
 def verifier_length(circuit: Circuit) -> int:
     """Return the number of elements that a verifier sends to the others."""
-    return circuit.gadget.arity + 2
+    return circuit.gadget.arity + 2  # the output, the wires and the gadget's polynomial at the point
 
 
 def prove(circuit: Circuit, measurement: Elements, prove_rand: Elements, joint: Elements) -> Elements:
@@ -125,8 +125,10 @@ def prove(circuit: Circuit, measurement: Elements, prove_rand: Elements, joint: 
     """
     wires = _wires(circuit, measurement, prove_rand, joint, 1)
     values = np.empty((2 * len(wires), 1), np.uint64)
+    # The polynomial of degree 2 (p - 1) needs 2 p - 1 values: at the p-th roots of unity and at the roots between them.
     values[0::2, 0] = circuit.gadget(wires)
     values[1::2, 0] = circuit.gadget(field64.at_points_between(wires))
+    # The last of the 2 p coefficients is zero.
     return np.concatenate([prove_rand, field64.inverse_transform(values)[:-1, 0]])
 
 
@@ -151,6 +153,7 @@ def query(
         raise InvalidProof("the proof is queried at a point that would show an input")
     wires = _wires(circuit, measurement, proof[:arity], joint, shares)
     coefficients = proof[arity:]
+    # Modulo x**p - 1 the polynomial has the same values at the p-th roots, and half the length.
     folded = coefficients[:p, None].copy()
     folded[: p - 1, 0] = field64.add(folded[: p - 1, 0], coefficients[p:])
     outputs = field64.transform(folded)[1 : circuit.calls + 1, 0]
@@ -167,12 +170,14 @@ def decide(circuit: Circuit, verifier: Elements) -> bool:
         circuit: the statement.
         verifier: `(verifier_length,)` sum of all verifiers' messages.
     """
+    # The output follows from the proof's polynomial; only the second test ties this polynomial to the wires.
     return int(verifier[0]) == 0 and int(circuit.gadget(verifier[None, 1:-1])[0]) == int(verifier[-1])
 
 
 def _wires(circuit: Circuit, measurement: Elements, seeds: Elements, joint: Elements, shares: int) -> Elements:
     """Return the wires' values at the p-th roots of unity, `(p, arity)`."""
     wires = np.zeros((points(circuit), circuit.gadget.arity), np.uint64)
+    # A random value hides the inputs in the wires' values at the query point.
     wires[0] = seeds
     wires[1 : circuit.calls + 1] = circuit.inputs(measurement, joint, shares)
     return wires

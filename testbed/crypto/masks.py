@@ -107,11 +107,13 @@ def add_masks(
         raise ValueError("the accumulator must be contiguous and writable: it is changed in place")
     if len(seeds) != len(signs) or any(sign not in (1, -1) for sign in signs):
         raise ValueError(f"one sign, +1 or -1, is needed for each of the {len(seeds)} seeds")
+    # Check everything before the first addition: an error leaves the accumulator unchanged.
     for seed in seeds:
         require_length(seed, SEED_BYTES, "a mask's seed")
 
     itemsize = accumulator.itemsize
     stream = _buffers.stream
+    # Little-endian on every machine: all parties must read the same elements.
     words = stream[:_CHUNK_BYTES].view(f"<u{itemsize}")
     elements = _CHUNK_BYTES // itemsize
     largest = word(2**bits - 1) if bits < 8 * itemsize else None
@@ -123,6 +125,7 @@ def add_masks(
         for next_chunk, combine in masks:
             next_chunk(stream, part.nbytes)
             combine(part, values, out=part)
+        # Once for all masks: 2**bits divides the word's range.
         if largest is not None:
             np.bitwise_and(part, largest, out=part)
 
@@ -157,6 +160,7 @@ def _aegis_256x4(seed: bytes) -> NextChunk:
     chunk = 0
 
     def next_chunk(stream: NDArray[np.uint8], count: int) -> None:
+        # libaegis computes a stream from its beginning only, so each chunk has a nonce of its own.
         nonlocal chunk
         write(stream, count, chunk.to_bytes(_AEGIS_NONCE_BYTES, "little"), seed)
         chunk += 1
@@ -174,6 +178,7 @@ def aegis_256x4_writer() -> Callable[[NDArray[np.uint8], int, bytes, bytes], Non
     from aeg import aegis256x4
 
     try:
+        # A private module of `aeg`: another version may not have it.
         from aeg._loader import ffi, lib
 
         stream_into = lib.aegis256x4_stream

@@ -45,10 +45,11 @@ class Memo:
             key: identifies the function and its whole input.
             compute: the function without arguments.
         """
+        # The memo itself marks absence: None is a result, too (`signatures.verify`).
         stored: Result = self._stored.get(key, self)  # type: ignore[assignment]
         if stored is not self:
             return stored
-        result = compute()
+        result = compute()  # without the lock: two threads may compute the same result, but never wait for each other
         self.note(key, result)
         return result
 
@@ -68,6 +69,7 @@ class Memo:
         """
         with self._turn:
             if len(self._stored) >= self._most:
+                # Dictionaries keep the order of insertion, so the first key is the oldest.
                 del self._stored[next(iter(self._stored))]
             self._stored[key] = result
 
@@ -138,6 +140,7 @@ def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> No
     if results is None:
         signatures.verify(public, domain, content, signature)
         return
+    # A digest of the content keeps the stored key short.
     key = "signature", public, domain, hashlib.sha256(content).digest(), signature
     results.of(key, lambda: signatures.verify(public, domain, content, signature))
 
@@ -172,6 +175,7 @@ def verify_outputs(claims: Sequence[tuple[bytes, bytes, bytes]]) -> None:
     def verified(claim: tuple[bytes, bytes, bytes]) -> bytes | None:
         try:
             return vrf.verify(*claim)
+        # An exception would end the whole map; the receiver of this proof gets the error from `verify_output`.
         except InvalidProof:
             return None
 
@@ -185,6 +189,7 @@ def key_pair(seed: bytes) -> PrivateKey:
     pair = PrivateKey.from_seed(seed)
     results = _results.get()
     if results is not None:
+        # By the public key: `agree` knows only that of the peer.
         results.note(("pair", pair.public), pair)
     return pair
 
@@ -208,6 +213,7 @@ def agree(own: PrivateKey, peer_public: bytes, purpose: bytes) -> bytes:
         peer: PrivateKey | None = results.get(("pair", peer_public))
         return own.agree(peer_public, purpose) if peer is None else own.agree_with(peer, purpose)
 
+    # Ordered, so that the second party finds the first party's result.
     first, second = (own.public, peer_public) if own.public < peer_public else (peer_public, own.public)
     return results.of((purpose, first, second), agreed)
 

@@ -4,10 +4,7 @@ The transform of a polynomial is its value at the 4,096 odd powers of psi, a pri
 prime. A product modulo X**4096 + 1 becomes a product element by element (e.g. Longa and Naehrig, Speeding up the Number
 Theoretic Transform for Faster Ideal Lattice-Based Cryptography, CANS 2016, section 2). Coefficients form a 64 x 64
 matrix, and both steps of the Cooley-Tukey split are products with 64 x 64 matrices in doubles, which BLAS computes
-fast.
-
-All results are exact: residues lie within half the prime of zero (below 2**30), constants are cut into two limbs of 15
-bits (the upper within 2**15 + 1), so that a sum of 64 products stays within 2**51 + 2**36 in any order of summation.
+fast. All results are exact.
 """
 
 import functools
@@ -18,6 +15,8 @@ import numpy.typing as npt
 
 DEGREE = 4096
 _SIDE = 64
+# Residues stay below 2**30 and limbs within 2**15 + 1, so a sum of 64 products stays within 2**51 + 2**36: doubles are
+# exact in any order of summation.
 _LIMB = float(1 << 15)
 
 Residues = npt.NDArray[np.float64]
@@ -61,6 +60,7 @@ class Transform:
         self._inner = Limbs.of(self._powers(2 * _SIDE * rows * columns))  # (n2, k2)
         self._inner_back = Limbs.of(self._powers(-2 * _SIDE * rows * columns))  # (k2, n2)
         self._twiddles_back = Limbs.of(self._powers(-odd * columns))
+        # The last matrix contains the inverse's factor 1 / 4096.
         outer_back = self._powers(-_SIDE * odd * columns, pow(DEGREE, -1, prime)).T
         self._outer_back = Limbs.of(np.ascontiguousarray(outer_back))  # (n1, k1)
 
@@ -101,6 +101,7 @@ class Transform:
 
     def _joined(self, high: Residues, low: Residues) -> Residues:
         """Join the products with both limbs (within 2**52) to the product; overwrites the first."""
+        # Reduce before the shift by 15 bits, which would leave the exact range of doubles.
         self._near_zero(high)
         high *= _LIMB
         high += low
@@ -109,6 +110,7 @@ class Transform:
 
     def _near_zero(self, values: Residues) -> None:
         """Replace integers within 2**52 by the nearest to zero that are equal modulo the prime, in place."""
+        # A product is faster than a division; its rounding error matters only near a half (the 2**-10 of `Residues`).
         multiples = values * self._inverse_of_prime
         np.rint(multiples, out=multiples)
         multiples *= self.prime
@@ -125,6 +127,7 @@ def _primitive_root(prime: int) -> int:
     """Return the smallest base's root of order 8,192 modulo the prime."""
     for base in range(2, prime):
         root = pow(base, (prime - 1) // (2 * DEGREE), prime)
+        # -1 and not 1: the order is 8,192 itself, not a divisor.
         if pow(root, DEGREE, prime) == prime - 1:
             return root
     raise ValueError(f"{prime} is no prime")

@@ -3,11 +3,6 @@
 A coefficient is ``(x_1 + x_2 2**w + ... + x_K 2**((K - 1) w)) 2**shift`` (Willow also packs its inputs this way). Sums
 of n coefficients can be decoded if each sum of elements stays below 2**w and the sum of n errors within 2**(shift - 1):
 then no element carries into the next, and nothing wraps modulo q, since ``K w + shift`` is less than the bits of q.
-
-**The noise budget.** A discrete Gaussian is sub-Gaussian with its own sigma (Canonne, Kamath, Steinke, The Discrete
-Gaussian for Differential Privacy, NeurIPS 2020, Fact 19), so a sum of n is sub-Gaussian with sigma sqrt(n): it exceeds
-t with probability at most 2 exp(-t**2 / (2 n sigma**2)). Over 2**31 coefficients that is 2**-40 for t = sigma sqrt(2 n
-72 ln 2): about 64 sqrt(n).
 """
 
 from dataclasses import dataclass
@@ -29,6 +24,9 @@ MOST_CLIENTS = 1 << 24
 
 _FAILURE_BITS = 40
 _COEFFICIENT_BITS = 31  # 2**31 coefficients are more than the message of an update can hold
+# A discrete Gaussian is sub-Gaussian with its own sigma (Canonne, Kamath, Steinke, The Discrete Gaussian for
+# Differential Privacy, NeurIPS 2020, Fact 19), so a sum of n exceeds t with probability at most
+# 2 exp(-t**2 / (2 n sigma**2)). Over 2**31 coefficients this is 2**-40 for t = sigma sqrt(2 n 72 ln 2).
 _BOUND_OF_ONE = DEVIATION * sqrt(2 * (_FAILURE_BITS + _COEFFICIENT_BITS + 1) * log(2))
 _CHUNK = 1 << 14  # coefficients computed at once: they fit a core's cache
 _FIELD = np.uint64(31)
@@ -109,9 +107,11 @@ class Packing:
             for begin in range(0, count, _CHUNK):
                 target = row[begin : begin + _CHUNK]
                 summed = target.astype(np.uint64)
+                # Errors may be negative and words are unsigned: add the prime.
                 summed += (errors[begin : begin + len(target)].astype(np.int64) + prime).view(np.uint64)
                 for k, factor in enumerate(factors):
                     part = elements[k * count + begin : min((k + 1) * count, k * count + begin + len(target))]
+                    # At most K 2**(w + 31) in all, below 2**64: one reduction at the end suffices.
                     summed[: len(part)] += part.astype(np.uint64) * factor
                 target[:] = _reduced(summed, prime)
 
@@ -137,6 +137,7 @@ class Packing:
         masks = products(key, seed, total.shape[1])
         half = 1 << (self.shift - 1)
         first, second, third = (
+            # Add half of the errors' range, since a field is unsigned; add the prime, since a mask may exceed the row.
             _reduced(_reduced(row, prime) + np.uint64(prime + half % prime) - mask, prime)
             for prime, row, mask in zip(PRIMES, total, masks, strict=True)
         )
@@ -147,6 +148,7 @@ class Packing:
         sums = np.empty((self.together, total.shape[1]), np.uint64)
         for k in range(self.together):
             sums[k] = _field(low, high, self.shift + k * self.width, self.width)
+        # Unused positions are zero in every message; a wrong key fills them.
         if sums.reshape(-1)[elements:].any():
             raise OpeningFailed(_OTHER_KEY)
         return sums.reshape(-1)[:elements]

@@ -16,10 +16,7 @@ small as for a short vector. If the squared norm of a long vector wraps around t
 probability one half.
 
 An invalid report is accepted with probability at most: 2**-100 for the wraparound; 2 (p - 1) / 2**64 for the norm, with
-p of the order of d / chunk (its proof is queried at a point that clients do not know, so offline search does not help);
-and the square of about (2 (p + n)) / 2**64 for the n bits, from two proofs with independent randomness. An aggregator
-learns nothing from a valid report, except with probability below 200 exp(-alpha**2) = 2**-101: that a product of the
-honest client is out of range.
+p of the order of d / chunk; and the square of about (2 (p + n)) / 2**64 for the n bits.
 """
 
 import math
@@ -39,12 +36,17 @@ from testbed.crypto.xof import Xof, XofHmacSha256Aes128, derived_seed, elements
 
 IDENTIFIER = 0xFFFF5354
 """Identifier of this function, in the range for private use; the draft's is 0xFFFF1004, with other bytes."""
+# Each check misses a wraparound with probability 1/2.
 CHECKS = 100
 """Number of wraparound checks, all of which must succeed."""
+# Two, with independent joint randomness: a client can search offline for randomness that one false proof passes.
 PROOFS = 2
 """Number of proofs of all checks except the norm's equality."""
+# One suffices: clients do not know the point of its query, so offline search does not help.
 NORM_PROOFS = 1
 """Number of proofs of the norm's equality."""
+# A product of an honest client is out of range, which tells the aggregators something, with probability below
+# 200 exp(-alpha**2) = 2**-101.
 ALPHA = 8.7
 NONCE_BYTES = 16
 SHARES = 2
@@ -196,12 +198,15 @@ class PineVdaf:
         begun = np.concatenate([field64.from_signed(vector), norm.norm_bits(vector)])
         leader_begun = field64.subtract(begun, helper_share[: len(begun)])
         blinds = leader_blinds[0], helper_blinds[0]
+        # These parts fix vector and norm before the client knows the random vectors, which follow from the parts.
         parts = self._parts(_WRAPAROUND_PART, blinds, nonce, leader_begun, helper_share[: len(begun)])
         products = self._products(vector, norm.magnitude(vector), self._wraparound_seed(parts))
         bits = norm.product_bits(products)
         leader_share = np.concatenate([leader_begun, field64.subtract(bits, helper_share[len(begun) :])])
         blinds = leader_blinds[1], helper_blinds[1]
+        # Likewise, the whole measurement is fixed before the joint randomness.
         more_parts = self._parts(_JOINT_PART, blinds, nonce, leader_share, helper_share)
+        # The client does not share the products: they are linear, so each aggregator computes its share of them.
         measurement = np.concatenate([begun, bits, _reduced(products)])
         proofs = self._proofs(measurement, prove_seed, self._joint(self._joint_seed([*parts, *more_parts])))
         leader_proofs = field64.subtract(proofs, self._helper_proofs(helper_proof_seed))
@@ -238,12 +243,14 @@ class PineVdaf:
             raise InvalidShares(f"a public share of {len(public)} bytes, not {4 * size}")
         parts = [public[first : first + size] for first in range(0, len(public), size)]
         begun = measurement[: self.dimension + self.circuits[0].norm_bits_length]
+        # Each aggregator recomputes its own parts: false public parts lead to seeds that `combined` does not return.
         parts[aggregator] = self._part(_WRAPAROUND_PART, aggregator, blinds[0], nonce, begun)
         parts[2 + aggregator] = self._part(_JOINT_PART, aggregator, blinds[1], nonce, measurement)
         seeds = self._wraparound_seed(parts[:2]), self._joint_seed(parts)
         output = measurement[: self.dimension]
-        products = self._products(output, 64, seeds[0])
+        products = self._products(output, 64, seeds[0])  # a share fills the whole word
         shared = np.concatenate([measurement, _reduced(products)])
+        # Clients do not know the key, so they cannot prepare a report for these points.
         points = elements(self.xof(verify_key, self._domain(_QUERY), self._proof_counts, nonce), len(self.proven))
         verifiers = []
         for circuit, point, joint in zip(self.proven, points.tolist(), self._joint(seeds[1]), strict=True):
@@ -329,20 +336,14 @@ class PineVdaf:
         return derived_seed(self.xof, bytes(self.xof.seed_bytes), self._domain(usage), *parts)
 
     def _wraparound_seed(self, parts: list[bytes]) -> bytes:
-        """Return the seed of the random vectors, from the statement and the first two parts.
-
-        The draft takes only the parts. Here, aggregators with other parameters derive another seed, and reject the
-        report.
-        """
+        """Return the seed of the random vectors, from the statement and the first two parts."""
+        # The draft takes only the parts. Here, aggregators with other parameters derive another seed and reject.
         return self._seed(_WRAPAROUND_SEED, [self._statement, *parts])
 
     def _joint_seed(self, parts: list[bytes]) -> bytes:
-        """Return the seed of the joint randomness, from the statement and all four parts.
-
-        The draft takes only the last two parts. A client could then choose the random vectors and the joint randomness
-        independently: 2**k tries of each give 2**(2 k) pairs, and a polynomial's roots can be looked up among 2**k
-        tries.
-        """
+        """Return the seed of the joint randomness, from the statement and all four parts."""
+        # The draft takes only the last two parts. A client could then choose random vectors and joint randomness
+        # independently: 2**k tries of each give 2**(2 k) pairs, and a polynomial's roots can be looked up among 2**k.
         return self._seed(_JOINT_SEED, [self._statement, *parts])
 
     @property
@@ -371,6 +372,7 @@ def largest_norm_bound() -> int:
     squared norm of p: by Berry and Esseen (with Shevtsova's 0.56) their product is in such a range, wherever it begins,
     with a probability below 4.3 w / sqrt(p), and beyond p / 2 with one below 4 / p.
     """
+    # A power of two, as `check_bound`: the range then has exactly the numbers of `check_width` bits.
     widest = 1 << (math.isqrt(PRIME // 74).bit_length() - 1)
     return math.floor((widest - 1) / ALPHA)
 

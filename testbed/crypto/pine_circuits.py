@@ -86,6 +86,7 @@ class NormEquality:
         """
         in_range = np.array([-self.check_bound < product <= self.check_bound for product in products])
         succeeded = (in_range & (np.cumsum(in_range) <= self.successes)).astype(np.uint64)
+        # The range of 2 w integers, shifted to begin at 0, is exactly the range of the bits.
         rows = [bits_of(product + self.check_bound - 1, self.check_width) for product in products]
         return np.concatenate([np.append(row, bit) for row, bit in zip(rows, succeeded, strict=True)])
 
@@ -123,7 +124,9 @@ class RemainingChecks:
     def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
         norm, share = self.norm, pow(shares, -1, PRIME)
         bits = measurement[norm.dimension : norm.dimension + norm.bits]
+        # The sum of r**i b_i (b_i - 1) is zero if all b_i are bits; else with probability at most n / p.
         scaled = field64.multiply(field64.powers(int(joint[0]), len(bits)), bits)
+        # A public constant is shared as 1 / shares of it, so that the shares sum to it.
         of_bits = np.stack([scaled, field64.subtract(bits, field64.element(share))], axis=1)
         least = (norm.check_bound - 1) * share
         differing = [
@@ -131,6 +134,7 @@ class RemainingChecks:
             for product, some in zip(measurement[norm.dimension + norm.bits :], self._checks(bits), strict=True)
         ]
         weights = field64.powers(int(joint[1]), norm.checks)
+        # Difference times success bit: a check counts only where the client claims success.
         of_checks = np.stack([field64.multiply(weights, np.array(differing, np.uint64)), self._successes(bits)], axis=1)
         wide = 2 * self.chunk
         return np.concatenate([chunked(pairs.reshape(-1), wide) for pairs in (of_bits, of_checks)])
@@ -138,6 +142,7 @@ class RemainingChecks:
     def output(self, measurement: Elements, joint: Elements, outputs: Elements, shares: int) -> int:
         norm, share, final = self.norm, pow(shares, -1, PRIME), int(joint[2])
         bits = measurement[norm.dimension : norm.dimension + norm.bits]
+        # V and B**2 - V have only bits, so neither is negative: V is at most B**2.
         both = integer(bits[: norm.norm_width]) + integer(bits[norm.norm_width : norm.norm_bits_length])
         of_bits, of_checks = np.split(outputs, [self._calls_for_bits])
         to_be_zero = (
@@ -146,6 +151,7 @@ class RemainingChecks:
             int(field64.total(of_checks)),
             int(field64.total(self._successes(bits))) - norm.successes * share,
         )
+        # Powers of a random element: values that are not all zero sum to zero with probability at most 3 / p.
         return sum(pow(final, power, PRIME) * value for power, value in enumerate(to_be_zero)) % PRIME
 
     def _rows(self, bits: Elements) -> Elements:

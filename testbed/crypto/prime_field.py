@@ -3,9 +3,7 @@
 Protocols that decode a code over the masks (LightSecAgg: So et al., MLSys 2022, arXiv 2109.14236) need a field; the
 integers modulo 2**32 are none. An element is a uint32 below the prime.
 
-A matrix product uses exact double arithmetic, at BLAS speed: elements are centred between -2**31 and 2**31, the left
-ones cut into two limbs between -2**15 and 2**15, so that a sum of 120 products of a limb and an element stays within
-2**53 - 2**49 in any order of summation.
+A matrix product uses exact double arithmetic, at BLAS speed.
 """
 
 import functools
@@ -23,7 +21,9 @@ ELEMENT_BYTES = 4
 Elements = npt.NDArray[np.uint32]
 
 _LIMB = 16  # bits
-_EXACT = 120  # products of a limb and an element, each within 2**46, that a double sums exactly with 2**49 to spare
+# Products of a limb and an element, each within 2**46: a sum of 120 stays within 2**53 - 2**49, so doubles are exact in
+# any order of summation, with 2**49 to spare.
+_EXACT = 120
 _AT_ONCE = 1 << 15  # elements summed or reduced at once: they fit a core's cache
 _TOGETHER = 1 << 16  # elements of a product computed at once, likewise
 _CHUNK_BYTES = 1 << 18
@@ -39,9 +39,8 @@ def reduce_words(words: npt.NDArray[np.uint64]) -> Elements:
 
 
 def _reduced(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    multiples = words // np.uint64(
-        PRIME
-    )  # division by a constant: faster than the remainder, and than folding the high bits
+    # Division by a constant: faster than the remainder, and than folding the high bits.
+    multiples = words // np.uint64(PRIME)
     multiples *= np.uint64(PRIME)
     return words - multiples
 
@@ -76,6 +75,7 @@ def product(left: Elements, right: Elements) -> Elements:
     """
     rows, columns = len(left), right.shape[1]
     centred = _centred(left)
+    # Rounded instead of cut off: both limbs lie within 2**15 of zero.
     high = np.rint(centred / 2**_LIMB)
     limbs = np.concatenate([high, centred - high * 2**_LIMB])
     result = np.empty((rows, columns), np.uint32)
@@ -88,6 +88,7 @@ def product(left: Elements, right: Elements) -> Elements:
             part = slice(begin, begin + _EXACT)
             both = limbs[:, part] @ factors[part]
             upper, lower = both[:rows], both[rows:]
+            # Reduce before the shift by 16 bits, which would leave the exact range of doubles.
             _near_zero(upper)
             upper *= 2**_LIMB  # within 2**48
             lower += upper
@@ -108,6 +109,7 @@ def _centred(elements: Elements) -> npt.NDArray[np.float64]:
 
 def _near_zero(values: npt.NDArray[np.float64]) -> None:
     """Replace integers within 2**53 by the nearest to zero that are equal modulo the prime, in place."""
+    # Faster than a division.
     multiples = values * (1 / PRIME)
     np.rint(multiples, out=multiples)
     multiples *= PRIME
@@ -133,6 +135,7 @@ def uniform(seed: bytes, count: int) -> Elements:
     elements, filled = np.empty(count, np.uint32), 0
     while filled < count:
         next_chunk(stream, _CHUNK_BYTES)
+        # Rejection keeps elements uniform; only five of 2**32 words do not fit, so most chunks need no copy.
         fitting = words if int(words.max()) < PRIME else words[words < PRIME]
         some = fitting[: count - filled]
         elements[filled : filled + len(some)] = some
@@ -165,6 +168,7 @@ def vandermonde(points: tuple[int, ...], rows: int) -> Elements:
     for row in range(1, rows):
         powers[row] = reduce_words(powers[row - 1] * bases)
     matrix: Any = reduce_words(powers)
+    # All callers share the cached matrix.
     matrix.setflags(write=False)
     return matrix  # type: ignore[no-any-return]
 
@@ -215,4 +219,5 @@ def elements_from_bytes(data: bytes) -> Elements | None:
     if len(data) % ELEMENT_BYTES:
         return None
     elements = np.frombuffer(data, "<u4").astype(np.uint32, copy=False)
+    # Refuse such a word instead of reducing it: an element has one encoding.
     return None if int(elements.max(initial=0)) >= PRIME else elements

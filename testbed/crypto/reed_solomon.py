@@ -35,6 +35,7 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
     of_locator = [
         [-power * value % PRIME for power, value in zip(row, values, strict=True)] for row in powers[: errors + 1]
     ]
+    # One equation Q(x_j) - y_j E(x_j) = 0 for each value; the unknowns are t + e coefficients of Q and e + 1 of E.
     solution = _kernel(np.array([*of_quotient, *of_locator], np.uint64).T)
     dividend, locator = solution[: threshold + errors], solution[threshold + errors :]
     polynomial, too_many = _quotient(dividend, locator), f"more than {errors} of {count} values are wrong"
@@ -42,6 +43,7 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
         raise InvalidShares(too_many)
     pairs = zip(points, values, strict=True)
     wrong = [place for place, (point, value) in enumerate(pairs) if _at(polynomial, point) != value]
+    # With too many wrong values, a quotient may exist that does not fit the rest.
     if len(wrong) > errors:
         raise InvalidShares(too_many)
     return wrong
@@ -68,6 +70,7 @@ def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
         place = len(pivots)
         nonzero = np.flatnonzero(rows[place:, column])
         if not len(nonzero):
+            # A column without a pivot: set its variable to 1 and the later variables to 0.
             solution = [0] * matrix.shape[1]
             solution[column] = 1
             for row, pivot in enumerate(pivots):
@@ -75,6 +78,7 @@ def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
             return solution
         rows[[place, place + nonzero[0]]] = rows[[place + nonzero[0], place]]
         rows[place] = reduce_words(rows[place] * np.uint64(inverse(int(rows[place, column]))))
+        # Words are unsigned: add the negative instead of subtracting.
         factors = np.uint64(PRIME) - rows[:, column]
         factors[place] = 0
         rows += reduce_words(factors[:, None] * rows[place])

@@ -7,14 +7,8 @@ of masks. This is the LWE-based seed-homomorphic PRG of Karthikeyan and Polychro
 Aggregation with Single Client Interaction (arXiv 2410.22303), in the ring of Willow (Bell-Clark et al., CRYPTO 2025).
 
 **Hardness.** The party that sums learns the sum of keys and, with the messages, the sum of errors: one linear hint on
-each key and error, hidden by those of all other honest clients. This is Hint-Ring-LWE. It is no easier than Ring-LWE
-with deviation sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2), where the hint's noise is that of one other
-honest client (Kim, Lee, Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023,
-Theorem 1, with B = 1). So sigma is 6.4, for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree
-4,096 and that error the Homomorphic Encryption Security Standard (Albrecht et al., version 1.1, Table 1) allows 109
-bits of q at 128 bits of classical security and 75 bits at 192, with ternary keys; the keys here are wider. 93 bits are
-between the two; an estimate of the primal attack is in tests/crypto/test_ring_lwe_hardness.py. The theorem asks for a
-sigma_0 that smooths the integers: the advantage that it loses is about 2**-100 here.
+each key and error, hidden by those of all other honest clients. This is Hint-Ring-LWE; two honest clients in a sum are
+assumed. An estimate of the primal attack is in tests/crypto/test_ring_lwe_hardness.py.
 
 **Not claimed.** Nothing here runs in constant time, and no party proves that a key or an error is small.
 """
@@ -29,13 +23,21 @@ from testbed.crypto import prf
 from testbed.crypto.masks import STREAM_SLACK, key_stream
 from testbed.crypto.negacyclic_ntt import DEGREE, Limbs, Residues, transform
 
+# Below 2**31 and 1 modulo 8,192, as `negacyclic_ntt` requires.
 PRIMES = (2147377153, 2147352577, 2147295233)
 MODULUS = PRIMES[0] * PRIMES[1] * PRIMES[2]
+# Hint-Ring-LWE is no easier than Ring-LWE with deviation sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2);
+# the hint's noise is that of one other honest client (Kim, Lee, Seo, Song, Toward Practical Lattice-Based Proof of
+# Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B = 1): 6.4 gives sigma_0 = 3.2. The theorem asks for a sigma_0
+# that smooths the integers; the advantage that it loses is about 2**-100 here.
 DEVIATION = 6.4
 """Sigma: a coefficient is x with probability in proportion to exp(-x**2 / (2 sigma**2))."""
+# Homomorphic Encryption Security Standard (Albrecht et al., version 1.1, Table 1), for degree 4,096, sigma_0 = 3.2 and
+# ternary keys (the keys here are wider). At 192 bits of security it allows 75 bits; q has 93.
 STANDARD_LOG_MODULUS = 109
 """The most bits of q at 128 bits of classical security and this degree, by the standard's table."""
 
+# Cells decide more than 99 % of the numbers by one look-up; the others take a binary search.
 _CELL_BITS = 14
 _CHUNK_BYTES = 1 << 17
 _AT_ONCE = 4  # polynomials transformed together: they fit a core's cache
@@ -45,6 +47,7 @@ def _distribution() -> tuple[int, npt.NDArray[np.uint64]]:
     """Return the largest value, and the `(2 * largest,)` ascending bounds, in units of 2**-64, between the values."""
     with localcontext() as context:
         context.prec = 60
+        # 6.4 itself, not the double next to it: the table is the same on every machine.
         variance = Decimal(repr(DEVIATION)) ** 2
         weights = {x: (-Decimal(x * x) / (2 * variance)).exp() for x in range(-200, 201)}
         whole = sum(weights.values())
@@ -114,7 +117,7 @@ def uniform(seed: bytes, count: int, prime: int) -> npt.NDArray[np.uint32]:
     integers, filled = np.empty(count, np.uint32), 0
     while filled < count:
         next_chunk(stream, _CHUNK_BYTES)
-        halves = words >> np.uint32(1)
+        halves = words >> np.uint32(1)  # primes are just below 2**31, so few of these are rejected
         fitting = halves[halves < prime][: count - filled]
         integers[filled : filled + len(fitting)] = fitting
         filled += len(fitting)
@@ -132,6 +135,7 @@ def public_polynomials(seed: bytes, count: int) -> tuple[Residues, ...]:
     by_prime = []
     for number, prime in enumerate(PRIMES):
         integers = uniform(prf.evaluate(seed, number.to_bytes(8, "big")), count * DEGREE, prime)
+        # Uniform values belong to a uniform polynomial, so no transform is needed.
         values = transform(prime).centred(integers.astype(np.int64)).reshape(count, DEGREE)
         values.setflags(write=False)
         by_prime.append(values)

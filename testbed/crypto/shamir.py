@@ -33,8 +33,7 @@ _COEFFICIENT_BYTES = 64  # reduced modulo a 257-bit prime: no bias above 2**-255
 def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
     """Split a secret: any ``threshold`` of the shares determine it, fewer reveal nothing.
 
-    The polynomial's coefficients are an AES-256-CTR key stream, 64 bytes each, reduced. Its key is derived from the
-    entropy, the threshold **and** the secret, so entropy used twice does not relate two secrets.
+    The polynomial's coefficients are an AES-256-CTR key stream, 64 bytes each, reduced.
 
     Args:
         secret: 32 bytes.
@@ -148,6 +147,7 @@ class LagrangeWeights:
         if lengths != {SHARE_BYTES}:
             raise InvalidShares(f"a share is {SHARE_BYTES} bytes long, got {sorted(lengths)}")
         values = [gmpy2.mpz.from_bytes(encoding, "big") for encoding in shares]
+        # Otherwise a share plus the prime would pass as a second encoding.
         if max(values) >= PRIME:
             raise InvalidShares("a share is not below the prime")
         secret: int = sum(map(mul, self._weights, values)) % PRIME
@@ -158,6 +158,7 @@ class LagrangeWeights:
 
 def products_of_distances(points: Sequence[int]) -> list[int]:
     """Return `(m,)` products of each point's distances to the other points (own - other), not reduced."""
+    # Multiply as many distances as fit 63 bits in numpy, and only these products as long integers.
     exact = np.array([int(point) for point in points], np.int64)
     away = exact[:, None] - exact
     np.fill_diagonal(away, 1)
@@ -188,6 +189,7 @@ def coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:
         threshold: t.
         entropy: 32 secret bytes.
     """
+    # The secret enters the key: otherwise, with one entropy, the shares of two secrets would reveal their difference.
     key = hmac.digest(entropy, b"testbed/shamir/v1" + threshold.to_bytes(8, "big") + secret, "sha256")
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(_COEFFICIENT_BYTES * (threshold - 1)))
     random = [

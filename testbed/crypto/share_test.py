@@ -11,14 +11,7 @@ against polynomials that the dealer reveals: the interleaved test of Ligero (Ame
 3. It reveals k *responses*: the combinations of its polynomials by the rows of the challenge, each plus one of the k.
 4. A holder's row passes if its combinations, plus its blinds, are the values of the responses at its point.
 
-**Soundness.** Let U + 1 committed rows lie on no such polynomials. One word of the dual code shows it in some column,
-so that all k combinations of these rows lie on polynomials with probability p**-k. Of M holders there are binomial(M, U
-+ 1) such sets. k is chosen so that, for each root, inconsistent rows pass for all of a set with probability at most
-2**-100. A dealer can try roots offline: 2**60 of them leave 2**-40.
-
-**Zero knowledge.** The responses are uniform among the polynomials that fit the blinds of T holders, so that T holders
-together with all observers of the responses learn only the T rows. This requires that the challenge follows from the
-root: a party that chose another challenge could make a holder test a combination of its choice.
+T holders, together with all observers of the responses, learn only the T rows.
 """
 
 import functools
@@ -33,6 +26,7 @@ import numpy.typing as npt
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, Elements, product, reduce_words, uniform, vandermonde
 
+# A dealer can try roots offline: 2**60 of them leave 2**-40.
 SECURITY_BITS = 100
 """Security of one root [bits]."""
 ROOT_BYTES = 32
@@ -76,6 +70,7 @@ class ShareTest:
             seed: 32 secret bytes, for these elements alone, as in `MaskCode.shared`.
             blinding_seed: 32 secret bytes, for this test alone.
         """
+        # The blinds make the responses uniform among the polynomials that fit the blinds of T holders.
         blinding = uniform(blinding_seed, self.response_length).reshape(self.code.needed, self.combinations)
         return np.concatenate([self.code.polynomials(elements, seed), blinding], axis=1)
 
@@ -89,6 +84,7 @@ class ShareTest:
         code = self.code
         statement = (code.length, code.needed, code.private, self.holders, self.combinations)
         numbers = b"".join(number.to_bytes(8, "big") for number in statement)
+        # From the root: a party that chose the challenge could make a holder test a combination of its choice.
         seed = hashlib.sha256(_CHALLENGE_DOMAIN + numbers + context + root).digest()
         return uniform(seed, self.combinations * self.code.piece_length).reshape(self.combinations, -1)
 
@@ -137,5 +133,7 @@ def root_of(commitments: Sequence[bytes]) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _combinations(holders: int, needed: int) -> int:
+    # U + 1 inconsistent rows: one word of the dual code shows it in some column, and all k combinations hide it with
+    # probability p**-k. k covers all binomial(M, U + 1) sets of such rows.
     sets = max(1, math.comb(holders, needed + 1))
     return math.ceil((SECURITY_BITS + math.log2(sets)) / math.log2(PRIME))

@@ -74,6 +74,7 @@ class SigningKey:
         return self._sign_message(signed_bytes(domain, content))
 
     def _sign_message(self, message: bytes) -> bytes:
+        # PyNaCl binds only the combined form: the signature, then the message.
         signed: bytes = bindings.crypto_sign(message, self._secret)
         return signed[:SIGNATURE_BYTES]
 
@@ -92,6 +93,7 @@ def sign_with_scalar(scalar: bytes, domain: bytes, content: bytes) -> bytes:
     require_length(scalar, edwards25519.SCALAR_BYTES, "a scalar")
     message = signed_bytes(domain, content)
     public = edwards25519.multiply_base(scalar)
+    # A secret function of key and message: one nonce for two messages would reveal the scalar.
     nonce = edwards25519.reduce_scalar(hmac.digest(scalar, _ONCE_DOMAIN + message, "sha512"))
     point = edwards25519.multiply_base(nonce)
     challenge = edwards25519.reduce_scalar(hashlib.sha512(point + public + message).digest())

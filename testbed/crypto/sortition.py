@@ -30,6 +30,7 @@ def under_threshold(output: bytes, factor: Fraction, selected: int, total: int) 
         >>> under_threshold(bytes([127]), Fraction(1), 1, 2)
         True
     """
+    # Integers, because rounding near the threshold would let parties disagree on a draw.
     beta = int.from_bytes(output, "big")
     return beta * total * factor.denominator < factor.numerator * selected << (8 * len(output))
 
@@ -61,9 +62,10 @@ def below_threshold_mask(outputs: Bytes, factor: Fraction, selected: int, total:
         `(m,)` bool.
     """
     limit = smallest_not_under_threshold(factor, selected, total, 32)
+    # The threshold is above every output: all parties are drawn.
     if limit >> 256:
         return np.ones(len(outputs), np.bool_)
-    leading = outputs[:, :8].copy().view(">u8")[:, 0].astype(np.uint64)
+    leading = outputs[:, :8].copy().view(">u8")[:, 0].astype(np.uint64)  # big-endian, like beta
     below: npt.NDArray[np.bool_] = leading < np.uint64(limit >> 192)
     for row in np.flatnonzero(leading == np.uint64(limit >> 192)):
         below[row] = under_threshold(outputs[row].tobytes(), factor, selected, total)
@@ -93,6 +95,7 @@ def certainly_above_threshold(
 
     def is_not_drawn(seed: bytes, public: bytes) -> bool:
         outputs = vrf.either_output(seed, public, alpha)
+        # Big-endian numbers of one length: bytes compare as numbers do.
         return outputs is not None and min(outputs) >= least
 
     return is_not_drawn

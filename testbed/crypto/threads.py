@@ -33,7 +33,7 @@ def thread_map(function: Callable[[Item], Result], items: Sequence[Item]) -> Ite
         return [function(item) for item in items]
     share = -(-len(items) // cores())
     parts = [items[first : first + share] for first in range(0, len(items), share)]
-    with ThreadPoolExecutor(len(parts) - 1) as threads:
+    with ThreadPoolExecutor(len(parts) - 1) as threads:  # this thread computes the first part
         others = [threads.submit(lambda part: [function(item) for item in part], part) for part in parts[1:]]
         results = [function(item) for item in parts[0]]
         for other in others:

@@ -56,9 +56,6 @@ def encrypt(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) 
 def encrypt_and_prove(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) -> tuple[bytes, bytes, bytes]:
     """Encrypt, and prove knowledge of w.
 
-    The scalar w follows from the entropy and all other arguments, so entropy used twice does not seal two messages
-    under one key.
-
     Args:
         public: the holders' public key, 32 bytes.
         plaintext: any length.
@@ -74,6 +71,7 @@ def encrypt_and_prove(public: bytes, plaintext: bytes, associated: bytes, entrop
     """
     require_length(entropy, 32, "the entropy of an encryption")
     message = len(associated).to_bytes(8, "big") + associated + public + plaintext
+    # From all arguments: one entropy for two messages must not give one key, since the nonce is fixed.
     scalar = edwards25519.reduce_scalar(hmac.digest(entropy, _DOMAIN + b"/scalar" + message, "sha512"))
     try:
         point, shared = edwards25519.multiply_base(scalar), edwards25519.multiply(scalar, public)
@@ -144,6 +142,7 @@ def decrypt_with(
     if len(point) != POINT_BYTES:
         raise OpeningFailed(f"a ciphertext's point of {len(point)} bytes")
     try:
+        # Interpolation in the exponent: no party learns s.
         shared = feldman.weighted_points(list(partial.values()), weights)
     except InvalidShares as error:
         raise OpeningFailed(f"a partial decryption: {error}") from None

@@ -105,6 +105,7 @@ def _expanded(seed: bytes) -> tuple[bytes, bytes]:
     """Return scalar and nonce key of a seed; raises `InvalidKey`."""
     require_length(seed, SEED_BYTES, "a VRF secret key")
     hashed = sha512(seed).digest()
+    # Clamped (RFC 8032 section 5.1.5, step 2).
     return bytes([hashed[0] & 248]) + hashed[1:31] + bytes([hashed[31] & 127 | 64]), hashed[32:]
 
 
@@ -136,7 +137,7 @@ def either_output(seed: bytes, public: bytes, alpha: bytes) -> tuple[bytes, byte
     """
     scalar, _ = _expanded(seed)
     point = edwards25519.montgomery_u(edwards25519.hash_to_field(public + alpha, _ELLIGATOR_DOMAIN))
-    base = edwards25519.double_u(point, 6)
+    base = edwards25519.double_u(point, 6)  # 8 for the cofactor of H, 8 for that of Gamma
     product = None if base is None else edwards25519.multiply_u(scalar, base)
     pair = None if product is None else edwards25519.edwards_pair(product)
     if pair is None:
@@ -163,7 +164,6 @@ def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2)
         raise InvalidProof(f"a VRF public key is {PUBLIC_KEY_BYTES} bytes long, got {len(public)}")
     gamma, c, s = decode_proof(proof)
     h = encode_to_curve(public, alpha, suite)
-    # Proofs cannot be verified as a batch: they have the challenge instead of U and V.
     try:
         # c is a hash of U and V, and the proof contains neither: proofs of the RFC cannot be verified in a batch.
         u, v = recompute(public, h, gamma, c, s)
@@ -193,6 +193,7 @@ def encode_to_curve(public: bytes, alpha: bytes, suite: Suite) -> bytes:
     """
     if suite is Suite.ELL2:
         return edwards25519.encode_to_curve(public + alpha, _ELLIGATOR_DOMAIN)
+    # Try and increment takes variable time, which may reveal alpha but not the key.
     prefix = sha512(suite.string + b"\x01" + public + alpha)
     for counter in range(256):
         attempt = prefix.copy()
@@ -200,6 +201,7 @@ def encode_to_curve(public: bytes, alpha: bytes, suite: Suite) -> bytes:
         point = edwards25519.decode(attempt.digest()[: edwards25519.POINT_BYTES])
         if point is not None:
             h = edwards25519.clear_cofactor(*point)
+            # Gamma would be the identity under every key.
             if h != (0, 1):
                 return edwards25519.encode(h)
     raise InvalidProof("no counter hashes the VRF input to the curve")  # probability 2**-256
@@ -257,6 +259,7 @@ def decode_proof(proof: bytes) -> tuple[bytes, bytes, bytes]:
     if len(proof) != PROOF_BYTES:
         raise InvalidProof(f"a VRF proof is {PROOF_BYTES} bytes long, got {len(proof)}")
     gamma, c, s = proof[:32], proof[32:48], proof[48:]
+    # Otherwise s + ORDER would be a second proof.
     if int.from_bytes(s, "little") >= edwards25519.ORDER:
         raise InvalidProof("s of the VRF proof is not below the group's order")
     return gamma, c, s
@@ -275,6 +278,7 @@ def proof_to_hash(gamma: bytes, suite: Suite) -> bytes:
     point = edwards25519.decode(gamma)
     if point is None:
         raise InvalidProof("Gamma of the VRF proof is not a point")
+    # Of 8 Gamma: proofs with Gammas that differ by a point of small order have one beta.
     return _hash_cofactor_gamma(edwards25519.encode(edwards25519.clear_cofactor(*point)), suite)
 
 

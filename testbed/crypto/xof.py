@@ -47,12 +47,13 @@ class XofHmacSha256Aes128:
         self._stream = Cipher(algorithms.AES128(derived[:16]), modes.CTR(derived[16:])).encryptor()
 
     def read(self, count: int) -> bytearray:
+        # `update_into` wants room for one more block less one byte.
         output, zeros = bytearray(count + 15), memoryview(_ZEROS)
         view = memoryview(output)
         for first in range(0, count, len(_ZEROS)):
             some = min(len(_ZEROS), count - first)
             self._stream.update_into(zeros[:some], view[first : first + some + 15])
-        view.release()
+        view.release()  # a bytearray with a view cannot shrink
         del output[count:]
         return output
 
@@ -72,6 +73,7 @@ def elements(stream: Xof, count: int) -> Elements:
     """
     parts, missing = [], count
     while missing:
+        # Words that follow replace the rejected words, as in the draft, which reads them one by one.
         words = np.frombuffer(stream.read(ELEMENT_BYTES * missing), "<u8").astype(np.uint64, copy=False)
         fitting = words if int(words.max()) < PRIME else words[words < np.uint64(PRIME)]
         parts.append(fitting)

@@ -29,7 +29,7 @@ ORDERS: tuple[int, ...] = (*range(2, 257), 288, 320, 384, 448, 512, 640, 768, 89
 REAL_ORDERS: tuple[float, ...] = (*(1 + tenth / 10 for tenth in range(1, 100) if tenth % 10), *map(float, ORDERS))
 """Orders for results that hold for all orders above 1; orders near 1 matter where there is little noise."""
 
-_WITHOUT_GAP = 256
+_WITHOUT_GAP = 256  # `ORDERS` has all integers from 2 up to here
 
 Divergences = npt.NDArray[np.float64]
 
@@ -82,9 +82,11 @@ def amplified(divergences: Divergences, sampling: float) -> Divergences:
     orders, taken = np.arange(2, _WITHOUT_GAP + 1)[:, None], np.arange(2, _WITHOUT_GAP + 1)
     ways = gammaln(orders + 1) - gammaln(taken + 1) - gammaln(orders - taken + 1)  # -inf for more than there are
     chances = taken * log(sampling) + (orders - taken) * log1p(-sampling)
+    # Factor 3 from the third term on (Theorem 6).
     terms = ways + chances + (taken - 1) * divergences[: len(taken)] + np.where(taken > 2, log(3), 0.0)
     never_or_once = (taken - 1) * log1p(-sampling) + np.log1p((taken - 1) * sampling)
     amplified_divergences = np.logaddexp(never_or_once, logsumexp(terms, axis=1)) / (taken - 1)
+    # Sampling never costs more, but the bound may be loose.
     return np.append(np.minimum(divergences[: len(taken)], amplified_divergences), divergences[len(taken) :])
 
 
@@ -196,6 +198,7 @@ class Skellam(RoundedMechanism):
             return np.full(len(ORDERS), inf)
         l1, l2 = self.sensitivities
         orders = np.array(ORDERS, np.float64)
+        # Theorem 3.5: beyond the Gaussian's divergence, a term that vanishes as the variance grows.
         beyond_gaussian = np.minimum(((2 * orders - 1) * l2**2 + 6 * l1) / (4 * variance**2), 3 * l1 / (2 * variance))
         whole = orders * l2**2 / (2 * variance) + beyond_gaussian
         return whole if sampling == 1 else amplified(whole, sampling)
@@ -238,6 +241,7 @@ class DiscreteGaussian(RoundedMechanism):
             Kairouz, Liu, Steinke 2021, arXiv 2102.06387, Theorem 1.
         """
         variance = self.variance(share)
+        # Rounding may put a multiple of 1/s just above an integer.
         parts = ceil(share * self.participants - 1e-9)
         of_one = self.variance(1.0) / self.participants
         if variance == 0 or (parts > 1 and of_one < LEAST_DEVIATION**2):

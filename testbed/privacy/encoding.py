@@ -4,22 +4,12 @@ Kairouz, Liu, Steinke, The Distributed Discrete Gaussian Mechanism for Federated
 2102.06387, Algorithms 1 and 2.
 
 A client clips its update in L2, rotates it, scales it to integer steps and rounds it up or down at random, repeatedly,
-until its norm meets `squared_norm_bound`: the sensitivity of the mechanism is that bound, exactly. Then it adds its
-noise (`sampling`), modulo the ring. The server centres the sum, scales and rotates it back, and divides by the number
-of updates. One more element, 1, is summed without noise and counts the updates: a sum with the wrong count is rejected
-(a mask was not removed).
-
-Everything between the update and the steps is exact: coordinates are integers of at most 52 bits in floating-point
-numbers, so the rotation loses nothing, and the rounding adds uniform bits and cuts. The same update and seeds give the
-same bytes on every machine with the same `numpy` (its order of summation decides the last bit of the clipping norm).
+until its norm meets `squared_norm_bound`. Then it adds its noise (`sampling`), modulo the ring. The server centres the
+sum, scales and rotates it back, and divides by the number of updates.
 
 The rotation is random signs, then the Walsh-Hadamard transform. It spreads an update evenly over all coordinates, so
 that none is much larger than the others and the sum fits a small ring: Suresh, Yu, Kumar, McMahan, Distributed Mean
-Estimation with Limited Communication, arXiv 1611.00429, section 3. The signs are public. Server and clients derive them
-from the experiment's id and the round, without a message.
-
-The transform is one small matrix product for each group of five bits of the index, instead of one pass over the vector
-for each bit. On integers it is exact, in any order of summation, as long as no sum of absolute values exceeds 2**53.
+Estimation with Limited Communication, arXiv 1611.00429, section 3.
 """
 
 import hashlib
@@ -41,6 +31,7 @@ from testbed.privacy.accounting import squared_norm_bound
 from testbed.privacy.sampling import CHUNK, Integers, words
 
 _DOMAIN = b"testbed/privacy/rotation/v1"
+# One small matrix product for each five bits of the index, instead of one pass over the vector for each bit.
 _GROUP_BITS = 5
 _COLUMNS = 256  # 32 x 32 x 256: BLAS uses one thread for products of this size, and they stay in the cache
 
@@ -62,6 +53,7 @@ def rotation_seed(experiment_id: bytes, round_number: int) -> bytes:
         experiment_id: 16 bytes.
         round_number: the round, from 1.
     """
+    # The signs are public: server and clients derive them without a message.
     return hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number)).digest()
 
 
@@ -128,6 +120,8 @@ def _matrix(size: int) -> Floats:
 CONDITIONAL_BIAS = exp(-0.5)
 """The paper's beta: at least 1 - beta of all roundings are short enough."""
 
+# Coordinates are integers of at most 52 bits in doubles, so the transform is exact in any order of summation: no sum of
+# absolute values exceeds 2**53.
 _EXACT_BITS = 52
 _WRAPPING_BITS = 40  # a coordinate of a round's sum leaves the ring with a probability of at most 2**-40
 
@@ -172,15 +166,18 @@ class Encoding:
         for attempt in count():
             steps = rounded(fixed, fraction, hashlib.sha256(rounding + attempt.to_bytes(4, "big")).digest())
             meter("round.element", len(steps))
+            # The sensitivity of the mechanism is this bound, exactly.
             if int(steps @ steps) <= bound:
                 break
         encoded = np.empty(self.length + 1, word_dtype(self.bits))
         encoded[:-1] = steps  # two's complement: negative steps are counted down from the ring's end
+        # Summed without noise: a sum with the wrong count has a mask left in it.
         encoded[-1] = 1
         return encoded
 
     def rotated(self, delta: npt.NDArray[np.float32], fraction: int, rotation: bytes) -> Floats:
         """Return the rotated update `delta` `(d,)` in steps, times 2**fraction: `(D,)` integers."""
+        # numpy's order of summation decides the last bit, so bytes are equal only with the same numpy.
         norm = sqrt(float(np.square(delta, dtype=np.float64).sum()))
         factor = self.scale * 2.0**fraction / sqrt(self.length) / max(norm, self.clip)
         vector = np.zeros(self.length)
@@ -272,6 +269,7 @@ def rounded(fixed: Integers, fraction: int, seed: bytes) -> Integers:
     shift = np.uint64(64 - fraction)
     for number, part in enumerate(words(seed, len(fixed))):
         place = slice(number * CHUNK, number * CHUNK + len(part))
+        # Uniform fractional bits, then cut: rounds up with the probability of the fraction.
         np.add(fixed[place], (part >> shift).view(np.int64), out=steps[place])
         np.right_shift(steps[place], fraction, out=steps[place])
     return steps
@@ -292,6 +290,7 @@ def centred(elements: npt.NDArray[Any], bits: int) -> Floats:
         [1.0, -1.0]
     """
     unused = 8 * elements.itemsize - bits
+    # Move the ring's sign bit to that of the word; the arithmetic shift back extends it.
     signed = (elements << elements.dtype.type(unused)).view(f"i{elements.itemsize}")
     integers: Floats = np.right_shift(signed, unused).astype(np.float64)
     return integers

@@ -1,14 +1,7 @@
 """The Gaussian mechanism of DP-SGD: noise and sampling coins from a cryptographic key stream, and their accounting.
 
-Noise in floating point can betray a value by its last bits (Mironov 2012, "On significance of the least significant
-bits for differential privacy"): not every number is the sum of a given value and some noise. Here values and noise lie
-on one grid of 2**-32 before they are added, so that every grid point can come from every value, and the released value
-is the exact Gaussian mechanism's output rounded: post-processing. The remaining error is the noise's distribution:
-53-bit uniform numbers go through Box and Muller's transform in 64-bit floating point, which never exceeds 8.57 standard
-deviations; true noise does with probability 1e-17 per element.
-
 Each round is the Poisson-subsampled Gaussian mechanism. Rounds are composed as privacy-loss distributions (Koskela,
-Jalko and Honkela 2020, arXiv 1906.03049) by dp_accounting, which rounds losses up: the result is an upper bound.
+Jalko and Honkela 2020, arXiv 1906.03049).
 
 Neighbours differ in one sample of one client, which one of them replaces by a null sample: a sample that is sampled
 like any other and has no gradient ("zero-out"; Ponomareva et al., arXiv 2303.00654). So the number of samples of each
@@ -55,6 +48,8 @@ def gaussian(seed: bytes, count: int) -> Floats:
     pairs = (count + 1) // 2
     words = mask(seed, 2 * pairs, 64) >> np.uint64(64 - _UNIFORM_BITS)
     uniform = (words[:pairs] + np.uint64(1)) * 2.0**-_UNIFORM_BITS  # in (0, 1]: has a logarithm
+    # Box and Muller's transform of 53-bit numbers never exceeds 8.57 standard deviations; true noise does with
+    # probability 1e-17 per element.
     radius = np.sqrt(-2.0 * np.log(uniform))
     angle = words[pairs:] * (2 * math.pi * 2.0**-_UNIFORM_BITS)
     return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count]
@@ -73,6 +68,9 @@ def with_noise(values: npt.NDArray[np.floating], sigma: float, seed: bytes) -> F
     Returns:
         `(d,)` float64, multiples of `GRID`.
     """
+    # Noise in floating point can betray a value by its last bits (Mironov 2012, "On significance of the least
+    # significant bits for differential privacy"). On one grid, every grid point can come from every value: the result
+    # is the exact mechanism's output, rounded.
     on_grid: Floats = np.rint(np.asarray(values, np.float64) / GRID) * GRID
     if sigma:
         on_grid += np.rint(gaussian(seed, len(on_grid)) * (sigma / GRID)) * GRID
@@ -147,6 +145,7 @@ def _epsilon(counted: tuple[tuple[float, int], ...], sample_rate: float, client_
         several = _round(noise, sample_rate, client_rate, interval).self_compose(count)
         composed = several if composed is None else composed.compose(several)
     assert composed is not None
+    # dp_accounting rounds losses up, so this is an upper bound.
     return float(composed.get_epsilon_for_delta(delta))
 
 

@@ -4,21 +4,7 @@ A client's epsilon depends only on the number of rounds with each share of the n
 each client, as a number of four bytes, and one list of the distinct histories: most clients share theirs with many
 others.
 
-Which clients does a round charge (`PrivacyCharge`)? A completed round charges its survivors. A participant that is not
-a survivor is in no sum: if its masked input came too late, or was left out with a batch, nobody but the client itself
-knows the self-mask, and clients do not reveal both masks of an input.
-
-A round that ended early charges all participants as soon as anybody was asked in its last stage, where clients reveal
-the secrets that unmask the sum: only the server knows which sums it obtained, and a malicious server may merely claim
-that the round failed. The charge is for the least noise that a sum can have. Before that stage nothing can be unmasked,
-and nobody is charged.
-
-With noise of the source ``clients`` (DP-SGD with an untrusted server), a client's answer is released when it is sent,
-whether it ends in a sum or not: all clients that were asked in the last stage are charged. A trusted server adds its
-noise to the sum alone, and nobody else sees an input outside of the sum: its survivors are charged.
-
-Too many colluding clients break secure aggregation: then they and the server see each participant's input by itself,
-with no more noise than its own, whether the participant survived or not.
+`PrivacyCharge` decides which clients a round charges.
 """
 
 from abc import ABC, abstractmethod
@@ -258,19 +244,27 @@ class PrivacyCharge:
             questioned: sorted numbers of the clients that got a question in the last stage of the aggregation.
             skipping: whether the dishonest participants added no noise in this round.
         """
+        # Before the last stage, in which clients reveal the secrets that unmask the sum, nothing can be unmasked.
         if noise is None and not len(questioned):
             return {}
         guarantees = self.plan.guarantees(len(participants))
         if noise is None:
+            # Only the server knows which sums it obtained, and a malicious server may merely claim that the round
+            # failed: charge all participants, for the least noise that a sum can have.
             noise, in_sum = self.plan.min_share, participants
             adding = max(1, guarantees.min_sum_size)
         else:
+            # Other participants are in no sum: nobody else knows their self-mask, and clients do not reveal both masks.
             noise, in_sum = min(1.0, noise), survivors
             adding = len(in_sum)
+        # An answer with the client's own noise is released when it is sent, whether it ends in a sum or not. A trusted
+        # server adds its noise to the sum alone, and nobody else sees an input outside of the sum.
         if self.plan.source != "shares":
             return {NoiseShares(noise, noise, noise): questioned if self.plan.source == "clients" else in_sum}
         among, accomplices = (int(np.isin(some, list(self.dishonest)).sum()) for some in (participants, in_sum))
         honest = noise * max(0, adding - accomplices) / adding
+        # Too many colluders break secure aggregation: they and the server see each input by itself, with its own noise
+        # only.
         alone = among > guarantees.max_colluders
         colluding = min(honest, 1 / len(participants)) if alone else honest
         charges = {NoiseShares(noise, honest if skipping else noise, colluding): in_sum}

@@ -3,20 +3,10 @@
 The noise of a round is the sum of the participants' shares: each of them adds noise with the planned variance over the
 number of planned participants. The share of a participant that drops out is missing.
 
-Enforced noise is more noise than planned, the surplus of which the server removes when fewer clients drop out than
-tolerated: Jiang, Wang, Chen, Dordis: Efficient Federated Learning with Dropout-Resilient Differential Privacy, EuroSys
-2024, arXiv 2209.12528 (XNoise).
-
-To keep the planned variance v of a sum over s participants when up to T of them drop out, each adds components
-0, 1, ..., T of independent Skellam noise with the variances
-
-    v / s,    and    v / ((s - k + 1)(s - k)) = v / (s - k) - v / (s - k + 1)    for k = 1, ..., T,
-
-so that the first j + 1 of them have v / (s - j) together. When s - j participants are left, the server removes the
-components after the j-th of each of them, and (s - j) v / (s - j) = v remains: exactly, since Skellam noise adds up.
-
-The components' seeds are a chain: a secret gives its component's seed and, by another hash, the next secret. The
-(j+1)-th secret gives all components that are to be removed, and none that is to stay.
+Enforced noise (Jiang, Wang, Chen, Dordis: Efficient Federated Learning with Dropout-Resilient Differential Privacy,
+EuroSys 2024, arXiv 2209.12528, XNoise) keeps the planned variance v of a sum over s participants when up to T of them
+drop out: each adds components 0, 1, ..., T of independent Skellam noise. When s - j participants are left, the server
+removes the components after the j-th of each of them.
 """
 
 from collections.abc import Callable
@@ -78,6 +68,8 @@ class RemovableNoise:
         """Return a component's variance, as a fraction of the planned variance of the sum."""
         if component == 0:
             return 1 / self.participants
+        # v / (s - k) - v / (s - k + 1): the first j + 1 components have v / (s - j) together, and v in the sum of s - j
+        # participants, exactly, since Skellam noise adds up.
         before = self.participants - component + 1
         return 1 / (before * (before - 1))
 
@@ -111,6 +103,7 @@ def chain(secret: bytes, length: int) -> list[bytes]:
     """
     secrets = [secret]
     while len(secrets) < length:
+        # One secret gives all later components, which are removed, and no earlier one, which stays.
         secrets.append(prf.evaluate(secrets[-1], _NEXT))
     return secrets[:length]
 
@@ -160,6 +153,7 @@ def noise_multiplier_for(accountant: Callable[[float], Accountant], epsilon: flo
             return low
         low, high = low / 2, low
     while high / low - 1 > _TOLERANCE:
+        # The geometric mean: multipliers span orders of magnitude.
         middle = sqrt(low * high)
         low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
     return high

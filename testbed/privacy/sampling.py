@@ -6,18 +6,8 @@
   Discrete Gaussian for Differential Privacy, arXiv 2004.00010. (Its variance is v from about 1 on, and smaller below.)
 
 A draw is a sign and 127 bits u, read as a number in [0, 1): the magnitude is the number of table entries C_k <= u,
-C_k = P(|X| <= k) in steps of 2**-127. The upper 63 of these bits and the sign are one word of the key stream; the lower
-64, which decide once in 2**63 per entry, are only made when they are needed. Tables are computed in integers of a few
-hundred bits, so each entry is right to its last bits, and the noise of a seed is the same on every machine: no
-floating-point operation decides an entry (`decimal`'s exp is correctly rounded on all of them).
-
-Accuracy: entries are off by less than 2**-120 (the tail is cut where less than 2**-130 is left). So d coordinates of n
-clients in T rounds are within d n T times the number of entries times 2**-120 in total variation, which is added to
-delta (times 1 + exp(epsilon)): for d = 2**24, n T = 2**20 and tables of 2**19 entries that is 2**-57.
-
-The key stream is AES-256-CTR under a 32-byte seed, read as little-endian 64-bit words. Without the seed the words
-cannot be told from uniform ones. The same seed gives the same words on every machine. Counters from 2**127 on are a
-separate stream (`word_beside`), for the rare draw that needs more bits.
+C_k = P(|X| <= k) in steps of 2**-127. The key stream is AES-256-CTR under a 32-byte seed, read as little-endian 64-bit
+words. The noise of a seed is the same on every machine.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,6 +34,7 @@ CHUNK = 1 << 15  # words per part: a part and the arrays computed from it stay i
 _BLOCK_BYTES = 16
 _WORD_BYTES = 8
 _ZEROS = memoryview(bytes(CHUNK * _WORD_BYTES))
+# Counters from here on are a separate stream: `words` never counts so far.
 _BESIDE = 1 << 127
 
 Words = npt.NDArray[np.uint64]
@@ -89,9 +80,14 @@ LARGEST_VARIANCE = 2.0**32
 SMALLEST_VARIANCE = 2.0**-32
 
 _PRECISION = 256  # fractional bits while a table is computed
-_RESOLUTION = 127  # fractional bits in the table
+# Fractional bits in the table. Entries are off by less than 2**-120 (the tail is cut where less than 2**-130 is left):
+# d coordinates of n clients in T rounds are within d n T times the number of entries times 2**-120 in total variation,
+# which is added to delta (times 1 + exp(epsilon)): for d = 2**24, n T = 2**20 and 2**19 entries that is 2**-57.
+_RESOLUTION = 127
 _BUCKETS_PER_DEVIATION = 64  # of the guide: about one draw in twelve has to be searched for
 _MOST_BUCKETS_BITS = 19
+# One word of the key stream is the sign and the upper 63 bits. The lower 64 bits decide once in 2**63 per entry, so
+# they are only made when they are needed.
 _SIGN, _MAGNITUDE_BITS = np.uint64(1), 63
 
 Integers = npt.NDArray[np.int64]
@@ -163,6 +159,7 @@ def table_of(mechanism: Mechanism, variance: float) -> NoiseTable:
     exact = Fraction(variance)
     weights = (_skellam if mechanism == "skellam" else _discrete_gaussian)(exact, _last(exact))
     weights[1:] = [2 * weight for weight in weights[1:]]  # both signs
+    # Long integers: each entry is right to its last bits.
     below = list(accumulate(weights))
     whole = below[-1]
     entries = [(partial << _RESOLUTION) // whole for partial in below]
@@ -193,6 +190,7 @@ def _skellam(variance: Fraction, last: int) -> list[int]:
 
 def _discrete_gaussian(variance: Fraction, last: int) -> list[int]:
     """Return numbers proportional to P(0), ..., P(last): each is the one before times q**(2k-1), q = exp(-1/2v)."""
+    # `decimal`'s exp is correctly rounded on all machines: no floating-point operation decides an entry.
     context = Context(prec=90)
     exponent = context.divide(Decimal(-variance.denominator), Decimal(2 * variance.numerator))
     q = int(context.multiply(context.exp(exponent), Decimal(1 << _PRECISION)))
@@ -239,6 +237,7 @@ def add_noise(accumulator: npt.NDArray[Any], mechanism: Mechanism, variance: flo
 
         magnitudes = table.magnitudes(part >> _SIGN, further)
         negative = -(part & _SIGN).astype(np.int32)  # 0 or -1
+        # Negation in two's complement, without a branch: x ^ -1 is -x - 1.
         magnitudes ^= negative
         magnitudes -= negative
         target = accumulator[begin : begin + len(part)]

@@ -8,13 +8,9 @@ A client of bin i takes part in the rounds r = i mod b in which it is available.
 client is always a multiple of b, and clients insist on it (`testbed.parties.participation`): the pattern of (k,
 b)-participation.
 
-**Adversaries against which the assignment helps.** The amplification of `analysis.bounds.balls_in_bins` holds against
-an adversary that sees the models and does not know the bins. It does not hold against the server, which sees the
-participants whichever side assigns bins, nor against an observer of a client's traffic. Against both, a client has the
-privacy loss of its rounds without amplification; the privacy ledger states that loss.
-
-If all clients are available in every round, the bins equal the groups of `partition`: sums over rounds are sums over
-whole bins. The protocol does not enforce this: a client that stays away is missing from the sum of its bin.
+The amplification of `analysis.bounds.balls_in_bins` holds against an adversary that sees the models and does not know
+the bins. It does not hold against the server, which sees the participants whichever side assigns bins, nor against an
+observer of a client's traffic; the privacy ledger states the loss without amplification.
 """
 
 from typing import ClassVar, Literal
@@ -91,16 +87,14 @@ class BinClient(DecidingClient):
         return number % self.parameters.bins == self._bin()
 
     def _bin(self) -> int:
-        """Return the client's bin, uniform up to a bias of 2^-230.
-
-        With a seed, the bin is derived again each time; without a seed, the client stores its draw.
-        """
+        """Return the client's bin, uniform up to a bias of 2^-230."""
         randomness, client = self.environment.randomness, self.client.number
         participation = self.environment.participation
         stored = None if participation is None else participation.log.bin(client)
         if stored is not None:
             return stored
         drawn_bin = int.from_bytes(randomness.secret(client, 0, "check-in/bin"), "big") % self.parameters.bins
+        # Without a seed, the next call would draw another bin; with a seed, it derives the same bin.
         if randomness.secrets_from_system and participation is not None:
             participation.log.thrown(client, drawn_bin)
         return drawn_bin
@@ -150,9 +144,11 @@ class BallsInBinsSelection(SelectionProtocol):
             present: sorted available clients.
             round_: the round.
         """
+        # The protocol does not insist on whole bins: a client that stays away is missing from the sum of its bin.
         return turn
 
     def bins(self, round_: SelectionRound) -> Ids:
         """Return the bin of each client, `(n,)` int64. The draw depends on the seed alone, so all rounds agree."""
+        # Round 0, so that all rounds draw the same bins.
         generator = round_.randomness.generator("server", 0, "bins")
         return generator.integers(0, self.parameters.bins, self.population, dtype=np.int64)

@@ -11,11 +11,7 @@ batches:
 - `fair` (Algorithm 2 as printed): among sets that contain an available user with the fewest participations;
 - `least-total` (the paper's public code): among sets with the smallest sum of participations.
 
-The paper enumerates the family of C(N/T, K/T) sets. Sampling eligible batches without replacement gives the same
-distribution in O(N). `partition` is the case T = K, `random` the case T = 1.
-
-If T does not divide N, the first N mod floor(N/T) batches have one more member (T+1, or slightly more when N/T is
-small). So no batch has fewer than T members, and a round may have slightly more than K users.
+`partition` is the case T = K, `random` the case T = 1.
 """
 
 from typing import ClassVar, Literal
@@ -141,6 +137,7 @@ class BatchPartitionSelection(BatchSelection):
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
         self.mode = parameters.mode
+        # If T does not divide N, some batches have T + 1 members or slightly more, and none has fewer than T.
         self.batches = Batches.consecutive(population, parameters.privacy)
         self.required = parameters.participants // parameters.privacy
 
@@ -173,6 +170,7 @@ class BatchPartitionSelection(BatchSelection):
         eligible = self.batches.whole(present)
         if len(eligible) < self.required:
             raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.required} wanted")
+        # The paper enumerates C(N/T, K/T) sets; a draw of eligible batches has the same distribution in O(N).
         if self.mode == "uniform":
             return np.sort(rng.choice(eligible, self.required, replace=False))
         if self.mode == "least-total":

@@ -33,6 +33,7 @@ class CheckInRole(Role):
     """Client side of the check-in."""
 
     @staticmethod
+    # Stateless, so the network can answer for all clients at once.
     @handles(CheckIn, stateless=True)
     def on_check_in(environment: Environment, message: CheckIn) -> CheckInReply:
         """Answer that the client is available; all clients give the same answer."""

@@ -162,6 +162,7 @@ def attach_selection_state(candidates: int, participants: Ids | None = None) -> 
     try:
         yield
     except (RoundAborted, Refusal) as end:
+        # An inner block has set them already, and knows more.
         if end.candidates is None:
             end.candidates, end.participants = candidates, participants
         raise
@@ -263,6 +264,7 @@ def training_reports(trained: Replies, recipients: Ids) -> TrainingReports:
     return TrainingReports(
         clients=clients,
         samples=samples,
+        # Clients may report anything, and one NaN would spread to the utilities of all.
         loss=np.where(np.isfinite(loss), loss, 0.0),
         squared_loss=np.where(np.isfinite(squared_loss) & (squared_loss >= 0), squared_loss, 0.0),
         latency_s=latency_s,
@@ -298,6 +300,7 @@ class SelectionProtocol(ABC):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
+        # `learn` receives losses: assume that an override uses them.
         if "learn" in vars(cls) and "uses_reported_losses" not in vars(cls):
             cls.uses_reported_losses = True
 

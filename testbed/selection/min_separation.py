@@ -6,16 +6,10 @@ Thakurta, Xu, (Amplified) Banded Matrix Factorization: A Unified Approach to Pri
 Algorithm for Strong Differential Privacy in Federated Learning Systems, EMNLP 2024, arXiv 2408.08868 (min-sep b and at
 most k participations).
 
-The server draws K clients uniformly among the available clients that have rested. The server counts from selection,
-because it cannot know whether a client that did not answer has trained. A client counts from training and refuses a
-round that comes too early (`testbed.parties.participation`). So clients never refuse an honest server (except when a
-stopped run repeats a round with other participants on a real clock). And no server, honest or not, has a client in two
-sums whose rounds are closer than b: only an update trained in that round can be summed.
-
-A client cannot check other clients. It need not: the privacy of a client depends on its own rounds alone.
-
-With `privacy` T above 1, whole batches of T take part and rest together, as in `batch-partition` (So et al., arXiv
-2106.03328). Separation alone does not hide a client in a sum over several rounds.
+The server draws K clients uniformly among the available clients that have rested. A client counts its own rounds from
+training and refuses a round that comes too early (`testbed.parties.participation`), so no server has a client in two
+sums of rounds that are closer than b. With `privacy` T above 1, whole batches of T take part and rest together, as in
+`batch-partition` (So et al., arXiv 2106.03328).
 """
 
 from typing import ClassVar, Literal
@@ -100,6 +94,7 @@ class MinSeparationSelection(SelectionProtocol):
     def __init__(self, parameters: MinSeparationParameters, population: int) -> None:
         super().__init__(parameters, population)
         self.groups = Batches.consecutive(population, parameters.privacy)
+        # Separation alone does not hide a client in a sum over several rounds; batches do.
         self.batches = self.groups if parameters.privacy > 1 else None
 
     @property
@@ -123,6 +118,8 @@ class MinSeparationSelection(SelectionProtocol):
         with attach_selection_state(len(present)):
             participants = self.choose(present, round_)
         last = round_.memory.setdefault(_LAST, np.zeros(self.population, np.int64))
+        # Count from selection: a client that does not answer may have trained. Clients count from training, i.e. less
+        # strictly, so they do not refuse an honest server.
         last[participants] = round_.number
         return Selection(participants, len(present), available=present)
 

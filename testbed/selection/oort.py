@@ -11,15 +11,7 @@ for long, times (T/t_i)^alpha for clients slower than the preferred duration T. 
 Where the paper is silent, this module follows the authors' code (FedScale, thirdparty/oort): data quality is scaled to
 [0, 1] before the bonus is added; T is a percentile of the response times, and the pacer moves the percentile; the pool
 for exploitation has at least ten times as many clients as are drawn; epsilon decays from round 1 on; a client that was
-asked and did not answer gets the round's mean utility. Deviations from that code:
-
-- The server does not know sizes or speeds of clients before they train. Unexplored clients are drawn uniformly, or
-  (`unexplored: check-in`) by their response time at check-in; T is taken over the clients that have trained.
-- The pacer relaxes T when the utility of the last W rounds has fallen (the paper) or risen by less than a tenth; the
-  code does not react to a fall by more than a tenth. Only rounds in which some client has trained count.
-- A client that did not answer gets the time that the server waited for it, or its last measured time if that is longer;
-  the code knows the true time. If no client answers in a round, data qualities do not change.
-- A round has K participants whenever K clients are available: if too few are unexplored, more are exploited.
+asked and did not answer gets the round's mean utility. Comments at the lines state the deviations from that code.
 """
 
 from typing import ClassVar, Literal
@@ -143,6 +135,7 @@ class OortSelection(ServerChoice):
         old = present[~new]
         to_explore = min(int(needed * self.exploration(round_.number)), int(new.sum()))
         to_exploit = min(needed - to_explore, len(old))
+        # Deviation: a round has K participants whenever K clients are available, so each group fills up the other.
         to_explore = needed - to_exploit
         exploited = self.exploit(old, to_exploit, round_)
         memory[EXPLOITED] = exploited
@@ -170,11 +163,13 @@ class OortSelection(ServerChoice):
         quality, last = fill_with_mean(memory[QUALITY])[clients], memory[LAST][clients]
         if not len(quality):
             return np.empty(0)
+        # As in FedScale: the factor keeps the lowest quality above 0 after scaling.
         lowest = 0.999 * float(quality.min())
         range_ = max(float(quality.max()) - lowest, _SMALLEST_RANGE)
         scaled = (np.minimum(quality, _ranked(quality, self.parameters.clip)) - lowest) / range_
         bonus = np.sqrt(_BONUS * np.log(round_.number) / last)
         duration_s = memory[DURATION_S]
+        # Deviation: T is taken over the clients that have trained, since the server knows no speeds before.
         preferred_s = preferred_duration_s(duration_s[~np.isnan(duration_s)], float(memory[THRESHOLD]))
         return np.asarray((scaled + bonus) * system_utility(duration_s[clients], preferred_s, self.parameters.penalty))
 
@@ -190,6 +185,7 @@ class OortSelection(ServerChoice):
             return no_ids()
         scores = self.scores(clients, round_)
         last_of_them = _highest(scores, min(count + 1, len(scores)))
+        # As in FedScale: the cut-off gives way where it would leave less than ten times as many clients as are drawn.
         cut_off = min(self.parameters.cut_off * last_of_them, _highest(scores, _AUGMENTATION * count + 1))
         pool = scores >= cut_off
         return draw_by_weight(clients[pool], scores[pool], count, round_.rng("exploitation"))
@@ -208,6 +204,7 @@ class OortSelection(ServerChoice):
         if count == 0:
             return no_ids()
         rng = round_.rng("exploration")
+        # Deviation: FedScale knows sizes and speeds of clients before they train, the server here does not.
         if self.parameters.unexplored == "random":
             return rng.choice(clients, count, replace=False)
         speed = 1 / np.maximum(answered_s, _SMALLEST_RANGE)
@@ -244,8 +241,9 @@ class OortSelection(ServerChoice):
         memory[LAST][trained] = round_.number
         memory[COUNT][trained] += 1
         duration_s[clients] = reports.latency_s
+        # Deviation: the code knows the true time. `fmax` ignores the NaN of a client that was never measured.
         duration_s[unheard] = np.fmax(duration_s[unheard], reports.waited_s)
-        if not len(clients):
+        if not len(clients):  # no mean quality, so neither qualities nor the pacer change
             return
         memory[QUALITY][clients], memory[QUALITY][unheard] = quality, quality.mean()
         exploited = np.isin(clients, memory[EXPLOITED])
@@ -260,6 +258,7 @@ class OortSelection(ServerChoice):
             return
         before, now = float(history[:step].sum()), float(history[step:].sum())
         threshold = float(memory[THRESHOLD])
+        # As in the paper, a fall relaxes T, too; the code does not react to a fall by more than a tenth.
         if now <= before * (1 + _FLAT):
             threshold = min(100.0, threshold + delta)
         elif now - before >= before * _SHARP:
@@ -364,6 +363,8 @@ def draw_by_weight(clients: Ids, weights: Floats, count: int, rng: np.random.Gen
     Returns:
         `(count,)` clients, unsorted.
     """
+    # The first `count` of exponential clocks ring in the order of successive draws; a partition is enough, without a
+    # sort.
     rings = rng.standard_exponential(len(clients)) / np.maximum(weights, _SMALLEST_WEIGHT)
     return clients[np.argpartition(rings, count - 1)[:count]]
 

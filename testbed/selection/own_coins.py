@@ -4,8 +4,8 @@ Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federa
 Algorithm 1: a client samples B from Bern(p) and informs the server if B = 1. Here every available client answers with
 B, because the server needs the number of available clients N_t to scale the sum.
 
-A client tosses one coin for each round number and refuses to train in a round for which the coin said no (`Trainer`).
-So a malicious server has a client in exactly the rounds that the client's own coins allow.
+A client refuses to train in a round for which its coin said no (`Trainer`), so a malicious server has a client in
+exactly the rounds that the client's own coins allow.
 """
 
 from typing import ClassVar
@@ -50,9 +50,11 @@ class DecidingClient(Role):
         client, environment = self.client, self.environment
         if message.round > environment.rounds:
             raise Refusal("check-in.after-last-round", f"round {message.round} of {environment.rounds}")
+        # After a second toss, a server could ask until the coin says yes.
         if message.round <= client.last_round:
             raise Refusal("check-in.round-reused", f"the coin of round {message.round} was tossed before")
         client.takes_part = self.decides(message.round)
+        # Before the answer leaves: a lost answer must not give a second toss.
         client.last_round = message.round
         return Decision(client.takes_part)
 

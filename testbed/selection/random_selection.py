@@ -224,6 +224,7 @@ class WeightedRandomSelection(_AmongPresent):
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """Return the K clients with the fewest participations; ties break uniformly."""
         self.enough(present)
+        # A stable sort of a random order breaks ties uniformly.
         shuffled = round_.rng("participants").permutation(present)
         order = np.argsort(round_.participations[shuffled], kind="stable")
         return shuffled[order[: self.parameters.participants]]

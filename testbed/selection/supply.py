@@ -62,10 +62,11 @@ def at_least(count: int, trials: int, chance: float) -> float:
         from scipy.special import bdtrc  # slow to import, and `validate` should answer at once
 
         return float(bdtrc(count - 1, trials, chance))
+    # In logarithms, because binomial coefficients exceed the range of doubles.
     log_success, log_failure = math.log(chance), math.log1p(-chance)
     log_ways = math.lgamma(trials + 1)
     terms = (
         log_ways - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * log_success + (trials - k) * log_failure
         for k in range(count, trials + 1)
     )
-    return min(1.0, math.fsum(map(math.exp, terms)))
+    return min(1.0, math.fsum(map(math.exp, terms)))  # rounding may exceed 1

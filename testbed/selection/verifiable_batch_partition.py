@@ -10,13 +10,9 @@ function and sends beta without a proof. A batch is a candidate if all of its me
 
     H(beta_1 || ... || beta_T) < a K m / n,    m = 2**512,
 
-compared in integers. Then the server asks only the members of candidate batches for proofs. Every client must send
-beta, because a single client cannot know whether its batch is a candidate; beta is short and the proof long. The server
-draws K/T of the proven candidates uniformly. Every participant verifies every batch, and all sign the list and see each
-other's signatures, as in Lotto. The guarantees are derived in docs/explanation/verifiable-batch-partition.md and
-computed in `analysis.bounds.verifiable_batch_partition`.
-
-If T does not divide n, some batches have one more member, as in `batch-partition`.
+compared in integers. Then the server asks the members of candidate batches for proofs and draws K/T of the proven
+candidates. Every participant verifies every batch, and all sign the list, as in Lotto. The guarantees are derived in
+docs/explanation/verifiable-batch-partition.md and computed in `analysis.bounds.verifiable_batch_partition`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -90,6 +86,7 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
     @property
     def terms(self) -> tuple[int | str, ...]:
         """K, a and the inputs of the partition."""
+        # The word "beacon" keeps a beacon with the text "consecutive" apart.
         return *super().terms, self.privacy, "consecutive" if self.beacon is None else f"beacon {self.beacon}"
 
 
@@ -105,8 +102,6 @@ class Prove(Message, frozen=True):
 def assign_batches(population: int, privacy: int, beacon: str | None) -> Batches:
     """Assign clients to batches: order by SHA-256(beacon, client), cut into batches of T or T + 1.
 
-    The beacon is drawn after all clients have their numbers, so no party can choose a batch.
-
     Args:
         population: number of clients n.
         privacy: batch size T.
@@ -115,6 +110,7 @@ def assign_batches(population: int, privacy: int, beacon: str | None) -> Batches
     batches = Batches.consecutive(population, privacy)
     if beacon is None:
         return batches
+    # The beacon is drawn after all clients have their numbers, so no party can choose a batch.
     hashed = sha256(ASSIGNMENT_DOMAIN + beacon.encode())
     keys = np.empty((population, 32), np.uint8)
     for client in range(population):
@@ -122,15 +118,13 @@ def assign_batches(population: int, privacy: int, beacon: str | None) -> Batches
         digest.update(client.to_bytes(8, "big"))
         keys[client] = np.frombuffer(digest.digest(), np.uint8)
     of = np.empty(population, np.int64)
+    # Big-endian words compare as the digests do; `lexsort` takes the most significant key last.
     of[np.lexsort(keys.view(">u8").T[::-1])] = batches.of
     return Batches(of)
 
 
 def batch_value(experiment_id: bytes, round_number: int, outputs: Iterable[bytes]) -> bytes:
-    """Return H(beta_1 || ... || beta_T), 64 bytes.
-
-    SHA-512 of domain, experiment, round and the members' numbers in order. Each number has 64 bytes, so the encoding is
-    injective.
+    """Return H(beta_1 || ... || beta_T), 64 bytes: SHA-512 of domain, experiment, round and the members' numbers.
 
     Args:
         experiment_id: 16 bytes.
@@ -138,6 +132,7 @@ def batch_value(experiment_id: bytes, round_number: int, outputs: Iterable[bytes
         outputs: the members' numbers, 64 bytes each, in ascending order of members.
     """
     meter("hmac")  # costs about as much as SHA-512 of a few hundred bytes
+    # Each number has 64 bytes, so the encoding is injective.
     return sha512(VALUE_DOMAIN + experiment_id + round_number.to_bytes(8, "big") + b"".join(outputs)).digest()
 
 
@@ -203,6 +198,8 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
     def on_announce(self, message: Announce) -> Candidacy:
         """Check the announcement, evaluate the VRF and answer with the number, whether or not it is small."""
         self.accept(message)
+        # Every client sends its number, since it cannot know whether its batch is a candidate. The longer proof comes
+        # later, from members of candidate batches only.
         return Candidacy(output=self.evaluate(message.round))
 
     @handles(Prove)
@@ -285,8 +282,6 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
     ) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Ask the members of candidate batches for proofs (stage 2).
 
-        The server makes the participants' checks itself, because one false number would end the round for all.
-
         Args:
             standing: candidate batches.
             outputs: number of each client.
@@ -299,6 +294,7 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
         vrf_input, claims = self.selection_input(round_), {}
         for client, answer in answers.items():
             claim = Candidacy(outputs[client], answer.proof)
+            # The participants' check: one false number in the list would end the round for all.
             if verify_claim(claim, round_.directory.vrf_key(client), vrf_input):
                 claims[client] = claim
             else:

@@ -47,6 +47,7 @@ class SparseVector(Vector):
             raise ValueError(
                 f"places and float32 elements must have one shape (k,), not {places.shape} and {elements.shape}"
             )
+        # Strictly ascending, as from the network anything may come: a position twice would lose an element in `part`.
         if len(places) and (places[0] < 0 or places[-1] >= length or (places[1:] <= places[:-1]).any()):
             raise ValueError(f"places must ascend, and be below {length}")
         self._places = places.astype(np.uint32)
@@ -81,6 +82,7 @@ class SparseVector(Vector):
     def unpack_form(cls, data: bytes, length: int) -> "SparseVector":
         """Decode the result of `pack`; raises `ProtocolError` for other data."""
         count = int.from_bytes(data[:_COUNT_BYTES], "big")
+        # Before any allocation, as in `Vector.unpack`.
         if len(data) < _COUNT_BYTES or len(data) != _sparse_bytes(count, length):
             raise ProtocolError(f"a sparse vector of {count} of {length} elements does not have {len(data)} bytes")
         values_at = len(data) - 4 * count
@@ -114,6 +116,7 @@ class LevelVector(Vector):
             raise ValueError(f"a level must have {LEAST_BITS} to {MOST_BITS} bits, and a bucket at least 1 element")
         if norms.shape != (-(-len(levels) // bucket),) or norms.dtype != np.float32 or levels.dtype.kind != "u":
             raise ValueError(f"levels must be unsigned integers, with a float32 norm for each {bucket} of them")
+        # The code has room for one level more, which would exceed the bucket's norm.
         if int(levels.max(initial=0)) > 2 * largest_level(level_bits):
             raise ValueError(f"a level must be at most {2 * largest_level(level_bits)}")
         self._levels = levels

@@ -14,7 +14,8 @@ WIDEST_RING = 64
 """Largest width of a ring, in bits."""
 HEADER_BYTES = 5
 """Bytes of a vector's header on the wire: bits (1 byte), length (4 bytes)."""
-_CHUNK = 1 << 15  # elements packed at a time, a multiple of 8; bounds the memory for intermediate arrays
+# Elements packed at a time: bounds the memory for intermediate arrays. A multiple of 8, so that chunks end at bytes.
+_CHUNK = 1 << 15
 
 
 class Vector:
@@ -33,6 +34,7 @@ class Vector:
     __slots__ = ("_digest", "_values", "bits")
 
     def __init__(self, values: npt.NDArray[Any], bits: int) -> None:
+        # The header has one byte for the width; numbers above 64 are the forms of compressed vectors.
         if not 0 <= bits <= WIDEST_RING:
             raise ValueError(f"a vector's ring must have 1 to 64 bits (0 for float32), not {bits}")
         kind, width = values.dtype.kind, 8 * values.dtype.itemsize
@@ -127,6 +129,7 @@ class Vector:
             >>> Vector.unpack(Vector(np.array([1, 2, 3], np.uint8), 2).pack(), 2, 3).values.tolist()
             [1, 2, 3]
         """
+        # Before any allocation: a header alone must not make the receiver allocate memory.
         if bits > WIDEST_RING or len(data) != _packed_bytes(length, bits):
             raise ProtocolError(
                 f"a vector of {length} elements of {bits} bits does not have {len(data)} bytes (rings: 1 to 64 bits)"
@@ -137,6 +140,7 @@ class Vector:
         if bits == 8 * width:
             return cls(np.frombuffer(data, dtype=f"<u{width}"), bits)
         unused = -length * bits % 8
+        # Otherwise one vector would have several encodings, with different digests.
         if unused and data[-1] >> (8 - unused):
             raise ProtocolError("a vector has bits set beyond its last element")
         values = np.empty(length, f"<u{width}")

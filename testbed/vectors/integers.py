@@ -37,7 +37,7 @@ class IntegerVector(Vector):
 
     @property
     def sum_bits(self) -> int:
-        return WIDEST_RING
+        return WIDEST_RING  # room for the sum of 2**32 vectors
 
     @property
     def packed_bytes(self) -> int:

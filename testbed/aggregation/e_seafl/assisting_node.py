@@ -36,21 +36,21 @@ class AssistingNode(ServingClient):
 
     @handles(SumMasks)
     def on_sum_masks(self, message: SumMasks) -> SummedMasks:
-        """Sum the masks of enough clients that have signed this round; serve once per round.
-
-        The difference of two sums would be one client's mask, and with the other nodes' masks its update.
-        """
+        """Sum the masks of enough clients that have signed this round; serve once per round."""
         with self.progress.answering(message, message.round):
             if self.number not in self.parameters.assisting_nodes:
                 raise Refusal(
                     "e-seafl.not-an-assisting-node", f"client {self.number} is not an assisting node of this experiment"
                 )
+            # The difference of two sums would be one client's mask, and with the other nodes' masks its update.
             self.check_not_served(message.round)
             self.check_notice(message)
             self.serve(message.round)
             self.check_survivors([row.client for row in message.survivors], message)
+            # An update has at least one element beside its weight.
             if message.length < 2:
                 raise Refusal("e-seafl.wrong-size", f"masks of {message.length} elements; at least 2")
+            # A server that tells this node other facts gets other masks, which do not cancel.
             context = context_digest(self.environment.experiment_id, message, message.length, self.parameters)
             self.check_signatures_of(message, context)
             return SummedMasks(self.summed_masks(message, context))

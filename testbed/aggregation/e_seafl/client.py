@@ -35,6 +35,7 @@ class ESeaflClient(Participant):
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
             update = trained_update(self, message.round)
+            # After `trained_update`, which refuses a round without training; secrets follow from the round.
             self.round = message.round
             elements = np.asarray(self.quantised_update(update))
             notice = self.notice(message.participants, update)

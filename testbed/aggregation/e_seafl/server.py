@@ -11,8 +11,7 @@ ends the round.
 Deviations:
 
 - Clients and nodes agree on keys by the X25519 keys that the PKI has, so there is no set-up phase.
-- Clients send the signatures for the nodes to the server, which passes them on. The nodes therefore compare no lists:
-  the masks of sums over different sets do not cancel, and each node sums once per round.
+- Clients send the signatures for the nodes to the server, which passes them on. The nodes compare no lists.
 - Clients sign, and derive masks from, the training task, the participants and the nodes (`context_digest`).
 - The authenticated homomorphic commitments, by which clients verify the server's sum, are not implemented. A malicious
   server can send any model as the result of a round.
@@ -86,6 +85,7 @@ class ESeafl(AggregationProtocol):
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
+            # One honest node hides all masks; two honest clients hide each other in the smallest sum.
             max_colluders=max(-1, min(len(self.parameters.assisting_nodes) - 1, fewest - 2)),
             min_sum_size=fewest,
             min_partition_size=fewest,
@@ -164,9 +164,11 @@ class ESeafl(AggregationProtocol):
         """Return the sum of all masks of the survivors, `(d+1,)`; raises `RoundAborted` if a node does not answer."""
         nodes = ids(self.parameters.assisting_nodes)
         meter("message", len(survivors) * len(nodes))
+        # All nodes get the same survivors: masks of sums over different sets do not cancel.
         replies = await state.start.network.ask(nodes, self.question(state, survivors))
         totals = {node: answer.total for node, answer in replies.valid().items()}
         fitting = state.fitting(totals, self.parameters.bits, state.length, "summed masks")
+        # Each node knows a mask of every update, so the sum needs all of them.
         if len(fitting) < len(nodes):
             missing = sorted(set(nodes.tolist()) - set(fitting.tolist()))
             named = ", ".join(str(node) for node in missing)

@@ -4,28 +4,11 @@ Source: Ma et al., IEEE S&P 2023, arXiv 2308.09883, section 4.4 and Lemma 1. Of 
 are dishonest, chosen without regard to the graph. The server labels up to d = floor(dropouts n) participants offline.
 Each pair is an edge with probability epsilon, independently of the others (Gilbert, Erdos, Renyi).
 
-**A server that chooses the labels** (`labels: chosen`). The graph is public before the labels are written. So the
-server can look for a set A of honest clients and label all honest neighbours of A that are not in A offline: the masks
-between A and the rest of the sum are then known, and the server has the sum over A alone. The committee accepts the
-labels if every client online has k neighbours online and if the graph of those online is connected; the server's
-accomplices can give A both. `cut_off_bits` bounds the probability that such a set exists, by a union bound over all A
-of at most half of the honest clients of the product of
-
-- Pr[at most d honest clients outside A have a neighbour in A, and one or more have none], and
-- Pr[the members of A have a k neighbours or more, counted among A and the accomplices],
-
-which concern different pairs and are independent. Before the graph is fixed, the server may try round numbers and lists
-of participants, 2**tries of them. All of these graphs have to hold, so the bound is at most 2**-(security + tries).
-
-**Labels that do not depend on the graph** (`labels: random`): the paper's Lemma 1. Clients drop out by chance, and the
-server labels them as it saw them. Then the n - c - d honest clients online fall apart with probability at most
-2**-security, and k is the least number with dishonest**k < 2**-security. This holds for an honest-but-curious server. A
-malicious one has single updates (docs/explanation/flamingo.md).
-
-In both cases the committee refuses the labels of an honest server with probability at most 2**-correctness. The paper
-leaves the formula for epsilon to its appendix; these are union bounds over exact tails or over upper bounds of tails,
-summed in logarithms. Epsilon is a multiple of 2**-10. If no epsilon below 1 meets the requirements, the graph is
-complete: all honest clients online are neighbours of each other, and nothing can be cut off.
+With `labels: chosen` the server chooses the labels, with the graph in view (`cut_off_bits`). With `labels: random` they
+do not depend on the graph, as in the paper's Lemma 1; a malicious server then has single updates
+(docs/explanation/flamingo.md). In both cases the committee refuses the labels of an honest server with probability at
+most 2**-correctness. The paper leaves the formula for epsilon to its appendix; these are union bounds over exact tails
+or over upper bounds of tails. If no epsilon below 1 meets the requirements, the graph is complete.
 """
 
 from collections.abc import Callable
@@ -137,6 +120,8 @@ def _fewest_if_chosen(epsilon: float, participants: int, requirements: Committee
 
     def is_secure(neighbours: int) -> bool:
         bits = cut_off_bits(participants, dishonest, dropouts, neighbours, epsilon)
+        # The server may try 2**tries round numbers and lists before the graph is fixed: all of these graphs have to
+        # hold.
         return bits >= requirements.security + requirements.tries
 
     if not is_correct(1):
@@ -151,6 +136,7 @@ def _fewest_if_random(epsilon: float, participants: int, requirements: Committee
     """Return the paper's k if this epsilon meets the requirements for labels independent of the graph, else None."""
     dishonest, dropouts = requirements.counts(participants)
     survivors = participants - dropouts
+    # The least k with dishonest**k < 2**-security: not all k neighbours of a client are dishonest.
     neighbours = 1 if requirements.dishonest == 0 else int(requirements.security / -log2(requirements.dishonest)) + 1
     if disconnected_bits(survivors - dishonest, epsilon) < requirements.security:
         return None
@@ -179,6 +165,11 @@ def cut_off_bits(participants: int, dishonest: int, dropouts: int, neighbours: i
         x, where the probability is at most 2**-x; infinite without dishonest clients, as nothing then connects a set
         that is cut off with the rest.
     """
+    # A server may label offline all honest clients outside a set A with a neighbour in A: then it knows the masks
+    # between A and the rest, and has the sum over A. Its accomplices give A neighbours online and a connected graph.
+    # Union bound over all A of at most half of the honest clients, of the product of two independent probabilities:
+    # at most d honest clients outside A have a neighbour in A, and at least one has none (`few_outside`); and the
+    # members of A have |A| k neighbours or more among A and the accomplices (`enough_inside`).
     honest = participants - dishonest
     if dishonest == 0 or honest < 2:
         return inf
@@ -195,6 +186,7 @@ def cut_off_bits(participants: int, dishonest: int, dropouts: int, neighbours: i
     )
     enough_inside = np.minimum(chernoff.min(axis=0), 0.0)
     trials, log_epsilon = np.array([float(dishonest)]), np.array([log(epsilon)])
+    # For a single client an exact tail is sharper than Chernoff's bound.
     enough_inside[0] = _log_tail(trials, np.array([float(neighbours)]), log_epsilon, np.log1p(-np.exp(log_epsilon)))[0]
     sets = _log_factorial(honest)[-1] - _log_factorial(honest)[sizes.astype(int)]
     sets = sets - _log_factorial(honest)[outside.astype(int)]
@@ -209,6 +201,7 @@ def disconnected_bits(clients: int, epsilon: float) -> float:
         epsilon: the probability of an edge.
     """
     log_absent = log1p(-epsilon)
+    # Union bound over the parts of at most half of the clients: no edge leads out of such a part.
     logarithms = [_log_choose(clients, k) + k * (clients - k) * log_absent for k in range(1, clients // 2 + 1)]
     return _bits(logarithms)
 
@@ -261,6 +254,7 @@ def _log_choose(n: int, k: int) -> float:
 
 def _bits(logarithms: list[float]) -> float:
     """Return -log2 of the sum of the exponentials, at least 0."""
+    # Subtract the largest first, or the exponentials would underflow.
     largest = max(logarithms, default=-inf)
     if largest == -inf:
         return inf

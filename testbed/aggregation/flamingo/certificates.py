@@ -26,6 +26,7 @@ def check_certificate(
         environment: of the client that checks.
     """
     service = certificate.service
+    # First the members, then their signatures: a server could sign with t clients of its own choice.
     verified(section, service.committee, round_number, environment)
     members = service.committee.clients
     needed = section.threshold_for(len(members))
@@ -51,6 +52,7 @@ def check_members_signatures(
         content: the signed content.
         environment: of the client that checks.
     """
+    # Before any verification: signatures of others, or two of one member, must not count.
     check_signers(signatures, set(members), needed, protocol="flamingo", signers="member")
     full, directory = domain + environment.experiment_id, environment.directory
     signed = [(directory.signing_key(row.client), full, content, row.signature) for row in signatures]

@@ -130,5 +130,6 @@ class FlamingoClient(Participant):
         point, sealed, knowledge_proof = threshold_elgamal.encrypt_and_prove(public_key, seed, associated, entropy)
         meter("edwards25519.multiply_base", 3)  # two of them for the proof
         meter("edwards25519.multiply")
+        # Section 4.5: the signature binds the ciphertext to this round and edge, so that no other one takes its place.
         signature = self.sign(SEEDS_DOMAIN, seed_content(self.digest, self.number, neighbour, point))
         return EncryptedSeed(neighbour, point, sealed, signature, knowledge_proof)

@@ -80,6 +80,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
     def on_check_labels(self, message: CheckLabels, private: SealedMemberState) -> LabelsSignature:
         """Sign the one set of clients that this member will treat as online in this round."""
         with self.progress.answering(message, message.round):
+            # Once per round: for two sets of labels, a member would open both kinds of a client's secrets.
             self.serve(message.round)
             service = message.certificate.service
             check_certificate(message.certificate, self.parameters.committee, message.round, self.environment)
@@ -88,6 +89,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
                 raise Refusal("flamingo.not-a-member", f"client {self.number} is not on the committee of this round")
             self.share = self.own_share(service.digest, private.sealed)
             self.environment.look_up(self.members)
+            # Labels could cut a client off from all honest neighbours (section 4.4).
             self.check_labels(message.participants, message.online)
             self.digest, self.online = round_digest(message.round, message.participants, service.digest), message.online
             return LabelsSignature(self.sign(LABELS_DOMAIN, labels_content(self.digest, self.online)))
@@ -131,6 +133,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
 
     def check_edges(self, edges: Sequence[CutEdge]) -> None:
         """Refuse anything but the edges between clients online and offline, signed by the clients online."""
+        # An edge between two clients online would reveal a mask that must stay.
         if [(edge.online, edge.offline) for edge in edges] != self.graph.cut(self.online):
             raise Refusal("flamingo.edges-mismatch", "the edges differ from those between clients online and offline")
         directory, domain = self.environment.directory, SEEDS_DOMAIN + self.environment.experiment_id
@@ -141,6 +144,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             content = seed_content(self.digest, edge.online, edge.offline, edge.point)
             associated = seed_associated(self.digest, edge.online, edge.offline)
             signed.append((directory.signing_key(edge.online), domain, content, edge.signature))
+            # A copied or shifted point of another ciphertext has no such proof.
             signed.append((edge.point, threshold_elgamal.KNOWN_DOMAIN, associated, edge.proof_of_knowledge))
         rows = [[key, content, signature] for key, _, content, signature in signed]
         if (place := memo.first_unverified(signed_content(domain, self.digest, rows), signed)) is not None:
@@ -173,6 +177,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         opened = []
         for client, ciphertext in zip(self.online, sealed, strict=True):
             key = self.shared_key(client, SHARES_PURPOSE)
+            # The member says nothing about a share that does not open: it cannot prove the reason.
             with suppress(OpeningFailed):
                 opened.append(ShareOf(client, open_share(key, client, self.number, ciphertext, self.digest)))
         return opened

@@ -1,9 +1,7 @@
 """Graph of the masks in a round of `flamingo`: a random graph that every party derives from public information.
 
-The paper's public seed v is `Directory.public_seed`, drawn after registration has closed. The graph follows from v, the
-round and the list of participants. In the paper v also draws the participants; here selection does. Since the list is
-part of the seed, a server that may choose among lists has to try them one by one, and the clients of a sum and the
-decryptors check that their lists are equal.
+The paper's public seed v is `Directory.public_seed`, drawn after registration has closed. In the paper v also draws the
+participants; here selection does.
 """
 
 import hashlib
@@ -62,10 +60,12 @@ class RoundGraph:
         """Return `(pairs,)` bool: the pairs that are edges, as their word of the key stream is below epsilon."""
         edges = np.empty(pairs, np.bool_)
         buffer, write = np.empty(4 * _WORDS + STREAM_SLACK, np.uint8), key_stream(self._seed)
+        # Exact: epsilon is a multiple of 2**-10, so no rounding makes graphs differ between machines.
         limit = np.uint32(self.density.steps * (2**32 // STEPS))
         for begin in range(0, pairs, _WORDS):
             part = edges[begin : begin + _WORDS]
             write(buffer, 4 * len(part))
+            # Little-endian on every machine: all parties must derive the same graph.
             np.less(buffer[: 4 * len(part)].view("<u4"), limit, out=part)
         return edges
 
@@ -74,6 +74,7 @@ class RoundGraph:
         numbers = np.fromiter(clients, np.int64)
         places = np.searchsorted(self._participants, numbers)
         inside = places < len(self._participants)
+        # `searchsorted` finds a place for other clients, too.
         if not inside.all() or (self._participants[places] != numbers).any():
             raise KeyError("a client that is not a participant")
         return places
@@ -116,6 +117,7 @@ def round_graph(public_seed: bytes, round_number: int, participants: Sequence[in
         participants: sorted client numbers.
         density: density of the edges.
     """
+    # The list is part of the seed: a server that may choose among lists has to try them one by one.
     seed = hashlib.sha256(_DOMAIN + signed_content(public_seed, round_number, list(participants))).digest()
     key = "flamingo graph", seed, density
     return memo.cached(key, lambda: RoundGraph(participants, density, seed))

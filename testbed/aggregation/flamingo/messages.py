@@ -243,14 +243,12 @@ def decryptions_content(digest: bytes, member: int, edges: Sequence[CutEdge]) ->
 def pair_seed(pair_key: bytes, digest: bytes, training: bytes) -> bytes:
     """Return the 32-byte seed h of the mask that two clients have in common in a round.
 
-    It depends on the training task, which clients do not sign: clients that were sent different models have no mask in
-    common, so their inputs stay hidden.
-
     Args:
         pair_key: 32 bytes that the two clients have agreed on.
         digest: of the round (`round_digest`), 32 bytes.
         training: digest of the training task.
     """
+    # Clients that were sent different models have no mask in common, so their inputs stay hidden.
     return content_key(pair_key, _SEED_DOMAIN, digest, training)
 
 

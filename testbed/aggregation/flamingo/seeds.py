@@ -16,8 +16,6 @@ from testbed.messages import signed_content
 def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, bytes]:
     """Return, by client online, the seed of its own mask, from the first t members' shares.
 
-    A client that has dealt shares of no secret ends the round, or the sum is implausible. If too few shares open, the
-    record names the client and the members that say so, since a member can say so of any client.
 
     Args:
         state: of the round.
@@ -36,6 +34,7 @@ def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, byte
         share_by_point = dict(sorted(shares[client].items())[:threshold])
         points = tuple(share_by_point)
         if len(points) < threshold:
+            # The record names both sides, since a member can say so of any client.
             without = [member for member in state.opened if state.members[member] not in shares[client]]
             listed = ", ".join(map(str, without))
             detail = f"members {listed} report that its shares do not open; it sealed them wrongly, or the members lie"
@@ -53,10 +52,7 @@ def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, byte
 def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, bytes]:
     """Return, by edge between a client online and one offline, the seed of their common mask.
 
-    A seed that opens is the one that its client has sealed, and needs no proof. If a seed does not open, the proofs of
-    the members with used answers are checked (`equal_logarithms`). A member without a valid proof is recorded,
-    and another member's answer takes its place. If all proofs hold, the client has not encrypted the seed to the
-    committee's key, and is recorded. So no honest member is ever recorded, however clients and other members behave.
+    No honest member is ever recorded as misbehaving, however clients and other members behave.
 
     Args:
         state: of the round.
@@ -74,10 +70,11 @@ def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, byt
             raise RoundAborted("wrong-decryption", detail)
         seeds = _decrypted(state, members, used)
         failed = sorted({edge.online for edge, seed in zip(state.edges, seeds, strict=True) if seed is None})
-        if not failed:
+        if not failed:  # the encryption is authenticated: a seed that opens needs no proof
             break
         unproven = [point for point in used if point not in proven and not _is_proven(state, members[point])]
         if not unproven:
+            # All used decryptions are proven, so the clients have not encrypted to the committee's key.
             for client in failed:
                 state.misbehaved(client, "report: a seed that is not encrypted to the committee's key")
             listed = ", ".join(map(str, failed))
@@ -87,6 +84,7 @@ def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, byt
         for point in unproven:
             state.misbehaved(members[point], "reconstruct: points that are not its partial decryptions")
         proven.update(used)
+        # Other members' answers take the place of answers without a valid proof.
         points = [point for point in points if point not in unproven]
     return {(edge.online, edge.offline): seed for edge, seed in zip(state.edges, seeds, strict=True) if seed}
 

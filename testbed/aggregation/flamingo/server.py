@@ -91,6 +91,7 @@ class Flamingo(AggregationProtocol):
         """
         dishonest, dropouts = self.parameters.requirements.counts(participants)
         fewest = min(participants, max(participants - dropouts, dishonest + 2))  # as `Density.survivors`
+        # Two honest clients must be left in the smallest sum.
         dishonest = min(dishonest, fewest - 2)
         if self.parameters.labels == "random":
             dishonest = 0
@@ -155,6 +156,7 @@ class Flamingo(AggregationProtocol):
         at_least(max(2, state.graph.density.survivors), len(online), state.reports, "reported")
         while True:
             online = self.complete_batches(state.start, state.graph, online, "reported")
+            # Leaving out a client cuts new edges, so check until no edge is new.
             new = [edge for edge in state.graph.cut(online.tolist()) if edge not in checked]
             refused = {edge[0] for edge in new if not self.is_decryptable(state, edge)}
             if not refused:
@@ -224,6 +226,7 @@ class Flamingo(AggregationProtocol):
     ) -> tuple[Replies, dict[int, Opened]]:
         """Ask members to open the shares of these labels; return the replies and the valid answers by member."""
         labels, ordered = online.tolist(), [member for member in state.members if member in signed]
+        # The first t signatures: more prove nothing, and each costs every member a verification.
         shown = [SignatureOf(member, signed[member]) for member in ordered[: self.threshold(state)]]
         private = {
             member: SharesForMember([state.reports[client].shares[state.members[member] - 1] for client in labels])
@@ -235,6 +238,7 @@ class Flamingo(AggregationProtocol):
         valid = {}
         for member, answer in replies.valid().items():
             rows = [row.client for row in answer.shares]
+            # The order maps points to edges, so the answer needs one point for each edge.
             if len(answer.points) != len(edges) or len(set(rows)) != len(rows) or not set(rows) <= set(labels):
                 state.misbehaved(member, "reconstruct: the answer does not match the shares and edges that it was sent")
 
@@ -253,6 +257,7 @@ class Flamingo(AggregationProtocol):
         """Return the negated masks that have not cancelled in the sum, which are to be added to it."""
         own = recovered_self_masks(state, self.threshold(state))
         pairs = recovered_pair_seeds(state, self.threshold(state))
+        # Opposite signs of those in `FlamingoClient.masked`.
         signs = [-1] * len(own) + [-1 if neighbour > client else 1 for client, neighbour in pairs]
         length = len(state.reports[int(state.online[0])].input)
         meter(self.parameters.mask_operation, length * len(signs))

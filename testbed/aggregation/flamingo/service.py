@@ -82,16 +82,14 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
 
 
 def kept_service(round_: AggregationRound) -> KeptService | None:
-    """Return the stored result of the last set-up; None if there is none, or if its members now have other keys.
-
-    Without a seed, a resumed run registers its clients anew, and no client can open states that were sealed before.
-    """
+    """Return the stored result of the last set-up; None if there is none, or if its members now have other keys."""
     stored = _SERVICE.load(round_.memory)
     if stored is None:
         return None
     content = service_content(stored.certificate.service.digest)
     try:
         for row in stored.certificate.signatures:
+            # Without a seed, a resumed run registers clients anew: nobody can open states that were sealed before.
             verify(round_, row.client, SERVICE_DOMAIN, content, row.signature)
     except ProtocolError as error:
         round_.network.record_event("server", "committee-lost", f"a committee is set up anew: {error}")
@@ -139,6 +137,7 @@ class ServerSetUp:
         """Collect the dealings; drop every dealing that an honest member would refuse."""
         set_up = self.set_up
         states = {dealer: SealedMemberState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
+        # A former member without a sealed state has no share to hand over.
         if set_up.former is not None:
             states = {dealer: state for dealer, state in states.items() if dealer in self.states}
         question = Deal(set_up.round, set_up.committee, set_up.former)
@@ -201,6 +200,7 @@ class ServerSetUp:
         shown = dealings_digest(self.set_up.digest, self.dealings)
         question = AnswerComplaints(self.set_up.round, shown, complaints)
         replies = await self.round.network.ask(ids(about), question)
+        # A dealer can reveal only its own shares.
         return [row for dealer, answer in replies.valid().items() for row in answer.shares if row.dealer == dealer]
 
     async def finish(self, complaints: list[ComplaintsOf], answered: list[ShareInTheOpen]) -> KeptService:
@@ -213,6 +213,7 @@ class ServerSetUp:
         except (InvalidShares, ProtocolError) as error:
             raise RoundAborted("set-up-failed", str(error)) from None
         question = FinishSetUp(set_up.round, complaints, answered)
+        # Members that have not checked the dealings cannot know that their shares are right.
         replies = await self.round.network.ask(ids(self.checked), question)
         serving: dict[int, Serving] = {}
         for member, answer in replies.valid().items():

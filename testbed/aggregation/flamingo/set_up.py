@@ -5,11 +5,8 @@ that relays all signed messages and aborts (section 4.3). Here, as in the author
 alone.
 
 The last dealer can then choose among keys, which the full protocol prevents. But it knows its own contribution to the
-key, so a ciphertext under the chosen key is to the dealer a ciphertext under the honest dealers' uniform key. Each
-dealer therefore proves knowledge of its secret (as in FROST: Komlo, Goldberg, SAC 2020). Its shares are no such proof:
-the server may show them to only t - x honest members, which together with x accomplices are t, and commitments that fit
-so few shares exist for any secret point. Such a point could cancel the honest dealers' keys and leave a key of the
-server.
+key, which each dealer has to prove, so a ciphertext under the chosen key is to the dealer a ciphertext under the honest
+dealers' uniform key.
 
 A member that signs its service agrees with all other signers on the dealings that count: the digest of the service
 follows from these dealings.
@@ -96,6 +93,7 @@ class SetUp:
         meter("edwards25519.multiply", len(former) - 1)
         meter("edwards25519.add", len(former) - 1)
         key = "committed", self.former.certificate.service.commitments, point
+        # The committed secret must be the former share: otherwise the handover would change the key.
         if commitments[0] != memo.cached(key, lambda: feldman.committed_at(former, point)):
             raise Refusal("flamingo.invalid-dealing", f"client {dealer} does not deal its share of the former key")
 
@@ -121,6 +119,7 @@ class SetUp:
             about = [row.member for row in complaints if dealing.dealer in row.against]
             meter("edwards25519.multiply", len(about) * self.threshold)
             if len(about) <= self.most_complaints and all(
+                # The dealer has to reveal the right share to each member that complains.
                 feldman.is_share(shown.get((dealing.dealer, member), b""), dealing.commitments, self.members[member])
                 for member in about
             ):
@@ -131,6 +130,7 @@ class SetUp:
 
     def used(self, counting: Sequence[DealingOf]) -> Sequence[DealingOf]:
         """Return the dealings that make the key: all of them, or as many as a handover needs."""
+        # A handover interpolates exactly t former shares; a first key is the sum of all dealt secrets.
         return counting if self.former is None else counting[: self.needed]
 
     def weights(self, counting: Sequence[DealingOf]) -> list[int] | None:

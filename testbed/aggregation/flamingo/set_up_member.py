@@ -78,6 +78,7 @@ class SetUpMember(Participant):
         """Begin to serve in this round; refuses a round in which it has served before, or that is over."""
         if round_number == self.round:
             return
+        # A member that served twice in a round could open shares for two sets of labels.
         if round_number <= self.client.last_served or round_number > self.environment.rounds:
             raise Refusal("flamingo.round-reused", f"round {round_number}; served in {self.client.last_served}")
         self.client.last_served = self.round = round_number
@@ -99,6 +100,7 @@ class SetUpMember(Participant):
             if service.committee.first_round >= committee.first_round:
                 raise Refusal("flamingo.no-previous-committee", "the former committee is not earlier than the new one")
             check_certificate(former.certificate, section, service.committee.first_round, environment)
+            # Under other commitments a server could hand over a key of its own.
             if commitments_digest(former.commitments) != service.commitments:
                 raise Refusal("flamingo.commitments-mismatch", "the former members have signed other commitments")
         self.set_up = proposed
@@ -189,6 +191,10 @@ class SetUpMember(Participant):
             content = dealing_content(set_up.digest, dealing.dealer, dealing.commitments)
             self.check_signed(DEALING_DOMAIN, dealing.dealer, content, dealing.signature)
             try:
+                # As in FROST (Komlo, Goldberg, SAC 2020): without the proof, a dealt point could cancel the honest
+                # dealers' keys and leave a key of the server. Shares are no such proof: the server may show them to
+                # only t - x honest members, and commitments that fit these and the x accomplices' shares exist for any
+                # point.
                 self.verify(dealing.commitments[0], KNOWN_DOMAIN, content, dealing.proof_of_knowledge)
             except InvalidSignature:
                 detail = f"client {dealing.dealer} has not proven that it knows the secret that it deals"
@@ -215,11 +221,8 @@ class SetUpMember(Participant):
             self.dealt[dealing.dealer] = share
 
     def dealers_at_fault(self, set_up: SetUp) -> list[int]:
-        """Return the dealers of shares that did not open or are not on the polynomial.
-
-        If the combination of all used shares is right, each of them is accepted. That check multiplies points once, not
-        once per dealer.
-        """
+        """Return the dealers of shares that did not open or are not on the polynomial."""
+        # If the combination of all used shares is right, accept them all: this multiplies points once, not per dealer.
         point, used = set_up.members[self.number], set_up.used(self.dealings)
         shares = [self.dealt[dealing.dealer] for dealing in used if dealing.dealer in self.dealt]
         if len(shares) == len(used) and self.holds(set_up, used, shares):
@@ -254,11 +257,13 @@ class SetUpMember(Participant):
     def on_answer_complaints(self, message: AnswerComplaints) -> Answered:
         """Reveal the shares of the members that complain about this dealer: once, and too few to decrypt with."""
         self.progress.check(message, message.round)
+        # Forget the polynomial first: a second list of complaints would reveal further shares.
         set_up, polynomial, self.polynomial = self.set_up, self.polynomial, None
         if set_up is None or polynomial is None:
             raise Refusal(ORDER, f"client {self.number} has not dealt, or has already answered complaints")
         self.check_complaints(set_up, message.dealings, message.complaints)
         about = [row.member for row in message.complaints if self.number in row.against]
+        # With the shares of dishonest members, more revealed shares would be t: the dealt secret.
         if len(about) > set_up.most_complaints:
             raise Refusal("flamingo.too-many-complaints", f"{len(about)} complaints; at most {set_up.most_complaints}")
         meter("scalar.multiply", len(about) * (set_up.threshold - 1))
@@ -285,6 +290,7 @@ class SetUpMember(Participant):
             assert set_up is not None
             self.check_complaints(set_up, self.dealings_digest(set_up), message.complaints)
             own = next((row.against for row in message.complaints if row.member == self.number), [])
+            # A server that withholds a complaint could make a wrong share count.
             if own != self.complained:
                 raise Refusal("flamingo.complaints-withheld", "this member's own complaints are missing")
             counting, shown = set_up.qualified(self.dealings, message.complaints, message.answered)
@@ -297,6 +303,7 @@ class SetUpMember(Participant):
                 service = set_up.service(commitments).digest
             except (InvalidShares, KeyError) as error:
                 raise Refusal("flamingo.invalid-dealing", f"the dealings give no key: {error}") from None
+            # The last check of all shares at once: a member with a wrong share would give wrong decryptions.
             if not self.holds(set_up, counting, shares):
                 raise Refusal("flamingo.invalid-dealing", "this member's combined share is not on the polynomial")
             share = feldman.weighted_shares(shares, set_up.weights(counting))

@@ -225,9 +225,6 @@ def seal_dealt(
 ) -> bytes:
     """Seal a dealer's share for a member, under a key for this set-up and this polynomial alone.
 
-    Pair keys, the experiment's id and the set-up can be the same in two runs with one seed. The commitments fix the
-    polynomial, so that one key never seals two shares.
-
     Args:
         pair_key: of dealer and member, 32 bytes.
         dealer: a client.
@@ -255,4 +252,6 @@ def open_dealt(
 
 
 def _dealt_key(pair_key: bytes, dealer: int, member: int, set_up: bytes, commitments: Sequence[bytes]) -> bytes:
+    # Two runs with one seed can have the same pair keys and set-up. The commitments fix the polynomial, so that one key
+    # never seals two shares.
     return content_key(pair_key, _DEALT_DOMAIN, dealer, member, set_up, commitments_digest(commitments))

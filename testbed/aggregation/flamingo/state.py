@@ -1,10 +1,8 @@
 """State that a committee member keeps from round to round: its key share, and the service that it belongs to.
 
 In the paper members keep their state. Here clients keep only their key pairs, so that hosts may be lost and runs
-resumed: a member seals the state for itself, and the server returns it with each question. The sealing key follows from
-the member's own secrets and from the sealed content, so no key seals two contents. A server that returns another state
-gains nothing: the state names its service, and the member serves only with the state of the round's certificate. But
-the secrets of a member open all its past states: an attacker that takes over a member later learns all its shares.
+resumed: a member seals the state for itself, and the server returns it with each question. But the secrets of a member
+open all its past states: an attacker that takes over a member later learns all its shares.
 """
 
 from testbed.crypto import OpeningFailed, encryption, prf
@@ -28,7 +26,9 @@ def sealed_state(identity: Identity, experiment_id: bytes, service: bytes, share
         share: its share of the committee's key, 32 bytes.
     """
     own, associated = _own_key(identity, experiment_id), signed_content(identity.client)
+    # The salt follows from the content, so no key seals two contents.
     salt = prf.evaluate(own, b"salt" + associated + service + share)
+    # The state names its service: a server that returns the state of another service gains nothing.
     return salt + encryption.seal(prf.evaluate(own, b"key" + salt), _NONCE, service + share, associated)
 
 

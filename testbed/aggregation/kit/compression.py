@@ -195,6 +195,7 @@ class RandomK(Compressor):
             raise RoundAborted("no-coordinates", "random-k needs the experiment's id and the model's dimension")
         whole = np.zeros(round_.dimension, np.float64)
         places = coordinates(round_.experiment_id, round_.number, round_.dimension, len(mean))
+        # Each coordinate is sent with probability k/d, so the factor d/k makes the mean unbiased.
         whole[places] = mean * (round_.dimension / len(mean))
         return whole
 
@@ -218,6 +219,7 @@ class Levels(Compressor):
 
     def compressed(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> LevelVector:
         meter("quantise.element", len(delta))
+        # Not a protocol secret: the rounding hides nothing.
         coins = role.environment.randomness.simulation_key(role.client.number, round_number, "stochastic rounding")
         return quantised(delta, self._bits, self._bucket, coins)
 
@@ -233,6 +235,7 @@ def count_of(share: float, dimension: int) -> int:
         >>> count_of(0.1, 25)
         3
     """
+    # As a decimal: in floats, 0.07 of 100 coordinates would be 8.
     return ceil(Fraction(str(share)) * dimension)
 
 
@@ -271,6 +274,7 @@ def coordinates(experiment_id: bytes, round_number: int, dimension: int, count: 
         `(count,)` int64, ascending, read-only.
     """
     digest = hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number)).digest()
+    # Only public values seed the draw, so all parties draw the same coordinates.
     random = np.random.Generator(np.random.Philox(int.from_bytes(digest, "big")))
     places = np.sort(random.choice(dimension, count, replace=False, shuffle=False))
     places.setflags(write=False)
@@ -301,6 +305,7 @@ def quantised(values: npt.NDArray[np.float32], bits: int, bucket: int, coins: by
         next_coins(stream, len(part) * _COIN_BYTES)
         exact = np.abs(part, dtype=np.float64)
         exact *= scales[np.arange(begin, begin + len(part)) // bucket]
+        # A coin in [0, 1) before rounding down: up with the probability of the fraction.
         exact += stream[: len(part) * _COIN_BYTES].view("<u4") * 2.0 ** (-8 * _COIN_BYTES)
         rounded = np.minimum(np.floor(exact), most)  # a norm that was rounded down could make it one more
         levels[begin : begin + len(part)] = np.copysign(rounded, part) + most

@@ -48,9 +48,11 @@ def usable_adverts(
         keys = keys_of(advert)
         exchanges += len(keys)
         try:
+            # Two clients with one key would have the same mask in common with each peer.
             if len(set(keys)) < len(keys) or used_keys.intersection(keys):
                 raise ProtocolError("a public key is used twice")
             for key in keys:
+                # Peers refuse a key of small order, under which everybody knows the agreed key.
                 _PROBE.exchange(key)
             verify(round_, client, domain, content_of(client, advert), advert.signature)
         except ProtocolError as error:

@@ -17,7 +17,7 @@ Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
 
 def point_of(client: int) -> int:
     """Return the evaluation point of a client's Shamir share (never 0)."""
-    return client + 1
+    return client + 1  # the share at 0 is the secret
 
 
 class SignatureOf(Message, frozen=True):
@@ -73,5 +73,6 @@ def notice_digest(domain: bytes, experiment_id: bytes, notice: RoundNotice, *fur
         notice: the facts that a client was told.
         further: facts of the protocol.
     """
+    # Sorted: parties may have the agreed list in different orders.
     content = signed_content(notice.round, notice.participants, notice.training, sorted(notice.agreed), *further)
     return hashlib.sha256(domain + experiment_id + content).digest()

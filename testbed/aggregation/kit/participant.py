@@ -43,6 +43,7 @@ def check_signers(rows: Sequence[SignatureOf], allowed: Set[int], needed: int, *
         protocol: the first part of the refusal codes.
         signers: name for a client in `allowed` in messages, e.g. "member".
     """
+    # A signature that counts twice would lower the threshold.
     signed = {row.client for row in rows}
     if len(signed) != len(rows) or not signed <= allowed:
         detail = f"a client's signature is listed twice, or a client is not a {signers}"
@@ -161,6 +162,7 @@ class Participant(NoisyRole):
         except Refusal:  # a client that the PKI does not know is refused when its signature is checked
             return False
         role, experiment = f"{type(self).__module__} {type(self).__qualname__}", self.environment.experiment_id
+        # The memo's key contains role and all keys: only the same question about the same rows is answered from it.
         rows = [(client, key, *signed[client]) for client, key in keys.items()]
         return memo.verify_all(
             signed_content(role, domain, experiment, common, rows),
@@ -180,6 +182,7 @@ class Participant(NoisyRole):
         if agreed is not None and participants != len(agreed):
             detail = f"{participants} participants announced, {len(agreed)} agreed on"
             raise Refusal("aggregation.participants-mismatch", detail)
+        # Checked although the minimum follows: a user-defined selection may have a minimum of 1.
         if participants < 2:
             raise Refusal("aggregation.single-participant", "the sum of one update hides nothing")
         fewest = self.environment.minimum_participants
@@ -215,6 +218,7 @@ class Participant(NoisyRole):
         """Return the digest of the training task that clients sign; empty with ``model_binding: none``."""
         if self.parameters.model_binding == "none":
             return b""
+        # Where compute is measured, a client hashes the model although another client of the process has done so.
         return training_digest(update.question, anew=self.environment.compute.measured)
 
     def notice(self, participants: int, update: RoundUpdate) -> ParticipantNotice:

@@ -136,6 +136,7 @@ class AddedNoise(EncodedUpdates):
         """Return one participant's share of the noise."""
         seed = _secret(role, round_number, "share")
         share = self.noise.share(participants, dimension, seed, role.environment.maximum_participants)
+        # Refuse rather than add less noise than the guarantee says.
         if not share.can_be_drawn:
             raise Refusal("aggregation.noise-out-of-range", f"a share of variance {share.variance:g} cannot be drawn")
         return [share]
@@ -165,6 +166,7 @@ class ServerAddedNoise(EncodedUpdates):
         encoding.check_count(total, updates)  # before a row of noise is used: without a sum it would be wasted
         noised = self._server.noised(total, encoding, rotation, round_)
         mean, weight = encoding.decode(noised, updates, rotation)
+        # By the planned number also after dropouts: otherwise later noise would not cancel earlier noise.
         mean *= weight / self._planned
         return mean, weight
 

@@ -79,6 +79,7 @@ def digest_of_training(model_binding: str, round_: AggregationRound) -> bytes:
         warn_of_weak_binding(round_)
         return b""
     if round_.training is not None:
+        # Anew: the server is a machine of its own, also where clients of this process have hashed the same task.
         return training_digest(round_.training, anew=True)
     if round_.experiment_id is not None:
         raise RoundAborted("no-training", "the server that verifies signatures must know the training task")
@@ -101,7 +102,7 @@ def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes,
         content: the signed content.
         signature: 64 bytes.
     """
-    if round_.experiment_id is None:
+    if round_.experiment_id is None:  # a server that checks no signatures (`AggregationRound`)
         return
     meter("ed25519.verify")
     memo.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)

@@ -1,18 +1,7 @@
 """Noise that the server adds to sums of clipped updates: `aggregation.noise` with ``mechanism: correlated``.
 
 Clients clip and encode as for noise of their own, and add none. In round r the server adds row r - 1 of C^-1 z to the
-sum in the ring, rotated as updates are. (Rotated noise is as good as before. The noise must be added before the
-elements are read as numbers: at the edge of the ring a small change becomes a large one.)
-
-The row depends only on the number of the round, not on the outcome of earlier rounds. Only then are two rounds of a
-client that are b rounds apart also b rows apart. A round that ended early counts as a round with sum 0 whose output is
-not released. That is the same mechanism with one output ignored, so privacy is as planned. Its row of noise is added in
-the next round that has a sum, so that every model has exactly the noise that the strategy plans for its prefix sum. If
-noise is independent, it is never taken back, and the row is left out.
-
-The state for later rounds is in the memory of the run, and so in its checkpoint: a resumed run continues with it, and
-no row of noise is drawn twice. A round that is run again because it was not recorded has released nothing before, and
-it begins from the same memory.
+sum in the ring, rotated as updates are. The steps are in docs/explanation/correlated-noise-mechanism.md.
 """
 
 from dataclasses import dataclass
@@ -64,6 +53,7 @@ class ServerNoise:
         """
         if round_.randomness is None:
             raise RoundAborted("no-noise", "the server has no randomness")
+        # In the ring, before the elements are read as numbers: at its edge a small change becomes a large one.
         return encoding.with_noise(total, self._row(encoding, round_), rotation)
 
     def _row(self, encoding: Encoding, round_: AggregationRound) -> Floats:
@@ -77,9 +67,13 @@ class ServerNoise:
             coefficients, matrix.coefficients, rtol=0, atol=1e-9
         ):
             raise RoundAborted("other-noise", "the state of earlier rounds is of another noise strategy")
+        # The row follows from the round's number alone: only then are rounds b apart also rows b apart.
         if not done < round_.number <= matrix.rounds:
             raise RoundAborted("no-noise", f"round {round_.number} after {done}; there is noise for {matrix.rounds}")
         deviation, total = self.noise.deviation(encoding.dimension), np.zeros(dimension)
+        # A round that ended early is one with sum 0 and an output that is not released. The next sum gets its row, too,
+        # so that each model has the noise of its prefix sum. Independent noise is never taken back, so such a row is
+        # left out.
         for step in range(done if matrix.takes_back else round_.number - 1, round_.number):
             assert round_.randomness is not None
             row = gaussian(round_.randomness.secret("server", step + 1, "correlated noise"), dimension)
@@ -88,5 +82,6 @@ class ServerNoise:
             total += row
             meter("gaussian.element", dimension)
             meter("correlate.element", dimension * (matrix.vectors + 1))
+        # In the run's memory, and so in its checkpoint: a resumed run draws no row twice.
         memory |= {_STATE: state, _STEPS: np.array(round_.number), _COEFFICIENTS: matrix.coefficients}
         return total

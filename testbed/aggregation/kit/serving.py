@@ -34,6 +34,7 @@ class ServingClient(Participant):
     def check_not_served(self, round_number: int) -> None:
         """Refuse a round in which it has served before, or that the experiment does not have."""
         last = self.client.last_served
+        # The difference of two sums of one round is an update.
         if round_number <= last or round_number > self.environment.rounds:
             detail = f"round {round_number}; served up to {last}, of {self.environment.rounds}"
             raise Refusal(f"{self.PROTOCOL}.round-reused", detail)
@@ -49,6 +50,7 @@ class ServingClient(Participant):
         if not fewest <= participants <= most:
             detail = f"{participants} participants announced; allowed {fewest} to {most}"
             raise Refusal(f"{self.PROTOCOL}.wrong-size", detail)
+        # An empty digest would let the server sum clients with different models.
         if len(message.training) != (0 if self.parameters.model_binding == "none" else 32):
             raise Refusal(f"{self.PROTOCOL}.model-not-bound", self.UNBOUND)
         if len(set(message.agreed)) != (participants if environment.participants_are_agreed else 0):
@@ -67,6 +69,7 @@ class ServingClient(Participant):
             raise Refusal(f"{self.PROTOCOL}.unknown-survivor", "a survivor is listed twice")
         if notice.agreed and not survivors <= set(notice.agreed):
             raise Refusal(f"{self.PROTOCOL}.unknown-survivor", "a survivor is not on the agreed list")
+        # A small sum hides little: the server's accomplices can subtract their updates.
         if not fewest <= len(survivors) <= notice.participants:
             detail = f"{len(survivors)} survivors of {notice.participants} participants; at least {fewest}"
             raise Refusal(f"{self.PROTOCOL}.below-threshold", detail)

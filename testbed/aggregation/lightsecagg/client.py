@@ -61,7 +61,7 @@ class LightSecAggClient(Participant):
             AdvertiseLightSecAggKeys: row("new", "advertised", _ORDER),
             ShareMasks: row("advertised", "shared", _ORDER),
             MaskLightSecAggInput: row("shared", "masked", _ORDER),
-            SumPieces: row("masked", "summed", _ORDER),
+            SumPieces: row("masked", "summed", _ORDER),  # once: the difference of two sums decodes to a single mask
         },
     )
     parameters: LightSecAggParameters
@@ -92,6 +92,7 @@ class LightSecAggClient(Participant):
                 parameters.threshold_for(message.participants),
                 parameters.max_colluders_for(message.participants),
             )
+            # With a smaller U or T of the server's choice, fewer holders would decode a single mask.
             if (message.threshold, message.max_colluders) != expected:
                 detail = f"U = {message.threshold}, T = {message.max_colluders}; the experiment has U, T = {expected}"
                 raise Refusal("lightsecagg.threshold-mismatch", detail)
@@ -179,6 +180,7 @@ class LightSecAggClient(Participant):
             if foreign or len(received) != len(private.pieces):
                 detail = "a client's piece is listed twice, or the client has no key in the list"
                 raise Refusal("lightsecagg.unexpected-pieces", detail)
+            # Fewer holders can never decode the sum.
             if len(received) + 1 < self.code.needed:
                 detail = f"{len(received) + 1} clients have shared, threshold {self.code.needed}"
                 raise Refusal("lightsecagg.below-threshold", detail)

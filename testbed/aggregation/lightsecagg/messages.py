@@ -127,6 +127,7 @@ def adverts_digest(
         training: digest of the training task.
         adverts: the keys shown, in any order.
     """
+    # Sorted, because the order of the keys does not matter.
     listed = sorted((advert.client, advert.sealing_key) for advert in adverts)
     clients, keys = [client for client, _ in listed], b"".join(key for _, key in listed)
     content = signed_content(
@@ -166,4 +167,5 @@ def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes | memory
 
 
 def _piece_key(pair_key: bytes, dealer: int, holder: int) -> bytes:
+    # The sealing keys are of one round, so the key needs no round number.
     return content_key(pair_key, _PIECE_DOMAIN, dealer, holder)

@@ -166,6 +166,7 @@ class LightSecAgg(AggregationProtocol):
         for client, bundle in answers.items():
             lengths = {len(sealed) for sealed in bundle.values()}
             rows = len(replies[client].pieces)
+            # A client without a piece for each peer would leave holders that cannot answer for it.
             complete = bundle.keys() == state.adverts.keys() - {client} and rows == len(bundle)
             if complete and (len(lengths) == 1 if size is None else lengths <= {size}):
                 state.sealed[client] = bundle
@@ -209,6 +210,7 @@ class LightSecAgg(AggregationProtocol):
 
     async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
         """Return the `(d+1,)` sum of the survivors' inputs, from U sums of coded pieces."""
+        # Also of holders that are not in the sum: they hold pieces of all survivors.
         replies, sums = await self.summed_pieces(state, state.arrived, state.survivors)
         state.at_least(len(sums), replies, "summed the pieces that they hold")
         return await self.without_masks(state, state.survivors, sums)

@@ -109,11 +109,13 @@ class OneShotClient(Participant):
             context: digest to which the shares are bound.
         """
         pair_keys = self.pair_keys(members)
+        # Pair keys last for all rounds, so each round has a nonce of its own.
         nonce = self.secret("one-shot nonce")[:NONCE_BYTES]
         polynomials = self.polynomials(key, test)
         rows = self.rows(polynomials, members, test)
         whom = list(zip(members, pair_keys, rows, strict=True))
         commitments = [commitment_to(pair, nonce, self.number, member, row, context) for member, pair, row in whom]
+        # Commit before the challenge, which follows from the root.
         root = root_of(commitments)
         challenge = test.challenge(root, challenge_context(self.number, context))
         responses = elements_to_bytes(test.response(polynomials, challenge))
@@ -129,6 +131,7 @@ class OneShotClient(Participant):
     def polynomials(self, key: npt.NDArray[np.int64], test: ShareTest) -> Elements:
         """Return the `(U, row_length)` coefficients of the polynomials that share the key."""
         secrets = self.secret("one-shot shares"), self.secret("one-shot blinds")
+        # The key has small signed numbers; elements of the field are not negative.
         return test.polynomials((key % PRIME).astype(np.uint32), *secrets)
 
     def rows(self, polynomials: Elements, members: tuple[int, ...], test: ShareTest) -> Elements:

@@ -121,6 +121,7 @@ def settle(rejected: Rejected, clients: list[int], code: MaskCode) -> Settlement
             return Settlement(sorted(left), sorted(members), blamed)
         member, of_member = _most(Counter(member for member, _ in conflicts))
         client, of_client = _most(Counter(client for _, client in conflicts))
+        # Shares of conflicts, compared without division. U members must stay.
         if of_member * len(members) > of_client * len(left) and len(members) > code.needed:
             members.discard(member)
             blamed.append((member, _record_of_member(sorted(left & rejected[member].keys()), len(left))))
@@ -144,6 +145,6 @@ def _record_of_client(client: int, rejected: Rejected, private: int) -> str:
     """Return the record of a client that is left out; without members only if it is certainly to blame."""
     by = sorted(member for member, checks in rejected.items() if client in checks)
     check, _ = min(Counter(rejected[member][client] for member in by).items(), key=lambda item: (-item[1], item[0]))
-    if len(by) > private:
+    if len(by) > private:  # at least one of them is honest
         return check
     return f"{check}: only for members {', '.join(map(str, by))}, which may have rejected it wrongly"

@@ -122,6 +122,7 @@ class OneShotMember(ServingClient):
         """Return a client's `(row_length,)` share with its blinds; raises `OpeningFailed`."""
         pair_key = self.shared_key(share.client, SEALING_PURPOSE)
         row = open_share(pair_key, share.client, self.number, share, self.bound_to, self.test)
+        # The server passes the commitments on, so compare them with the opened row.
         nonce = share.sealed[:NONCE_BYTES]
         if commitment_to(pair_key, nonce, share.client, self.number, row, self.bound_to) != share.commitment:
             raise OpeningFailed("the share does not match the client's commitment")
@@ -136,6 +137,7 @@ class OneShotMember(ServingClient):
         if {len(share.values) for share in shares} != {ELEMENT_BYTES * shape[1]} or values is None:
             raise Refusal("one-shot.unexpected-shares", "the values of a client's responses are malformed")
         roots = tuple((share.client, share.root) for share in shares)
+        # All members that a process hosts test the same roots.
         challenges = memo.cached_latest(
             "one-shot challenges",
             (self.test, self.bound_to, roots),

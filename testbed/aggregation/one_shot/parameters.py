@@ -85,8 +85,6 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
     def code_for(self, members: int) -> MaskCode:
         """Return the code by which keys are shared to a committee of this size.
 
-        With T >= 2 U - M, two sets of survivors could both be signed by U members if T members signed both.
-
         Args:
             members: M.
 
@@ -94,6 +92,8 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
             ValueError: the numbers are not safe (one line).
         """
         needed, private = self.committee.threshold_for(members), rounded_down(self.max_colluders, members)
+        # Two sets of U signers have 2 U - M members in common. If T of them could sign both, the server would get two
+        # sums.
         most = min(needed - 1, 2 * needed - members - 1)
         if not 1 <= private <= most or needed > members:
             allowed = f"allowed 1 to {most}" if most >= 1 else "no number is safe"

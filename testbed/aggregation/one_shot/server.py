@@ -13,9 +13,7 @@ Deviations:
 
 - The masks are from Ring-LWE with several elements packed in a coefficient, as in Willow (Bell-Clark, Gascon, Li,
   Raykova, Schoppmann, CRYPTO 2025). The paper's matrix takes a product in d times 2,048 steps instead.
-- Members sign the survivors to each other before they answer, as the paper suggests against a malicious server;
-  otherwise the server could obtain two sums. Any two sets of U signers have T + 1 members in common, one of them
-  honest. So 2 U - N > T.
+- Members sign the survivors to each other before they answer, as the paper suggests against a malicious server.
 - In the paper a client proves that its shares are consistent by SCRAPE's test of commitments in a group. Here it
   commits by hashes, and reveals random combinations of its polynomials (`testbed.crypto.share_test`). Each member tests
   its own share and reports the clients with shares that fail, before anything is signed; the server leaves out these
@@ -235,6 +233,7 @@ class OneShot(AggregationProtocol):
         start = state.start
         replies = await start.network.ask(members, SignSurvivors(start.number, survivors.tolist()))
         notice = self.opening(state, survivors)
+        # The same context as the clients': a member that was told other facts has signed other content.
         context = context_digest(state.experiment_id, notice, state.committee, state.code, self.parameters.bits)
         content = survivors_content(start.number, survivors.tolist(), context)
         return replies, valid_signatures(start, replies, SURVIVORS_DOMAIN, content, "signature on the survivors")
@@ -243,6 +242,7 @@ class OneShot(AggregationProtocol):
         self, state: OneShotRound, members: Ids, signatures: Mapping[int, bytes]
     ) -> tuple[Replies, dict[int, Elements]]:
         """Ask members for their sums, with the first U signatures; return the replies and the sums by point."""
+        # U signatures: more prove nothing, and each costs every member a verification.
         rows = [SignatureOf(member, signatures[member]) for member in sorted(signatures)[: state.code.needed]]
         replies = await state.start.network.ask(members, SumShares(state.start.number, rows))
         return replies, state.sums_by_point(replies, state.code.piece_length, "summed shares")
@@ -267,7 +267,9 @@ class OneShot(AggregationProtocol):
             meter("field.add.element", code.search_steps(len(sums)))
             raise RoundAborted("wrong-shares", f"the sums of {len(sums)} members: {error}") from None
         key = code.decoded({point: total for point, total in sums.items() if point not in wrong}).astype(np.int64)
+        # The sum has small signed numbers: take the representatives nearest to zero.
         key -= np.where(key > PRIME // 2, PRIME, 0)
+        # No honest sum is larger; a wrong one is nearly uniform in the field.
         if int(np.abs(key).max()) > clients * LARGEST:
             raise RoundAborted("wrong-shares", f"the decoded sum is too large for a sum of {clients} keys")
         for point in wrong:  # only now: before the check of size, too many wrong sums could make honest ones look wrong

@@ -29,6 +29,7 @@ class PineClient(Participant):
         """Share the update to the server and the helper, with the proof that its norm is within the bound."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
+            # A malicious server would name a helper that colludes with it.
             if message.helper != self.parameters.helper:
                 raise Refusal("pine.helper-mismatch", f"client {message.helper} is not the helper of this experiment")
             update = trained_update(self, message.round)

@@ -143,6 +143,7 @@ def seal_share(pair_key: bytes, client: int, helper: int, report: tuple[bytes, b
     """
     nonce, public, share = report
     key = _share_key(pair_key, client, helper, nonce)
+    # The public share is bound, too: the server passes it on, and could exchange it.
     return seal_once(key, share, context + public)
 
 

@@ -75,12 +75,10 @@ class PineParameters(MinSurvivorsParameters):
         return _function(dimension, self.integer_bound)
 
     def encode(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """Return `(d,)` integers: the update, scaled down to the bound if it is longer, rounded to the nearest.
-
-        The bound leaves room for the norm that rounding may add.
-        """
+        """Return `(d,)` integers: the update, scaled down to the bound if it is longer, rounded to the nearest."""
         exact = delta.astype(np.float64)
         meter("quantise.element", len(exact))
+        # Rounding adds at most sqrt(d) / 2 to the norm; the last factor covers the float arithmetic below.
         room = (self.integer_bound - math.sqrt(len(exact)) / 2) * (1 - 2**-40)
         exact *= 2**self.fraction_bits
         norm = math.sqrt(float(np.square(exact).sum()))
@@ -114,6 +112,8 @@ class PineParameters(MinSurvivorsParameters):
 @lru_cache(maxsize=8)
 def _function(dimension: int, norm_bound: int) -> PineVdaf:
     points = min(_MOST_POINTS, 1 << (dimension.bit_length() + 1) // 2)
+    # One point of each wire has the random value of the proof, so points - 1 calls remain.
     norm_chunk = max(1, -(-dimension // (points - 1)))
     bits = PineVdaf(dimension, norm_bound, 1, norm_chunk).circuits[0].bits
+    # About the square root of the bits: chunks and calls contribute equally to the length of a proof.
     return PineVdaf(dimension, norm_bound, math.isqrt(bits), norm_chunk)

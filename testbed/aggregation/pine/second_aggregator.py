@@ -115,6 +115,7 @@ class PineHelper(ServingClient):
 
     def answer_to(self, report: ReportFrom, nonces: set[bytes], context: bytes) -> PreparedReport:
         """Return the result of one report, and add its share to the sum if it is valid."""
+        # Points of the query follow from the nonce, so each report needs a nonce of its own.
         if report.nonce in nonces:
             return PreparedReport(report.client, rejected="pine.replayed-report")
         try:
@@ -123,6 +124,7 @@ class PineHelper(ServingClient):
             prepared = self.vdaf.prepare(HELPER, self.key, report.nonce, report.public, share)
             charge_combine(self.vdaf)
             seeds = self.vdaf.combined(report.prepared, prepared.share)
+            # The client has published a part that does not follow from its shares.
             if seeds != prepared.seeds:
                 raise InvalidProof("its parts of the joint randomness are not those of its shares")
         except OpeningFailed:

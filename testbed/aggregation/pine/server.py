@@ -124,6 +124,7 @@ class Pine(AggregationProtocol):
             raise RoundAborted("wrong-size", f"{participants} participants; at least 2")
         fewest = self.parameters.fewest(participants)
         self.parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
+        # Before any report: clients must not know the key when they make their proofs.
         replies = await round_.network.ask(ids([helper]), DrawVerifyKey(round_.number))
         answer = replies.valid().get(helper)
         if answer is None:
@@ -219,6 +220,8 @@ class Pine(AggregationProtocol):
             total = field64.add(total, state.prepared[client].output)
         meter("field64.add", len(survivors) * len(total))
         exact = field64.to_signed(total).astype(np.float64)
+        # The sum of valid reports is never longer; a wrong share gives a nearly uniform sum. The factor covers
+        # rounding.
         if float(np.square(exact).sum()) > (len(survivors) * self.parameters.integer_bound) ** 2 * (1 + 2**-40):
             state.misbehaved(state.helper, "aggregate share: gives a sum that is longer than valid reports' can be")
             raise RoundAborted("implausible-sum", "the aggregators' shares are inconsistent")

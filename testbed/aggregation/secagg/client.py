@@ -89,6 +89,7 @@ class SecAggClient(ShareHolder):
         if message.threshold != self.parameters.threshold_for(message.participants):
             expected = self.parameters.threshold_for(message.participants)
             raise Refusal("secagg.threshold-mismatch", f"t = {message.threshold}; the experiment has t = {expected}")
+        # With t of half or less, two disjoint groups of clients could unmask two sets of survivors.
         if message.threshold < self.parameters.least_threshold(message.participants):
             detail = f"t = {message.threshold} of {message.participants} participants"
             raise Refusal("secagg.threshold-too-low", detail)
@@ -176,6 +177,7 @@ class SecAggClient(ShareHolder):
         if foreign or len(received) != len(rows):
             detail = "a client's shares are listed twice, or the client has no keys in the list"
             raise Refusal("secagg.unexpected-shares", detail)
+        # With fewer holders, the masks could never be removed.
         if len(received) + 1 < self.graph.threshold:
             detail = f"{len(received) + 1} clients have shared, threshold {self.graph.threshold}"
             raise Refusal("secagg.below-threshold", detail)
@@ -207,11 +209,13 @@ class SecAggClient(ShareHolder):
         keys = [self.adverts[peer].mask_key for peer in peers]
         seeds: list[Seed] = [agreed_seed(self.mask.public, key, parameters.mask_purpose) for key in keys]
         seeds.append(self.self_mask)
+        # The two ends of a mask have opposite signs, so that it cancels in the sum.
         signs = [*(1 if peer > self.number else -1 for peer in peers), 1]
         masks = Masks(seeds, signs, parameters.prg, [self.mask])
         meter("x25519.agree", len(peers))
         meter(parameters.mask_operation, len(elements) * len(seeds))
         if self.environment.symbolic_masks:
+            # Symbolic masks skip the key agreement that would refuse a key of small order.
             for key in keys:
                 check_public(key)
         return self.under_masks(elements, masks)
@@ -302,6 +306,7 @@ class SecAggClient(ShareHolder):
     def _shares(self, opened: dict[int, bytes]) -> RevealedShares:
         """Return one share per peer: of the mask key of a dropout, of the self-mask seed of a survivor."""
         mask_keys, self_masks = [], []
+        # One kind for each peer: both kinds would unmask its input.
         for peer, shares in opened.items():
             if peer not in self.survivors:
                 mask_keys.append(ShareOf(peer, shares[:SHARE_BYTES]))
@@ -322,6 +327,7 @@ class SecAggClient(ShareHolder):
         """Reveal the key of the share that this client has revealed; it opens nothing else (`share_recovery`)."""
         self.progress.check(message, message.round)
         dealer = message.dealer
+        # The key of another share would reveal that share, too.
         if self.revealed.get(dealer) != message.kind or dealer == self.number:
             detail = f"the requested share of client {dealer} was not revealed"
             raise Refusal("secagg.not-revealed", detail)

@@ -149,17 +149,15 @@ SealedShares = Annotated[
 def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes) -> bytes:
     """Return the content of the signature on advertised keys, beside the domain and the experiment.
 
-    A client verifies its peers' signatures with the digest of its own training task, so it masks only with clients that
-    were sent the same model. Otherwise a server could send all clients but one a model whose update it knows, and get
-    the update of that client from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380). The digest takes
-    no byte on the wire.
-
     Args:
         round_number: the round.
         client: its number.
         sealing_key, mask_key: 32 bytes each.
         training: digest of the training task (`training_digest`), empty with ``model_binding: none``.
     """
+    # A client verifies its peers' signatures with the digest of its own training task, so it masks only with clients
+    # that were sent the same model. Otherwise a server could send all others a model with a known update, and get that
+    # client's update from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380).
     return signed_content(round_number, client, sealing_key, mask_key, training)
 
 
@@ -168,8 +166,6 @@ def adverts_digest(
 ) -> bytes:
     """Return 32 bytes that are equal only for clients with the same s, t and training task that saw the same keys (U1).
 
-    Shares are sealed for these clients only, and signatures on survivors count only for them. Without the digest, a
-    server that involves more than s clients could show each client other keys, and thresholds would not hold.
 
     Args:
         round_number: the round.
@@ -180,6 +176,8 @@ def adverts_digest(
     """
     listed = sorted((advert.client, advert.sealing_key + advert.mask_key) for advert in adverts)
     clients, keys = [client for client, _ in listed], b"".join(keys for _, keys in listed)
+    # Without s, t and the list, a server that involves more than s clients could show each client other keys, and
+    # thresholds would not hold.
     content = signed_content(round_number, participants, threshold, training, clients, keys)
     return hashlib.sha256(_ADVERTS_DOMAIN + content).digest()
 

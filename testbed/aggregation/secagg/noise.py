@@ -212,6 +212,7 @@ class RemovedNoise(KeptNoise):
         first = self._plan(participants).first_removed(len(survivors))
         if first is None:
             return []
+        # One secret suffices: those of the later components follow from it (`privacy.noise.chain`).
         begin = (PROTOCOL_SECRETS + first - 1) * SHARE_BYTES
         return [
             ShareOf(peer, shares[begin : begin + SHARE_BYTES]) for peer, shares in dealt.items() if peer in survivors

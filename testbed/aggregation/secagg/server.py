@@ -11,9 +11,7 @@ that t of them have signed. Without signatures (``consistency: none``, the paper
 server) every client believes the set of survivors that it is told.
 
 Clients sign the training task with their keys, and mask only with clients that have the same task (``model_binding:
-signed``). Otherwise a server could send all clients but one a model whose update it knows, and the sum would not hide
-that client's update: Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.crafted_models`). One model for all
-clients may still be a bad one.
+signed``, against the attack of `testbed.adversary.crafted_models`).
 
 Four decisions are separate from the protocol: quantisation and noise (`noise`), the clients that may be summed together
 (`testbed.aggregation.batch_policy`), the graph (`round.PeerGraph`), and the recovery of secrets from shares, including
@@ -107,6 +105,7 @@ class SecAgg(NoisyProtocol):
         await self.collect_masked_inputs(state)
         await self.check_consistency(state)
         total = await self.unmask(state)
+        # After the masks: excess noise is subtracted from the plain sum, in the ring.
         self.noise.remove_excess(state, total)
         mean, weight = self.noise.mean(total, len(state.survivors), round_)
         check_equal_weights(self.parameters, weight, len(state.survivors))
@@ -162,6 +161,7 @@ class SecAgg(NoisyProtocol):
     def _staying(self, state: SecAggRound, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
         """Return `answers` without clients with too few peers left; raises `RoundAborted` if they are too few."""
         staying = dict(answers)
+        # A client that is left out takes a peer from others, so repeat.
         while isolated := state.graph.isolated(staying):
             for client in isolated:
                 del staying[client]
@@ -285,6 +285,7 @@ class SecAgg(NoisyProtocol):
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
                 seeds.append(agreed_seed(key.public, state.adverts[survivor].mask_key, parameters.mask_purpose))
+                # The opposite of the sign with which the survivor has added the mask.
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
         meter(parameters.mask_operation, len(total) * len(seeds))

@@ -106,6 +106,7 @@ class ShareHolder(Participant):
 
     def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
         """Return, by name of the secret, one share per holder."""
+        # In a complete graph all clients share among the same points: the powers are computed once.
         share = memo.share_among_all if self.graph.same_holders else share_each
         secrets_with_coins = [(secret, self.secret(f"polynomial of {name}")) for name, secret in secrets.items()]
         return dict(zip(secrets, share(secrets_with_coins, self.graph.threshold, points), strict=True))
@@ -115,14 +116,12 @@ class ShareHolder(Participant):
         return associated_data(self.round, sender, receiver, self.digest)
 
     def open_shares(self) -> dict[int, bytes]:
-        """Return the shares of every peer that has shared, by peer.
-
-        Shares that do not open are left out, while the paper ends the client's part. Leaving them out reveals less than
-        shares that open would, and one peer cannot end the round for all with a bad ciphertext.
-        """
+        """Return the shares that open, by peer that has shared."""
         opened = {self.number: self.own_shares, **self.opened}
         meter("aead.open", len(self.received) - len(self.opened))
         for peer in self.received.keys() - self.opened.keys():
+            # Deviation: the paper ends the client's part here. Leaving the shares out reveals less than shares that
+            # open would, and no peer can end the round for all with a bad ciphertext.
             with suppress(OpeningFailed):
                 opened[peer] = self.open_shares_of(peer)
         return dict(sorted(opened.items()))

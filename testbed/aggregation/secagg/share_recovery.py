@@ -6,17 +6,7 @@ Codes, 2003. The usual case, checking that no share is wrong, costs as much as o
 can be checked by decoding.
 
 A wrong share was changed by the client that revealed it, or dealt wrongly by the owner of the secret. If too many
-are wrong, the server asks the holders to prove which shares they were dealt (`messages`). Then:
-
-- A share that its holder does not prove is left out. If the others are t or more and agree, the dealer was honest, and
-  the round goes on, however many holders have lied.
-- If proven shares do not agree, are too large, or give another key than the dealer has advertised, the dealer is
-  certainly dishonest: an honest dealer cannot be framed, however all others behave. Its secret cannot be recovered, and
-  since its mask is in the sum, the round is lost. The dealer is left out of all later rounds: c dishonest clients can
-  end at most c rounds in this way.
-- Fewer than t proven shares decide nothing: the round ends, and no client is left out.
-
-Sealed shares that do not open are not disputed: their holder reveals nothing, and cannot prove the reason.
+are wrong, the server asks the holders to prove which shares they were dealt (docs/explanation/wrong-shares.md).
 """
 
 import hashlib
@@ -149,9 +139,11 @@ class _Holders:
     def secret(self, shares: Sequence[bytes]) -> tuple[bytes, list[int]]:
         """Return the secret and the positions of wrong shares; raises `ProtocolError` if it cannot be found."""
         meter("shamir.reconstruct.term", self._t + len(self._parity))
+        # m = t: no redundancy, so nothing can be checked.
         if not self._parity:
             return self._weights.reconstruct(shares), []
         values = [gmpy2.mpz.from_bytes(share, "big") for share in shares]
+        # The usual case: one product shows that no share is wrong.
         if sum(map(mul, self._parity, values)) % PRIME == 0:
             return self._weights.reconstruct(shares[: self._t]), []
         meter("shamir.reconstruct.term", 4 * len(values) ** 2)
@@ -188,6 +180,7 @@ def decode(points: Polynomial, values: Polynomial, t: int) -> Polynomial:
     before, rest = everything, _trimmed(through)
     locator_before: Polynomial = []
     locator: Polynomial = [gmpy2.mpz(1)]
+    # Gao's rule: stop the extended Euclidean algorithm below the degree (m + t) / 2.
     while 2 * (len(rest) - 1) >= count + t:
         quotient, remainder = _divided(before, rest)
         before, rest = rest, remainder
@@ -331,6 +324,7 @@ async def settle(state: "SecAggRound", undecided: UndecidedShares) -> None:
         replies = await state.start.network.ask(holders, ProveShare(state.start.number, dealer, kind))
         proven = _proven(state, dealer, kind, rows, replies)
         _judge(state, dealer, kind, proven)
+        # If the proven shares are t or more and agree, the dealer was honest, and the round goes on without the others.
         for holder in rows.keys() - proven.keys():
             others = [row for row in getattr(revealed[holder], name) if row.client != dealer]
             revealed[holder] = msgspec.structs.replace(revealed[holder], **{name: others})
@@ -372,6 +366,7 @@ def _judge(state: "SecAggRound", dealer: int, kind: int, proven: Mapping[int, Sh
     if not fault:
         return
     memory = state.start.memory
+    # An honest dealer cannot be framed, so leave the dealer out for good: c dishonest clients end at most c rounds.
     memory[EXCLUDED] = np.union1d(memory.get(EXCLUDED, np.zeros(0, np.int64)), [dealer]).astype(np.int64)
     state.misbehaved(dealer, f"share keys: {fault}")
     detail = f"{fault}; it is left out of all later rounds"

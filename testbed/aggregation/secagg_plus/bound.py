@@ -17,12 +17,7 @@ c = floor(dishonest s) are dishonest and d = floor(dropouts s) drop out, chosen 
 - *too few*: fewer than t of a client's holders remain, and its mask cannot be removed: no result.
 
 The first two together happen with probability at most 2**-security (half for each), the third with at most
-2**-correctness. A malicious server may try lists of participants or round numbers before it takes one, 2**tries of
-them: no contradiction is possible in any of these graphs, except with probability 2**-(security + 1). It also chooses
-the clients that it calls dropouts, with the graph in view, and so can take the honest survivors apart. The smallest
-part is bounded without probability (docs/explanation/secagg-plus.md), so *disconnected* assumes a server that reports
-dropouts truthfully. All probabilities are union bounds over clients, or over pairs of places, of exact tails, summed in
-logarithms.
+2**-correctness. All probabilities are union bounds over clients, or over pairs of places, of exact tails.
 """
 
 from dataclasses import dataclass
@@ -59,6 +54,8 @@ class NeighbourhoodRequirements:
     @property
     def contradiction_bits(self) -> float:
         """x: in one graph, a contradiction may be possible with probability at most 2**-x."""
+        # A malicious server may try 2**tries lists of participants or round numbers before it takes one: none of these
+        # graphs may allow a contradiction.
         return self.security + 1 + self.tries
 
     def counts(self, participants: int) -> tuple[int, int]:
@@ -100,6 +97,8 @@ class FailureBits:
     def meets(self, requirements: NeighbourhoodRequirements) -> bool:
         """Return whether the requirements hold."""
         consistent = self.contradiction >= requirements.contradiction_bits
+        # Without `tries`: a server that chooses its dropouts can take the survivors apart anyway, and the size of
+        # the smallest part is bounded without probability (docs/explanation/secagg-plus.md).
         connected = self.disconnected >= requirements.security + 1
         return consistent and connected and self.too_few >= requirements.correctness
 
@@ -198,6 +197,7 @@ def smallest_threshold(participants: int, neighbours: int, requirements: Neighbo
     dishonest, _ = requirements.counts(participants)
     bits = _contradiction_bits(participants - dishonest, log_tails(participants - 1, dishonest, neighbours)[1])
     fitting = np.flatnonzero(bits >= requirements.contradiction_bits)  # improbable enough numbers
+    # The least t for which 2 t - (k + 1) dishonest neighbours are improbable enough.
     t = (neighbours + 1 + max(1, int(fitting[0])) + 1) // 2
     return t if t <= neighbours else None
 
@@ -243,6 +243,7 @@ def with_neighbours(
     dishonest, gone = requirements.counts(s)
     complete = k == s - 1
     if t is None:
+        # In a complete graph: 2 t - s above the number of dishonest clients.
         t = (s + dishonest) // 2 + 1 if complete else smallest_threshold(s, k, requirements)
         if t is None or (complete and t > s - gone):
             advice = "leave out neighbours"

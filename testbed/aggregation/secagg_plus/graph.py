@@ -141,6 +141,7 @@ class NeighbourGraph:
         self._complete = neighbours == size - 1
         self._half = neighbours // 2
         stream = hashlib.shake_256(digest).digest(8 * _KEY_WORDS * size)
+        # Little-endian on every machine: all parties must derive the same graph.
         words = np.frombuffer(stream, "<u8").reshape(size, _KEY_WORDS)
         self._circle = np.lexsort((words[:, 1], words[:, 0]))  # positions in the list, in the circle's order
 
@@ -283,6 +284,7 @@ class RegularGraph(PeerGraph):
         return [client for client in there if len(self.peers(client, there)) + 1 < self.threshold]
 
     def is_masked_with_all(self, client: int, answer: Masked, shared: Iterable[int]) -> bool:
+        # A neighbour without a tag reveals no share of this client, so the mask would stay in the sum.
         return {row.client for row in _tags(answer)} >= set(self.peers(client, shared))
 
     def check_recoverable(self, shared: Ids, survivors: Ids) -> None:

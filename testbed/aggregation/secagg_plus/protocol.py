@@ -6,39 +6,11 @@ This is `secagg` on a sparse graph: each client agrees on masks with its k neigh
 them and itself, t of k + 1. Work and bytes per client grow with k, which grows with log s, instead of with s. The graph
 is a circle in random order (`graph`); k and t come from a failure bound (`bound`).
 
-No party chooses the graph: it follows from the experiment, the round and the list of participants, and every client
-derives it. Under Lotto the participants have verified and signed the list. The server still has some influence, as it
-chooses s of the candidates: trying 2**g lists costs it g of the `security` bits. With a selection that clients cannot
-verify, the server chooses the list, so the bound holds only if it does so without regard to the graph. Clients check
-only that their neighbours were told the same list and sent the same model (their signed keys cover both).
-
-Security against a malicious server. Clients sign the set of all survivors, and reveal shares only when t of their k + 1
-holders (including themselves) have signed their set. Let a client's neighbourhood have x < 2t - (k + 1) dishonest
-clients, as the bound says of all neighbourhoods.
-
-1. Two different sets of survivors cannot both find t holders, so at most one of the client's two secrets is
-  reconstructed.
-2. An honest client that reveals a share is never made to look like a dropout: t - x of its honest holders have signed
-  that it survives, and the others are fewer than t.
-3. A client that reveals a share of a peer's seed has masked with that peer (it holds the share) and knows that the peer
-  has masked with it: a client sends each such neighbour a tag under the key of the two. Without tags, a server could
-  tell a client of few neighbours, and get its seed from neighbours with which it has not masked.
-
-So if a self-mask is removed, at least t - x honest clients have masks in common with that client that stay, and the
-server sees a sum that contains all of them. It may split the honest clients into parts with a sum each, but no part is
-smaller than t - x, which is more than half of the honest clients of a neighbourhood. A server that tells all clients
-the same learns one sum, unless the survivors' graph is disconnected.
-
-With batches, the server leaves out incomplete batches, and clients refuse a list of survivors with a part of a batch.
-But members of a batch are seldom neighbours: a malicious server may tell the neighbourhood of one member a list with
-their batch, and that of another member a list without it. Only `secagg` is batch-atomic against such a server
-(`batch_policy`).
-
-This is not the paper's own malicious variant, in which clients choose neighbours and acknowledge inclusion one by one.
-
 For a client, the protocol is a `secagg` of k + 1 participants, its neighbourhood. It also checks that the neighbourhood
 follows from the list of participants, that its neighbours have been told the same list, and that they have signed one
-set of survivors of the whole round.
+set of survivors of the whole round. The argument against a malicious server is in
+docs/explanation/secagg-plus-argument.md. This is not the paper's own malicious variant, in which clients choose
+neighbours and acknowledge inclusion one by one.
 """
 
 from dataclasses import replace
@@ -95,7 +67,7 @@ class SecAggPlus(SecAgg):
         Colluders: 2t - (k + 1) - 1, even if all of them are holders of one client's shares, and few enough that two
         honest clients are left in the smallest part; -1 if the training task is not signed, as in `secagg`. Smallest
         sum: the survivors with as many dropouts as `dropouts` allows. Smallest part: t of a neighbourhood, whose honest
-        clients, t - x or more, have masks in common that stay (see the module's docstring).
+        clients, t - x or more, have masks in common that stay.
         """
         chosen = self.parameters.neighbourhood(participants)
         colluders = min(2 * chosen.threshold - (chosen.neighbours + 1) - 1, chosen.threshold - 2)
@@ -131,6 +103,8 @@ class SecAggPlus(SecAgg):
             return BatchPolicy()
         detail = "a malicious server may tell neighbourhoods different survivors; only secagg is batch-atomic then"
         round_.network.record_event("server", "weak-batches", detail)
+        # Members of a batch are seldom neighbours: a malicious server may tell the neighbourhood of one member a list
+        # with their batch, and that of another member a list without it.
         return CompleteBatches(batches, graph.min_survivors)
 
 
@@ -242,6 +216,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
                 "secagg-plus.below-threshold",
                 f"{len(survivors)} survivors of {participants} participants; at least {self.graph.min_survivors}",
             )
+        # Signatures cover all survivors; the client's shares concern its neighbourhood only.
         return super().believable(sorted(survivors & self.graph.around(self.number)))
 
     # -- Unmasking ------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from testbed.arrays import Floats
 from testbed.privacy.matrix.strategy import Strategy
 from testbed.privacy.matrix.toeplitz import sensitivity
 
-_HALVINGS = 60
+_HALVINGS = 60  # more than the 53 bits of a double
 
 
 def gaussian_delta(epsilon: Floats, mu: Floats) -> Floats:
@@ -40,6 +40,7 @@ def gaussian_delta(epsilon: Floats, mu: Floats) -> Floats:
     from scipy.special import log_ndtr  # slow to import
 
     above, below = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    # exp(above) - exp(below), without cancellation.
     delta: Floats = -np.exp(above) * np.expm1(np.minimum(below - above, 0.0))
     return delta
 
@@ -63,12 +64,14 @@ def gaussian_epsilon(mu: Floats, delta: float) -> Floats:
     nonzero = (mu > 0) & np.isfinite(mu)
     epsilons[~np.isfinite(mu)] = inf
     own = mu[nonzero]
+    # The upper end is always enough: the tail bound of the Gaussian mechanism.
     low, high = np.zeros(len(own)), own * own / 2 + own * sqrt(2 * log(1 / delta))
     enough = gaussian_delta(low, own) <= delta
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         fits = gaussian_delta(middle, own) <= delta
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
+    # The upper end of the last interval, so that epsilon is never too small.
     epsilons[nonzero] = np.where(enough, 0.0, high)
     return epsilons
 

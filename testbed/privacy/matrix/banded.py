@@ -63,6 +63,7 @@ def optimised(bands: int, rounds: int, separation: int, participations: int, err
     # of clients with one round (Fichtenberger, Henzinger, Upadhyay, arXiv 2202.11205).
     beginning = square_root(rounds)[1:bands]
     solution = minimize(loss, beginning, jac=True, method="L-BFGS-B", options={"maxiter": 1000})
+    # Rounded, because the last bits of a search differ between machines.
     return (1.0, *np.round(solution.x, _DIGITS).tolist())
 
 

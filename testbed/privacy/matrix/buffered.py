@@ -8,10 +8,6 @@ With decays theta and scales omega of m buffers the coefficients are 1 and sum_i
 Their generating function is prod(1 - theta'_i x) / prod(1 - theta_i x), a ratio of polynomials, so the inverse is a
 BLT as well, with decays theta' (Lemma 5.2 of arXiv 2404.16706): `scales` gives omega from both.
 
-The optimised decays alternate, 1 > theta_1 > theta'_1 > theta_2 > ... > 0. The search is over the logarithms of the
-steps between -log theta_1, -log theta'_1, ...: any numbers are allowed, and for all of them omega is positive and the
-coefficients fall from 1 on (the sum of omega is that of theta - theta', below 1), which makes the sensitivity exact
-(`toeplitz.sensitivity`).
 """
 
 from dataclasses import dataclass
@@ -82,6 +78,8 @@ def scales(decays: Floats, inverse_decays: Floats) -> Floats:
 
 def _decays(steps: Floats) -> tuple[Floats, Floats]:
     """Return the decays and the inverse decays from the logarithms of the `(2 m,)` steps between them."""
+    # The decays alternate, 1 > theta_1 > theta'_1 > theta_2 > ... > 0, for any steps: then omega is positive and the
+    # coefficients fall from 1 on (the sum of omega is that of theta - theta', below 1), so the sensitivity is exact.
     places = np.exp(-np.cumsum(np.exp(steps)))
     return places[::2], places[1::2]
 
@@ -119,6 +117,7 @@ def optimised(buffers: int, rounds: int, separation: int, participations: int, e
 
     bounds = [(float(np.log(_SMALLEST)), float(np.log(_LARGEST)))] * (2 * buffers)
     solutions = []
+    # A local search: take the better result of two starts.
     for slowest in (1.0 / rounds, 1.0 / min(rounds, 2 * separation)):
         places = np.geomspace(slowest, 2.0, 2 * buffers)
         beginning = np.log(np.diff(places, prepend=0.0))
@@ -126,6 +125,7 @@ def optimised(buffers: int, rounds: int, separation: int, participations: int, e
             minimize(loss, beginning, method="L-BFGS-B", bounds=bounds, options={"maxiter": 300, "ftol": 1e-8})
         )
     best = min(solutions, key=lambda solution: float(solution.fun)).x
+    # Rounded, because the last bits of a search differ between machines.
     rounded_steps = np.array([float(f"{step:.{_DIGITS - 1}e}") for step in np.exp(best)])
     decays, inverse_decays = _decays(np.log(rounded_steps))
     return Buffers(tuple(decays.tolist()), tuple(scales(decays, inverse_decays).tolist()))

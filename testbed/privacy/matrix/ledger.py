@@ -7,14 +7,7 @@ negative (Choquette-Choo et al., arXiv 2211.06530, Theorem 2). So the entry for 
 and grows only with another round.
 
 The server adds the noise and is trusted to do so: the noise protects against observers of the models, not against the
-server. So a round that ended early has released nothing, and charges nobody. A server that is malicious, or leaves out
-the noise, sees everything: the epsilon against it is infinite.
-
-A round that began in a process that died, and is run again with other noise, may have been released before (another
-machine may have continued it). Then C x + z has one more row: that round's, with independent noise. The row contains
-the earlier rounds of all clients, also of those that were not in this round. So every client that has been in any round
-is charged for it, as if it had been in this one. If rounds before it ended early, their noise was drawn for that
-release as well: it follows from their rows, with independent noise, and from this one; all are charged.
+server.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,6 +35,7 @@ class ServerCharge:
         self, participants: Ids, survivors: Ids, noise: float | None, questioned: Ids, skipping: bool
     ) -> dict[NoiseShares, Ids]:
         """Charge the survivors of a round with a sum (`PrivacyCharge.of_round`)."""
+        # A round that ended early has released nothing: the server is trusted.
         return {} if noise is None else {_NOISE: survivors}
 
     def of_attempt(self, participants: Ids, skipping: bool) -> dict[NoiseShares, Ids]:
@@ -80,6 +74,9 @@ class CorrelatedLedger(PrivacyLedger):
             The columns of the round's `privacy` rows except the round, sorted by client.
         """
         hidden, clients = _NOISE, np.sort(np.concatenate([np.zeros(0, np.int64), *charges.values()]))
+        # A round that began in a process that died, and is run again with other noise, may have been released. Then
+        # C x + z has one more row, with independent noise. It contains the earlier rounds of all clients, so charge
+        # every client that has been in any round, as if it had been in this one.
         if _ATTEMPT in charges:
             hidden, clients = _ATTEMPT, np.union1d(clients, self._ever_charged())
             self._enter_attempt(round_number - 1, clients)
@@ -95,6 +92,7 @@ class CorrelatedLedger(PrivacyLedger):
             "delta": self.delta * constant,
             "epsilon": self._accountant.epsilon_of(squared, self.delta)[inverse],
             "planned_epsilon": np.array(planned)[of_count],
+            # A malicious server, or one that leaves out the noise, sees everything.
             "colluding_epsilon": np.inf * constant,
             **{
                 name: (np.nan if share is None else share) * constant
@@ -133,6 +131,7 @@ class CorrelatedLedger(PrivacyLedger):
         if not len(clients):
             return
         products, square = self._products(step)
+        # The sum of |column s . column t| over all pairs of rounds (arXiv 2211.06530, Theorem 2).
         self._squared[clients] += 2 * products[clients] + square
         self._counts[clients] += 1
         self._last[clients] = step
@@ -146,6 +145,7 @@ class CorrelatedLedger(PrivacyLedger):
     def _enter_attempt(self, step: int, clients: Ids) -> None:
         """Charge the rows since the last release once more: all contributions of each client to them, added up."""
         released = self._steps[-1][0] if self._steps else -1
+        # If rounds before it ended early, their noise was drawn for that release as well: their rows follow from it.
         for row in range(released + 1, step + 1):
             changed = np.zeros(len(self._squared))
             for earlier, members in (*self._steps, *self._attempts):

@@ -90,6 +90,7 @@ class BufferedStrategy(Strategy):
 
     def correlate(self, noise: Floats, memory: Floats, step: int) -> None:
         """Turn independent into correlated noise: (C w)_t = w_t + sum_i omega_i s_i, s_i sums theta_i^(t-1-j) w_j."""
+        # One buffer for all products: each has the size of the model.
         part = np.empty_like(noise)
         for scale, own in zip(self.buffers.scales, memory, strict=True):
             noise -= np.multiply(own, scale, out=part)

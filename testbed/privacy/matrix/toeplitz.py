@@ -31,6 +31,7 @@ def inverse(coefficients: Floats) -> Floats:
 
     impulse = np.zeros(len(coefficients))
     impulse[0] = 1.0
+    # Without the zeros of a band, which would make the filter take n steps per element.
     column: Floats = lfilter([1.0], np.trim_zeros(coefficients, "b"), impulse)
     return column
 

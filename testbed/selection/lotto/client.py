@@ -32,6 +32,7 @@ STAGES = StageTable(
     new_round={"new": "announced", "announced": "announced", "signed": "over", "over": "over"},
     rows={
         ParticipantList: Transition(
+            # One list in each round: after a second signature, peers with another list would count this client, too.
             sources={"announced"},
             target="signed",
             target_on_refusal="over",
@@ -51,11 +52,8 @@ STAGES = StageTable(
 
 A round is announced; then its participants are shown one list and the signatures on that list. A client accepts a valid
 announcement in every state, also after it has refused another announcement. In the server-centric variant the list also
-announces its round.
-
-A client accepts one list in each round: a client that signed a second list could be made to agree with peers that hold
-another list. After a refused list, or an announcement that follows a list, the state is "over". Signatures on the
-signed list may be shown again until another round is announced.
+announces its round. After a refused list, or an announcement that follows a list, the state is "over". Signatures on
+the signed list may be shown again until another round is announced.
 """
 
 
@@ -133,11 +131,14 @@ class LottoClient(Role):
 
     def use_round(self, number: int) -> None:
         """Refuse a round number that was used before; otherwise end the agreement of the last round."""
+        # Numbers of a round are known after it: a server could repeat a round with favourable numbers.
         if number <= self.client.last_round:
             raise Refusal("lotto.round-reused", f"round {number} was used before")
+        # Among rounds without end, a server would find a favourable round.
         if number > self.environment.rounds:
             raise Refusal("lotto.after-last-round", f"round {number} of {self.environment.rounds}")
         self.client.last_round = number
+        # Aggregation must not take the list of an earlier round.
         self.client.agreed_participants = None
         self.progress.begin(number)
 
@@ -165,8 +166,10 @@ class LottoClient(Role):
         Raises:
             Refusal: a check fails; its code names the check.
         """
+        # A smaller n raises the threshold, so that more of the server's own clients pass.
         self.check_population(message.population)
         entries = {entry.client: entry for entry in message.participants}
+        # A dishonest client twice would fill two places.
         if len(entries) != len(message.participants):
             raise Refusal("lotto.duplicate-client", "a client stands twice in the list")
         self.check_size(entries)
@@ -179,6 +182,7 @@ class LottoClient(Role):
         self.check_own_entry(own)
         directory = self.environment.look_up(entries)
         for entry in message.participants:
+            # Under a key of its own, the server could sign for this client.
             if directory.signing_key(entry.client) != entry.registration_key:
                 raise Refusal("lotto.registration-key-mismatch", f"client {entry.client} has another key at the PKI")
             if len(entry.output) != self.output_bytes:
@@ -243,6 +247,7 @@ class LottoClient(Role):
         with self.progress.answering(message, message.round):
             keys = {entry.client: entry.registration_key for entry in self.participant_list.participants}
             self.check_signatures(message, keys)
+            # Aggregation in this round refuses participants outside this list.
             self.client.agreed_participants = keys
             return Agreed()
 
@@ -262,6 +267,7 @@ class LottoClient(Role):
         meter("ed25519.verify", len(signed))
         for client, signature in signed.items():
             try:
+                # Against the bytes that this client signed: a signature on another list fails.
                 memo.verify(keys[client], LIST_DOMAIN, self.content, signature)
             except ProtocolError:
                 raise Refusal("lotto.inconsistent-lists", f"client {client} has not signed this list") from None

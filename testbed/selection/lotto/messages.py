@@ -119,6 +119,7 @@ def list_content(experiment_id: bytes, parameters: AgreedListParameters, message
         parameters: agreed s and a.
         message: the list.
     """
+    # The experiment's identifier is signed, too: a signature must not hold in another run.
     rows = [[entry.client, entry.registration_key, entry.output, entry.proof] for entry in message.participants]
     return signed_content(experiment_id, message.round, message.population, *parameters.terms, rows)
 
@@ -141,6 +142,7 @@ def selection_input(experiment_id: bytes, round_number: int, randomness: bytes =
         round_number: from 1.
         randomness: the beacon's randomness; empty without a beacon.
     """
+    # Parts of fixed length, so two rounds never share an input.
     return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big") + randomness
 
 

@@ -8,9 +8,6 @@ its final size as more clients take part. (The paper does not say where the firs
 clients before round 1 would cost as much as a round with all n clients, because only response times of training are
 meaningful.)
 
-A client that was asked to train and did not answer counts as measured, with a response time of at least the server's
-waiting time. Otherwise the slowest clients would stay unmeasured and never be dropped. The server cannot tell slow from
-unavailable clients. A client lost in a stage before training was not asked; its measurement stays.
 
 A dropped client is not measured again while it is out. Response times hardly change. Data quality does: the losses of
 participants shrink as the model improves while those of dropped clients stay, so that dropped clients return.
@@ -63,6 +60,7 @@ class Refinement(BaseModel):
     def smallest(self, population: int) -> int:
         """Return the smallest refined population that the rule may leave."""
         dropped = fraction_of(population, self.exclude)
+        # With `or`, two disjoint groups may go.
         return max(0, population - (2 * dropped if len(self.by) == 2 and self.combine == "or" else dropped))
 
     def largest(self, population: int, least: int) -> float:
@@ -105,7 +103,7 @@ def worst_clients(badness: Floats, share: float) -> Mask:
         `(n,)` bool.
 
     Example:
-        >>> worst(np.array([1.0, np.nan, 3.0]), 0.5).tolist()
+        >>> worst_clients(np.array([1.0, np.nan, 3.0]), 0.5).tolist()
         [False, False, True]
     """
     chosen = np.zeros(len(badness), np.bool_)
@@ -132,12 +130,14 @@ def fraction_of(count: int, share: float) -> int:
         >>> fraction_of(10, 0.3)
         3
     """
+    # As a decimal: in floats, 0.29 of 100 clients are 28.
     return int(Fraction(str(share)) * count)
 
 
 def measurements(round_: SelectionRound) -> tuple[Floats, Floats]:
     """Return `(n,)` response times [s] and `(n,)` data qualities in the server's memory; NaN: unknown."""
     unknown = np.full(round_.population, np.nan)
+    # A copy, because both arrays change in place.
     return round_.memory.setdefault(_LATENCY_S, unknown), round_.memory.setdefault(_QUALITY, unknown.copy())
 
 
@@ -157,4 +157,6 @@ def store_measurements(round_: SelectionRound, reports: TrainingReports) -> None
     """
     latency_s, quality = measurements(round_)
     latency_s[reports.clients], quality[reports.clients] = reports.latency_s, reports.quality
+    # The server cannot tell slow from unavailable clients. Without this time the slowest clients would stay unmeasured
+    # and never be dropped. `fmax` ignores NaN.
     latency_s[reports.unheard] = np.fmax(latency_s[reports.unheard], reports.waited_s)

@@ -103,6 +103,7 @@ class LottoServer(SelectionProtocol):
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Draw as many candidates as a list takes, uniformly (residual removal)."""
+        # No client can verify this draw: a malicious server may choose among the candidates, but only among them.
         return np.sort(round_.rng("residual removal").choice(candidates, self.required, replace=False))
 
     def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
@@ -159,6 +160,7 @@ class LottoServer(SelectionProtocol):
         assert round_.beacon is not None
         digest = list_digest(list_content(round_.experiment_id, self.parameters, message))
         receipt = await round_.beacon.register(message.round, digest)
+        # After an announcement, clients already have the pulse.
         return msgspec.structs.replace(
             message, beacon=ListRegistration(receipt, None if self.announces else self.pulse)
         )
@@ -204,6 +206,7 @@ class LottoServer(SelectionProtocol):
         signed = self.valid_signatures(answers, message, round_)
         self.require_answers(self.parameters.quorum_of(len(entries)), len(signed), "signatures", refusals)
         meter("message", len(signed))
+        # Only signers get the signatures: the others have left the round.
         groups = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
         agreed, refusals = await ask_groups(round_, groups)
         self.require_answers(1, len(agreed), "agreements", refusals)
@@ -227,6 +230,7 @@ class LottoServer(SelectionProtocol):
             try:
                 memo.verify(keys[client], LIST_DOMAIN, content, answers[client].signature)
             except ProtocolError:
+                # One invalid signature among those forwarded would make every participant refuse.
                 round_.network.record_event(f"client:{client}", "misbehaviour", "signed something else than the list")
             else:
                 valid.append(SignedBy(client, answers[client].signature))
@@ -242,6 +246,7 @@ class LottoServer(SelectionProtocol):
             refusals: refusals of the question.
         """
         strict = self.parameters.signatures == "strict"
+        # With a quorum, the others may go on without clients that refuse.
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", refusals_by_check(refusals, "participants"))
         if count < needed:

@@ -73,11 +73,9 @@ class AnnouncedClient(LottoClient):
         self.announced = message
 
     def use_round(self, number: int) -> None:
-        """Refuse a skipped round or one below the last announced round, then use the number.
-
-        Rounds are announced one after the other, even if they end early. An announced round counts as used whatever its
-        outcome: otherwise refused announcements would leave a server more than G numbers to choose the next round from.
-        """
+        """Refuse a skipped round or one below the last announced round, then use the number."""
+        # An announced round counts as used whatever its outcome: otherwise refused announcements would leave a server
+        # more than G numbers to choose the next round from.
         last, gap = self.client.last_announced, self.parameters.round_gap
         if gap is not None and last + gap < number <= self.environment.rounds:
             raise Refusal(
@@ -110,6 +108,7 @@ class AnnouncedClient(LottoClient):
     def check_round(self, message: ParticipantList) -> None:
         """Refuse a list that does not belong to the answered announcement."""
         self.progress.check_round(message, message.round)
+        # Another n would move the threshold after the clients have made their claims.
         if message.population != self.announced.population:
             raise Refusal(
                 "lotto.population-mismatch",
@@ -145,8 +144,6 @@ class AnnouncingServer(LottoServer):
     async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Announce the round (stage 1).
 
-        Answers shared by many clients are left out: a client without an answer of its own is no candidate.
-
         Args:
             pool: clients to ask.
             round_: the round.
@@ -164,6 +161,7 @@ class AnnouncingServer(LottoServer):
             factor_denominator=factor.denominator,
             pulse=pulse,
         )
+        # A client without an answer of its own is no candidate.
         return await ask_groups(round_, self.announcement_for(pool, message), shared=False)
 
     def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
@@ -228,6 +226,7 @@ class ClientCentricClient(AnnouncedClient, answers=(Announce, *STAGES.rows)):
         cls, message: Message, parameters: ClientCentricParameters, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
         """Return a test for keys with a number that is certainly above the threshold: these clients answer alike."""
+        # A subclass, e.g. a client that misbehaves, may answer otherwise.
         if cls is not ClientCentricClient or not isinstance(message, Announce):
             return None
         drawn_by_all = b"" if message.pulse is None else randomness_of(message.pulse)
@@ -266,8 +265,7 @@ class ClientCentricServer(AnnouncingServer):
     def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
         """Return whether a claim holds; record false claims.
 
-        The server makes the participants' checks itself, because one false claim would end the round for all. With
-        `server_verifies: none` it only checks that a claim is present.
+        With `server_verifies: none` the server only checks that a claim is present.
         """
         if client not in round_.directory or claim.output is None or claim.proof is None:
             return False
@@ -279,6 +277,7 @@ class ClientCentricServer(AnnouncingServer):
             return True
         vrf_input = self.selection_input(round_)
         s, factor = self.parameters.participants, self.parameters.factor
+        # The participants' checks: one false claim in the list would end the round for all.
         if not verify_claim(claim, round_.directory.vrf_key(client), vrf_input) or not under_threshold(
             claim.output, factor, s, self.population
         ):
@@ -358,6 +357,7 @@ class ServerCentricServer(LottoServer):
             `(c,)` sorted candidates and their `(c, 32)` uint8 numbers.
         """
         blocks = []
+        # One block at least, since `concatenate` needs one.
         for first in range(0, max(1, len(present)), _BLOCK):
             some = present[first : first + _BLOCK]
             outputs = self.outputs(round_.directory, some, round_)
