@@ -117,8 +117,10 @@ def _moved(
         alike, flights = flights.pattern, merged(flights, size, np.minimum(most, capacity))
     alone, stretches = TransferProgress.of(flights, start).unhindered(rates, start, np.full(len(start), np.inf))
     if exceeds(most, capacity, count):
+        # `alone` is a lower bound of the finish: beyond the stop at full speed, a transfer is cut off for sure.
         if rates.is_constant and (alone <= stop).all():
             finish = _constant_finish(start, size, most, flights, alike, alone, stretches, capacity, count)
+            # Otherwise a cut-off frees capacity, and the constant solution is wrong from then on.
             if (finish <= stop).all():
                 return finish, size
         finish, lacking = _varying_finish(start, size, stop, rates, flights, alike, capacity, count)
@@ -148,6 +150,7 @@ def _constant_finish(
     if not stretches.exceed(rate, order, count, capacity):
         return alone
     at, _, which = distinct(np.stack((start, rate, size, alike))[:, order])
+    # Equal transfers get equal shares, so one of each is computed, with its count.
     who = order[at]
     together = np.add.reduceat(count[order], at)
     if len(flights.size_bytes) == len(order) and begin_before_any_ends(start, size, rate, capacity):
@@ -202,6 +205,7 @@ def exceeds(rates: Floats, capacity: float, count: npt.ArrayLike = 1) -> bool:
     """
     count = np.asarray(count)
     estimate = float((rates * count).sum())
+    # A bound of the rounding of numpy's sum; the slow exact sum decides only within it.
     margin = 2 * (len(rates) + 4) * np.finfo(np.float64).eps * estimate
     if math.isfinite(estimate) and abs(estimate - capacity) > margin:
         return estimate > capacity

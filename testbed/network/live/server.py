@@ -184,6 +184,7 @@ class LiveNetwork(RecordingNetwork):
 
     def _server_worked(self, spent_s: float) -> None:
         super()._server_worked(spent_s)
+        # Modelled work may take longer than the real work here: the next question waits for it.
         self._server_busy_until_s = self._work_began_s + spent_s
         self._fall_behind("the server's work", max(0.0, self._clock() - self._server_busy_until_s))
 
@@ -228,10 +229,12 @@ class LiveNetwork(RecordingNetwork):
         )
         await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, call.deadline_s))
         end_s = self._clock()
+        # A crash must stop the run even if the stage ended before its report was judged.
         await self._reports.judge_late_crashes(progress.exchanges, key)
         self._start_server_work()
         answers, vectors = collected(kind, progress.exchanges)
         if len(stage.who(LATE)):
+            # Bounds the delay that a host may report with its next answer.
             self._cut_off_s = max(self._cut_off_s, end_s - sent_s)
         self._place(stage, progress, answers, senders)
         if senders.opening is not None:
@@ -241,6 +244,7 @@ class LiveNetwork(RecordingNetwork):
         self.connections.close(stage.who(OFFLINE, DROPPED))
         self._keep_record(stage, answers, sent_s)
         got_it = [exchange.position for exchange in progress.exchanges if exchange.delivered and not exchange.losing]
+        # They may have refused, which moves their count of announcements by one; the server will never know.
         cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
         self._note_announced(call.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
         summing, gathering = functools.partial(self._total, vectors), functools.partial(self._gathered, vectors)
@@ -268,6 +272,7 @@ class LiveNetwork(RecordingNetwork):
                 timer.cancel()
             for task in tasks:
                 task.cancel()
+            # Cancelled tasks cut their connections; the bytes that got through are final only after that.
             await asyncio.gather(*tasks, return_exceptions=True)
         progress.close()
 
@@ -305,6 +310,7 @@ class LiveNetwork(RecordingNetwork):
         """Store the clients' reactions and the bytes that got through."""
         outcome = stage.outcome.copy()
         stage.place(answers)
+        # Outcomes were settled as things happened; `place` would overwrite late and dropped ones.
         stage.outcome = outcome
         for exchange in progress.exchanges:
             stage.bytes_down[exchange.position] = min(exchange.bytes_sent, stage.size_down[exchange.position])
