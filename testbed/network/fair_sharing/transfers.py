@@ -11,11 +11,6 @@ beginning of the previous one) or at the end of the previous one, and then moves
 
 Limits of the model: it has no packets, and a round trip does not affect the share of concurrent transfers. Without
 flights, a message of a few packets is faster than on a real link; long transfers come out right.
-
-Algorithm: transfers that never fill the server's link take the time of their own links. Otherwise, while rates are
-constant and no transfer is cut off, `max_min` follows the level, or `cohort` if all begin before one ends. If rates
-change or transfers are cut off, time is divided into `windows` with a limited number of events. Memory is therefore
-bounded, and only contention costs time.
 """
 
 import math
@@ -116,6 +111,7 @@ def _moved(
     else:
         alike, flights = flights.pattern, merged(flights, size, np.minimum(most, capacity))
     alone, stretches = TransferProgress.of(flights, start).unhindered(rates, start, np.full(len(start), np.inf))
+    # Only contention costs time: transfers that never fill the server's link take the time of their own links.
     if exceeds(most, capacity, count):
         # `alone` is a lower bound of the finish: beyond the stop at full speed, a transfer is cut off for sure.
         if rates.is_constant and (alone <= stop).all():
@@ -123,6 +119,7 @@ def _moved(
             # Otherwise a cut-off frees capacity, and the constant solution is wrong from then on.
             if (finish <= stop).all():
                 return finish, size
+        # In windows with a limited number of events, so that memory is bounded.
         finish, lacking = _varying_finish(start, size, stop, rates, flights, alike, capacity, count)
         finish = np.maximum(finish, alone)  # rounding makes nobody too fast
     else:

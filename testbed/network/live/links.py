@@ -11,9 +11,6 @@ max-min fairness (deficit round robin with one quantum; Shreedhar and Varghese, 
 
 If the transport has windows, a message goes in flights (`windows`): no piece extends beyond the current flight, and the
 capacity that a link wastes while its sender waits for an acknowledgement is not made up for.
-
-A wake-up later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, because the
-machine was too busy. A `ThrottledTransfer` adds up that time (`behind_s`).
 """
 
 import asyncio
@@ -197,6 +194,7 @@ class ThrottledTransfer:
 
     def _look_back(self) -> None:
         """Note how long this transfer could have gone on, and no link was at work."""
+        # A later wake-up than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it.
         idle_since_s = max(self._ready_s, self._own.busy_until_s, self._shared.busy_until_s)
         self.behind_s += max(0.0, self._clock() - DEPTH_S - idle_since_s)
 

@@ -16,14 +16,8 @@ at its receiver. Handshakes and congestion windows delay messages as in the mode
 If a client leaves, its connection is cut at once. The same happens to all unfinished exchanges when the stage ends;
 bytes that got through until then are counted. The client connects again on its own and takes part in the next stage.
 
-An overloaded machine makes stages longer than links and devices would: links stand idle although bytes wait (`links`),
-answers leave later than the devices would send them, and the server's own work takes longer than modelled. For each
-stage the largest sum of such delays of one client counts. A round in which these delays exceed `BEHIND_S` and
-`BEHIND_SHARE` of its duration is `behind`, and an event is recorded. The measure is a lower bound: a message that waits
-unread in a socket because a process is busy is not noticed.
-
-The clock stands still between rounds (evaluation does not count, as on the virtual clock). With modelled compute the
-server waits until its modelled work is done, as the clients do.
+An overloaded machine makes stages longer than links and devices would. A round in which such delays exceed `BEHIND_S`
+and `BEHIND_SHARE` of its duration is `behind`, and an event is recorded.
 """
 
 import asyncio
@@ -175,6 +169,7 @@ class LiveNetwork(RecordingNetwork):
         self._finish_server_work()
         self._tell_behind()
         super().end_round()
+        # The clock stands still until the next round: evaluation does not count, as on the virtual clock.
         self._base_s = max(self._clock(), self._server_busy_until_s)
         self._running_since = None
 
@@ -201,6 +196,7 @@ class LiveNetwork(RecordingNetwork):
         kind, recipients, private = call.kind, call.recipients, call.encoded_private()
         common = encode(call.message)
         self._finish_server_work()
+        # With modelled compute, the modelled seconds must pass in real time before the next question.
         await sleep_until(self._server_busy_until_s, self._clock)
         self._stage = kind.stage
         sent_s = self._clock()
@@ -318,6 +314,8 @@ class LiveNetwork(RecordingNetwork):
         headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down, senders.resent_down)
         headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up, senders.resent_up)
         stage.transport_down, stage.transport_up = headers_down + acknowledged_down, headers_up + acknowledged_up
+        # Clients wait at the same time, so the largest delay counts, not the sum. It is a lower bound: a message that
+        # waits unread in a socket because a process is busy is not noticed.
         slowest = max(progress.exchanges, key=lambda exchange: exchange.behind_s, default=None)
         if slowest is not None:
             self._fall_behind(stage.kind.stage, slowest.behind_s)
