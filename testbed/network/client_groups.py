@@ -66,7 +66,6 @@ class ClientGroups:
             first[0] = np.argmin(single)
         else:
             regular = np.flatnonzero(~single)[::-1]
-            # Backwards, so that each code keeps its first client: examples must be in ascending order.
             first[code[regular]] = regular  # the last one to be entered stays
         there = np.flatnonzero(first < len(clients))
         all_first = np.concatenate((first[there], alone))

@@ -98,7 +98,7 @@ class AlternatingAvailability:
         self._asked_s = -math.inf
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        # Only a second reader of the model goes back in time: lives are replayed from the beginning.
+        # Earlier stretches and their draws may be gone, so a step back in time replays the lives from the beginning.
         if now_s < self._asked_s:
             self._restart()
         self._asked_s = now_s

@@ -240,7 +240,7 @@ class LiveNetwork(RecordingNetwork):
         self.connections.close(stage.who(OFFLINE, DROPPED))
         self._keep_record(stage, answers, sent_s)
         got_it = [exchange.position for exchange in progress.exchanges if exchange.delivered and not exchange.losing]
-        # They may have refused, which moves their count of announcements by one; the server will never know.
+        # Counted as refusals: a server that does not wait for them must not move clients to a number that they refuse.
         cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
         self._note_announced(call.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
         summing, gathering = functools.partial(self._total, vectors), functools.partial(self._gathered, vectors)
