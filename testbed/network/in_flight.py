@@ -192,7 +192,7 @@ class PendingExchanges:
                 self._lose(flight)
                 continue
             leg.received_s = ended.end_s
-            # A refusal ends the exchange, whatever question it answers.
+            # A refusal ends the exchange, also before the last question.
             if leg.outcome == REFUSED or flight.at == len(flight.legs) - 1:
                 flight.end_s = ended.end_s
             else:

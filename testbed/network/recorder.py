@@ -181,7 +181,7 @@ class RecordingNetwork(RoundNetwork):
         presence = self.availability.presence(self.round_number, self._stage, self.now_s, recipients)
         reachable = presence.reachable & ~self._gone[recipients]
         drops = presence.drops & reachable
-        # A client that drops out stays away until the end of the round, whatever the availability model says later.
+        # A client that drops out stays away until the end of the round, even if the availability model brings it back.
         self._gone[recipients[drops]] = True
         return Presence(reachable, drops, presence.leaves_s)
 

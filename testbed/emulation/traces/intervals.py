@@ -267,7 +267,7 @@ class AvailabilityTrace:
         # Exactly equal: touching intervals are one stretch, so that a client does not leave for an instant.
         ends[:-1] = self.online_until_s[:-1] != self.online_from_s[1:]
         starts = self.offsets[:-1][np.diff(self.offsets) > 0]
-        # The last interval of a device ends there, whatever the next device's first one is.
+        # The last interval of a device ends there, even if the next device's first one begins at that time.
         ends[starts[1:] - 1] = True
         return np.flatnonzero(ends)
 
