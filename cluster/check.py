@@ -84,6 +84,7 @@ def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Ch
             plan = RunPlan(experiment, 0)
             key = f"{experiment.workload.model_dump_json()} {experiment.population} {plan.seed}"
             if key not in built:
+                # The growth of this process stands for that of each host, which loads the same data.
                 before = psutil.Process().memory_info().rss
                 workload = building.build(experiment.workload, experiment.population, plan.seed)
                 built[key] = workload, max(0, psutil.Process().memory_info().rss - before)
@@ -124,6 +125,7 @@ def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[
     except ClusterError as error:
         detail, _, advice = str(error).partition("; ")
         yield CheckResult("fail", "gpus", "cluster", detail, f"{advice}, or use nodes with more GPUs")
+        # Without GPUs, so that memory is checked nevertheless.
         places = spread(our_nodes, at_once * hosts, 0.0)
     on_node = Counter(place.node_id for place in places)
     need = most.host_bytes(hosts)
@@ -214,6 +216,7 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
             findings += problems
             if not problems:
                 findings += capacity(alive, demands)
+                # Other versions fail in ways that their own line explains already.
                 same = [node for node in alive if node.versions.get("testbed") == here.versions.get("testbed")]
                 places = [located(experiment) for experiment in experiments]
                 files = {path: digest for place in places for path, digest in digests(place).items()}
@@ -226,6 +229,7 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
     finally:
         for probe in probes.values():
             ray.kill(probe, no_restart=True)
+        # A caller that was connected before goes on with its session.
         if not was_connected:
             disconnect()
 

@@ -165,6 +165,7 @@ class RunMetrics:
     def _count_events(self, events: Sequence[Event]) -> None:
         tallies: Tally[tuple[str, str, str, str]] = Tally()
         for event in events:
+            # The check alone: details name clients and rounds, of which there are too many for tags.
             check = event.detail.partition(": ")[0] if event.kind == "refusal" else ""
             tallies[(event.kind, event.stage, event.party.partition(":")[0], check)] += 1
         for (kind, stage, party, check), count in tallies.items():
@@ -186,6 +187,7 @@ class RunMetrics:
         """Return `word`, or "other" if this tag has too many values already."""
         word = visible(word)[:LONGEST_WORD]
         words = self._words.setdefault(tag, set())
+        # Each value is a series of its own in Prometheus, and series cost memory for weeks.
         if word not in words and len(words) >= MAXIMUM_WORDS:
             return _OTHER
         words.add(word)

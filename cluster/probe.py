@@ -141,6 +141,7 @@ def start_probes() -> tuple[list[NodeFacts], dict[str, Any]]:
         The nodes' facts, in the order of addresses, and the probes of the nodes that have answered, by node id; the
         probes end with `ray.kill` or with this process.
     """
+    # By value: nodes without the testbed could not import the class.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
         probe_class: Any = ray.remote(Probe)  # Ray's types know `.remote` only of methods that it has marked
@@ -162,6 +163,7 @@ def start_probes() -> tuple[list[NodeFacts], dict[str, Any]]:
             "object_store_bytes": int(resources.get("object_store_memory", 0)),
         }
         try:
+            # `ray.wait` has waited for all of them; the rest does not answer.
             answer = ray.get(references[node], timeout=0.1)
             ahead, error = _clock(probes[node])
             nodes.append(NodeFacts(**basics, **answer, clock_ahead_s=ahead, clock_error_s=error))
@@ -208,6 +210,7 @@ def _clock(probe: Any) -> tuple[float, float]:
         sent_s = time.time()
         node_s = ray.get(probe.now_s.remote(), timeout=ANSWER_TIMEOUT_S)
         received_s = time.time()
+        # The shortest round trip bounds the error best: half of it, in either direction.
         best = min(best, (received_s - sent_s, node_s - (sent_s + received_s) / 2))
     return best[1], best[0] / 2
 

@@ -131,6 +131,7 @@ class ClientHost:
 
     def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
         """Call `Host.deliver`; `vectors` come zero-copy from the object store."""
+        # Read-only views of Ray's shared memory: all hosts of a node see one copy of the model.
         if vectors is not None:
             delivery = replace(delivery, vectors=tuple(Vector(values, bits) for values, bits in vectors))
         return self.host.deliver(delivery)
@@ -191,6 +192,7 @@ class Coordinator:
         checkpoint = None if self._records is None else self._records.checkpoint()
         last_round = 0 if checkpoint is None else checkpoint.round_number
         early_events: list[tuple[str, str, str]] = []
+        # The network, which records events, does not exist yet.
         self._hosts.on_event = lambda *event: early_events.append(event)
         states = None
         if plan.clients_remember:
@@ -203,6 +205,7 @@ class Coordinator:
             self._hosts.prepare(experiment, simulation_seed, plan.randomness, last_round, states),
         )
         if self._records is not None:
+            # After `prepare`, which empties the set: a client that kills hosts would do so again in a resumed run.
             self._hosts.quarantined |= quarantined_before(self._records)
         keys = Directory.empty(experiment.population)
         if plan.derives_identities:
@@ -237,6 +240,7 @@ class Coordinator:
         self._progress = self._federation.progress("start")
         if isinstance(self._federation.network, LiveNetwork) and not self._federation.finished:
             self._live = self._federation.network
+            # Listen first: clients try to connect as soon as they have the address.
             await self._hosts.go_live(await self._live.open())
             await self._live.wait_for_clients(experiment.population, connecting_s(experiment.population))
         return self._federation.finished

@@ -37,6 +37,7 @@ RAY_EXTRAS = "TESTBED_RAY_EXTRAS"
 """Environment variable: 1 starts Ray here with all of its own processes."""
 _POLL_S = 0.1
 _ADDRESS_VARIABLE = "RAY_ADDRESS"
+# Errors of arguments and installations, which another attempt would only repeat.
 _PERMANENT_ERRORS = (ValueError, TypeError, ImportError)
 
 
@@ -55,6 +56,7 @@ def connect(address: str | None, on_retry: Callable[[str], None] = lambda line: 
     """
     if ray.is_initialized():
         return False
+    # Ray's coming default, without its warning: actors that reserve no GPU see the node's GPUs as they are.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     logging.getLogger("ray").setLevel(logging.ERROR)  # no greetings in the output
     ray._private.worker._worker_logs_enabled = False  # else each dead process prints a page
@@ -226,6 +228,7 @@ def _patience() -> Iterator[None]:
                     raise
             time.sleep(_POLL_S)
 
+    # Ray has no setting for this limit.
     ray._private.services.get_node = get_node_patiently
     try:
         yield

@@ -33,13 +33,16 @@ def processes_of(session: str, package: str) -> list[int]:
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
+            # Other users' processes can be neither read nor ended.
             if os.stat(f"/proc/{name}").st_uid != os.getuid():
                 continue
             with open(f"/proc/{name}/cmdline", "rb") as file:
                 arguments = os.fsdecode(file.read()).split("\0")
+            # The program stands behind the interpreter and its options.
             is_rays = any(argument.startswith(package.rstrip("/") + "/") for argument in arguments[:4])
             if not is_rays and not arguments[0].startswith(_TITLE):
                 continue
+            # The session as a whole folder name: another session's name may begin in the same way.
             if any(f"/{session}/" in f"{place}/" for place in (*arguments, *_open_files(name))):
                 process_ids.append(int(name))
         except OSError:  # the process has ended

@@ -47,6 +47,7 @@ def alive_nodes(table: Iterable[Mapping[str, Any]]) -> list[Node]:
         for row in table
         if row["Alive"]
     ]
+    # A fixed order, so that equal clusters get equal placements.
     return sorted(nodes, key=lambda node: node.node_id)
 
 
@@ -56,6 +57,7 @@ def living_nodes(table: Iterable[Mapping[str, Any]]) -> list[Node]:
     Ray may take half a minute to notice that a node has gone.
     """
     listed = alive_nodes(table)
+    # At once, as each node that has gone takes the whole time-out.
     with ThreadPoolExecutor(32) as threads:
         answering = list(threads.map(answers, listed))
     return [node for node, answered in zip(listed, answering, strict=True) if answered] or listed
@@ -170,16 +172,19 @@ def _roomiest(nodes: Sequence[Node], hosts_on: Counter[str]) -> Node:
 
 def _fitting(gpus: float, each: float) -> int:
     """Return the number of hosts that fit on a node's GPUs; a share is of a single GPU."""
+    # The small addend: 1 / each may round to just below a whole number.
     return int(gpus // each) if each >= 1 else int(gpus) * int(1 / each + 1e-9)
 
 
 def _gpu_share(gpus: float, hosts: int) -> float:
     """Return a share with which `hosts` fit on whole GPUs: 6 hosts on 4 GPUs get a half each, not two thirds."""
+    # Ray counts GPUs in ten-thousandths, so shares are cut off there.
     if gpus < 1:
         return 0.0
     return math.floor(gpus / hosts) if hosts <= gpus else math.floor(1e4 / math.ceil(hosts / math.floor(gpus))) / 1e4
 
 
+# Bounds the vectors that one process receives and holds at a time.
 FAN_IN = 8
 
 

@@ -61,6 +61,7 @@ def start_host(host_class: Any, place: Place, *, elsewhere: bool = True) -> Any:
         elsewhere: allow other nodes if that node has gone or its CPUs are taken.
     """
     where = NodeAffinitySchedulingStrategy(place.node_id, soft=elsewhere)
+    # No restart by Ray: it would bring the process back without its state; `_replace` replays the messages.
     return host_class.options(
         num_cpus=place.cpus, num_gpus=place.gpus, scheduling_strategy=where, max_restarts=0
     ).remote()
@@ -179,10 +180,12 @@ class RayHosts:
         return report
 
     async def deliver(self, delivery: Delivery) -> HostAnswers:
+        # Once per stage: the hosts of a node share the copy.
         vectors = ray.put([(v.values, v.bits) for v in delivery.vectors]) if delivery.vectors else None
         parts = split(replace(self._without_quarantined(delivery), vectors=()), len(self._actors))
         addressed = [index for index, part in enumerate(parts) if len(part.recipients)]
         answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in addressed))
+        # Without clients that were quarantined meanwhile: the replay must not kill the replacement.
         self._log.append(([self._without_quarantined(part) for part in parts], vectors))
         return HostAnswers.merged(answers)
 
@@ -272,6 +275,7 @@ class RayHosts:
             suspects = piece.recipients
             piece_key = (int(suspects[0]), len(suspects))
             deaths[piece_key] += 1
+            # Halves die on purpose, to find the client at fault; these deaths do not count against the host.
             isolating = len(suspects) < len(part.recipients)
             enough = 2 if isolating or len(suspects) > 1 else 3  # a single client from the start may be hit by chance
             await self._replace(index, error, [(piece, vectors) for piece in handled], counts=not isolating)

@@ -90,11 +90,13 @@ class RaySession:
         self._start_coordinator()
 
     def _start_coordinator(self) -> None:
+        # On the driver's node, as the records are written there; without CPUs, which the hosts reserve.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         # Handles are Any: Ray's types know `.remote` only of methods that its own decorator has marked.
         self.pki: Any = ray.remote(PKIActor).options(num_cpus=0, scheduling_strategy=here).remote()
         self.coordinator: Any = (
             ray.remote(self._coordinator_class)
+            # Several calls at once: `progress` is answered while a round runs.
             .options(num_cpus=0, scheduling_strategy=here, max_concurrency=8)
             .remote(self.hosts, self.places, self.pki)
         )
@@ -161,8 +163,10 @@ class RaySession:
                 self._stop_if_closed()
                 self._check_own_node(loss)
                 done = _rounds_done(path)
+                # A coordinator that gets on may die again; without a finished round in between, something is wrong.
                 restarts = 1 if done > finished_rounds else restarts + 1
                 finished_rounds = done
+                # Without records there is no checkpoint to continue from.
                 if path is None or restarts > MAXIMUM_RESTARTS:
                     raise ClusterError(f"{loss}; see Ray's logs, and rerun with --resume") from None
                 interruption = f"{loss}; the run resumed after round {done}"

@@ -139,11 +139,13 @@ class RayWorker(PointWorker):
 
     def _prepare(self, run: PlannedRun) -> None:
         session_slot = self._open_session
+        # Starting actors takes seconds, so points with the same needs share them.
         if session_slot is not None and session_slot.requirements == self._shares.requirements(run.point.experiment):
             return
         self._release()
         session_slot = self._shares.start(run.point.experiment)
         with self._turn:
+            # `close` may have run while the session started, and found nothing to end.
             if not self._closed.is_set():
                 self._open_session = session_slot
                 return

@@ -93,6 +93,7 @@ def results_in_log(log: str) -> bytes:
         data = base64.b64decode("".join(blocks), validate=True)
     except ValueError:
         data = b""
+    # A log may be cut off, or hold lines of other processes.
     if str(len(data)) != announced.get("bytes") or hashlib.sha256(data).hexdigest() != announced.get("sha256"):
         raise RunError("the results arrived damaged or cut off; fetch them again (`testbed jobs fetch`)")
     return data
@@ -116,6 +117,7 @@ def unpack(data: bytes, into: Path) -> None:
                 check_name(member.name, "the results")
                 name = PurePosixPath(member.name)
                 total += member.size
+                # A link could lead the next file out of the directory; a device or a pipe is no result.
                 if not member.isreg():
                     raise RunError(f"the results hold {member.name!r}, which is not a file of a run; nothing was kept")
                 if len(name.parts) > _MAXIMUM_DEPTH:
@@ -123,6 +125,7 @@ def unpack(data: bytes, into: Path) -> None:
                         f"the results hold folders nested {len(name.parts)} deep, and a run's are at most "
                         f"{_MAXIMUM_DEPTH} deep; nothing was kept"
                     )
+                # A second file of one name would replace the checked one; the total stops decompression bombs.
                 if name in names or len(names) >= _MAXIMUM_FILES or total > _MAXIMUM_UNPACKED_BYTES:
                     raise RunError(f"the results do not look like a run's (at {member.name!r}); nothing was kept")
                 names.add(name)
@@ -172,6 +175,7 @@ def merge_into(fresh: Path, target: Path) -> Path:
     try:
         for old in list(target.rglob(_PARTS)) if target.is_dir() else []:
             if old.is_dir() and (old.parent / "experiment.yaml").is_file():
+                # Rounds that have been merged since: the old parts would count them twice.
                 shutil.rmtree(old)
         for path in _regular_files(fresh):
             place = inside(target, path.relative_to(fresh).as_posix(), str(target))

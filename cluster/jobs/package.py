@@ -156,6 +156,7 @@ def _rewritten_sweep(
     for point in all_points:
         typed: Any = None
         for key, value in point.values.items():
+            # As JSON, since values may be lists, and 1, 1.0 and true are equal in Python.
             identity = (key, json.dumps(value))
             if identity not in shipped_values:
                 typed = point.experiment.model_dump(mode="python") if typed is None else typed
@@ -249,6 +250,7 @@ def _write(path: Path, files: dict[str, Path], texts: dict[str, str]) -> None:
             archive.writestr(_entry(name), text)
         for name, source in sorted(files.items()):
             try:
+                # Zip64, as the size of a stream is not known beforehand.
                 with source.open("rb") as reader, archive.open(_entry(name), "w", force_zip64=True) as writer:
                     while block := reader.read(1 << 20):
                         writer.write(block)
@@ -259,6 +261,7 @@ def _write(path: Path, files: dict[str, Path], texts: dict[str, str]) -> None:
 def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED
+    # Fixed, as the zip must not depend on the modes of the files here (Unix permissions, in the upper 16 bits).
     entry.external_attr = 0o644 << 16
     return entry
 

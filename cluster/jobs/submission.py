@@ -193,6 +193,7 @@ class Jobs:
         name = packed.experiment.name
         arguments = ["-m", "testbed", "run", package.EXPERIMENT, "--address", "auto", *(["--resume"] if resume else [])]
         arguments += ["--accept-changed-code"] if accept_changed_code else []
+        # exec: the shell is replaced, so that Ray's signal to stop reaches Python.
         command = f"exec {interpreter.COMMAND} {shlex.join(arguments)} --out {_shell(out)}"
         metadata = {"experiment": name, "out": out, "version": VERSION, "kind": "run"}
         return self._start(f"{file_name(name)[:_LONGEST_ID]}-{secrets.token_hex(3)}", command, packed.path, metadata)
@@ -234,6 +235,7 @@ class Jobs:
             except BrokenPipeError:
                 raise  # our own output: its reader has gone
             except (aiohttp.ClientError, RuntimeError, ConnectionError, ClusterError, TimeoutError) as error:
+                # Output since the last break: the connection works, and counting begins again.
                 lost = 1 if printer.characters > before else lost + 1
                 if advised := authentication.advice(str(error)):
                     raise ClusterError(advised) from None
@@ -293,6 +295,7 @@ class Jobs:
             return downloads.results_in_log(self.logs(fetch))
         finally:
             with contextlib.suppress(ClusterError, ExperimentError, RuntimeError):
+                # The log holds all results, and the dashboard keeps logs in memory.
                 self._client.delete_job(fetch)
 
     def _start(self, id: str, command: str, working_directory: Path, metadata: dict[str, str]) -> str:
@@ -323,6 +326,7 @@ class _LogPrinter:
         self._position = 0
 
     def take(self, text: str) -> None:
+        # Every connection repeats the log from its beginning; only characters beyond the printed ones are new.
         new = text[max(0, self.characters - self._position) :]
         self._position += len(text)
         if new:

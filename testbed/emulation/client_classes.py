@@ -131,6 +131,7 @@ def class_counts(classes: Mapping[str, ClientClass], population: int) -> dict[st
     exact = {name: share * population for name, share in shares.items()}
     counts = {name: int(quota) for name, quota in exact.items()}
     remaining = population - sum(counts.values())
+    # The largest remainders; names break ties, so that the order of the classes does not matter.
     for name in sorted(exact, key=lambda name: (counts[name] - exact[name], name))[:remaining]:
         counts[name] += 1
     for name, count in counts.items():
@@ -144,6 +145,7 @@ def class_counts(classes: Mapping[str, ClientClass], population: int) -> dict[st
 
 def _shares(classes: Mapping[str, ClientClass]) -> dict[str, Fraction]:
     """Return the exact decimal shares of all classes, sorted by name; they sum to 1."""
+    # As decimals: 0.1 + 0.2 + 0.7 must be exactly 1.
     stated = {
         name: Fraction(str(settings.share)) for name, settings in sorted(classes.items()) if settings.share is not None
     }

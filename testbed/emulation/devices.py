@@ -145,6 +145,7 @@ def zipf_factors(population: int, fastest: float, slowest: float, exponent: floa
     law = np.arange(1, population + 1, dtype=np.float64) ** -exponent
     if population > 1:
         law = (law - law[-1]) / (law[0] - law[-1])
+    # Rounding must not leave the range.
     return np.clip(fastest + (slowest - fastest) * law, fastest, slowest)
 
 
@@ -206,6 +207,7 @@ def read_device_factors(path: Path, column: str, larger_is_faster: bool | Litera
         raise TraceError(
             f"{path}: row {table.rows[first_bad]}: {column} is {values[first_bad]:g}; no latency or score is negative"
         )
+    # 0 stands for a device without a result in the published tables.
     measured = values[values > 0]
     if not len(measured):
         raise TraceError(f"{path}: {column} is 0 in every row; choose a column of latencies or scores")

@@ -6,14 +6,8 @@ finished, the protocol of the experiment aggregates their updates, the model mak
 All other clients continue to train during the aggregation; free places are filled again with the new model.
 
 `plain`: a client sends its update as soon as it is trained (FedBuff, see `testbed.aggregation.buffered`). Under
-`secagg` and `secagg-plus` a client that has finished reports this, and keeps its update and its place. Otherwise more
-updates would be trained than a slow protocol consumes, and all of them would be stale. When K clients have finished,
-the protocol runs among them. A dropout during the protocol is a loss for the buffer, too: the K updates are used up, or
-lost if the round is aborted.
-
-The exchanges in progress, and the updates that wait, are among the arrays of the run's checkpoint: 4 bytes per
-parameter for each such client. Every round begins from the checkpointed arrays, so a resumed run gives the same
-results.
+`secagg` and `secagg-plus` a client that has finished reports this, and keeps its update and its place until the
+protocol runs among K such clients.
 """
 
 import math
@@ -82,6 +76,8 @@ class Buffer:
 
     def keep_in(self, memory: Memory) -> None:
         """Store the buffer in the arrays that are kept from round to round."""
+        # All in the checkpoint, at 4 bytes per parameter and waiting client: every round begins from these arrays,
+        # so that a resumed run gives the same results.
         saved = {"drawn": self.times_drawn}
         if self.pending:
             rows = [(client, entry.round, entry.update) for client, entry in self.pending.items()]
@@ -124,6 +120,7 @@ class _Filling:
 
     async def begin(self) -> int:
         """Process the exchanges that ended during the last aggregation; return the number of available clients."""
+        # Updates that wait have become one round older.
         for client in self._buffer.ready:
             self._throw_away_if_stale(client)
         self._note(await self._network.wait(self._network.now_s))
@@ -141,12 +138,15 @@ class _Filling:
                     await network.pause(self._section.redraw_s)
                 raise RoundSkipped("too-few-available", f"{len(ready)} of {self._size} have finished, nobody trains")
             waits = self._places_taken() < self._section.concurrency or len(ready) < len(self._buffer.ready)
+            # Clients may come online meanwhile and take a free place, so look again in between.
             again_s = network.now_s + self._section.redraw_s if comes_back and waits else math.inf
             self._note(await network.wait(again_s))
         return ready[: self._size]
 
     def _places_taken(self) -> int:
         """Return the number of clients that train, or hold their updates until the buffer is aggregated."""
+        # With secure aggregation a finished client keeps its place: otherwise more updates would be trained than the
+        # slow protocol consumes, and all of them would be stale.
         holding = 0 if self._upload is not None else len(self._usable())
         return len(self._network.flights) + holding
 
@@ -191,6 +191,7 @@ class _Filling:
         question = Train(start.number, Vector(self._model, 0))
         further = [] if self._upload is None else [self._upload]
         answering = await network.dispatch(clients, [question, *further])
+        # Hosts forget a round's state when the next begins, so the updates are stored here until they are aggregated.
         for client, (update, _) in (await network.fetch_internal(Keep(start.number), answering)).items():
             self._buffer.pending[client] = PendingUpdate(start.number, update)
 
@@ -205,6 +206,7 @@ class _Filling:
         """Draw `count` of the clients in `there`: uniformly, or those that were sent the model least often."""
         if not self._evenly:
             return np.sort(generator.choice(there, count, replace=False))
+        # Shuffled before the stable sort, so that ties are broken at random.
         shuffled = generator.permutation(there)
         return np.sort(shuffled[np.argsort(self._buffer.times_drawn[shuffled], kind="stable")[:count]])
 
@@ -230,12 +232,15 @@ class BufferedClients:
             candidates = await filling.begin()
             with attach_selection_state(candidates):
                 chosen = ids(await filling.fill())
+            # Used up from here on: a dropout during the protocol, or an aborted round, loses them.
             chosen_updates = {client: buffer.pending.pop(client) for client in chosen.tolist()}
         finally:
+            # Even if the round is skipped or aborted: exchanges in progress go on in the next one.
             buffer.keep_in(start.memory)
         flights = [entry.flight for entry in chosen_updates.values() if entry.flight is not None]
         for flight in flights:
             self._network.record(flight)
+        # NaN: a client that reports no loss.
         losses = [entry.update.loss for entry in chosen_updates.values() if not math.isnan(entry.update.loss)]
         with attach_selection_state(candidates, chosen):
             updates = recalls({client: (entry.round, entry.update) for client, entry in chosen_updates.items()})

@@ -82,7 +82,9 @@ def seconds_per_call(call: Callable[[], object], repeat: int) -> float:
     """
     calls, spent_s = 1, _batch(call, 1)  # the first call of all fills caches
     while (spent_s := _batch(call, calls)) < _LEAST_BATCH_S:
+        # At most 100 times as many: the first batches of a fast operation measure little more than the clock.
         calls = max(2 * calls, min(100 * calls, math.ceil(calls * _LEAST_BATCH_S / max(spent_s, 1e-9))))
+    # The median: a batch that was interrupted must not count.
     return statistics.median([spent_s, *(_batch(call, calls) for _ in range(repeat - 1))]) / calls
 
 
@@ -137,6 +139,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "vrf.prove": (lambda: secret.prove(message), 1),
         "vrf.verify": (lambda: vrf.verify(secret.public, message, proof), 1),
         "hmac": (lambda: prf.evaluate_many(keys, message), len(keys)),
+        # Anew, as a vector keeps its digest.
         "sha256.byte": (lambda: floats[0].digest(anew=True), floats[0].packed_bytes),
         "x25519.generate": (lambda: PrivateKey.from_seed(seed), 1),
         "x25519.agree": (lambda: own.agree(peer.public, b"calibration"), 1),

@@ -26,6 +26,7 @@ class CanaryTrainer(Trainer):
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """See `Trainer.learn`."""
+        # Real training first: its duration and report must not tell canaries apart.
         update, randomness, client = super().learn(workload, message), self.environment.randomness, self.client.number
         if is_inserted(randomness, client):
             return replace(update, delta=canary(randomness, client, len(update.delta), self.parameters))

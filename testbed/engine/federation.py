@@ -124,10 +124,12 @@ class Federation:
                 f"clients, the experiment {workload.dimension} and {n}; resume with the experiment that began the run"
             )
         self._check_states()
+        # A resumed run's clock goes on where it stood.
         self.network.now_s = self.state.now_s
         self._changed = False  # whether a completed round has changed the model; followed where a target ends the run
         if experiment.stop_at is not None and records is not None:
             self._reached = stopped(records.path, self.state.round_number)
+            # The target must not be met by the initial model, in a resumed run neither.
             self._changed = "completed" in records.table("rounds")["outcome"].to_pylist()
         self.privacy = open_ledger(plan, workload)
         self._recorder = None if records is None else RunRecorder(records, plan, self.network)
@@ -154,6 +156,7 @@ class Federation:
             self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.initial_state))
         if self.plan.participation_pattern is not None and self.records is not None and self.state.round_number:
             rows = self.records.table("participation")
+            # Dishonest clients need not keep a memory.
             honest_in_sums = rows["survived"].to_numpy() & ~rows["dishonest"].to_numpy()
             check_remembered(self.records.path, rows["client"].to_numpy()[honest_in_sums])
 
@@ -192,8 +195,10 @@ class Federation:
         number = before.round_number + 1
         if number > 1:
             await self.network.pause(self.plan.experiment.time.between_rounds_s)
+        # After the pause, which belongs to no round.
         started_s = self.network.now_s
         start, beacon = self._begin(number)
+        # Before the round: an interrupted attempt may have released a sum, and the repeat adds other noise.
         privacy = self._charge_attempts(number)
         self._round = Round(start, self.network, self._server, before.model, self._collect)
         outcome = await (self._round.skip(f"budget-spent: {self._spent}") if self._spent else self._round.run())
@@ -203,6 +208,7 @@ class Federation:
         evaluation = self._evaluate(number, outcome.model, start.memory)
         self._reached = self._target_reached(number, evaluation)
         participations = before.participations.copy()
+        # Aborted rounds count, too: their participants were selected and have worked.
         participations[outcome.participants] += 1
         wall_s = before.wall_s + time.monotonic() - began
         memory = self._memory_after(number, start, beacon)
@@ -217,6 +223,7 @@ class Federation:
 
     def _begin(self, number: int) -> tuple[SelectionRound, RoundBeacon | None]:
         """Return the server's state at the beginning of a round, and the beacon as the last round left it."""
+        # A copy: a round that fails in the middle must leave the checkpoint's arrays as they were.
         memory = memory_copy(self.state.memory)
         self.network.restore(memory)
         beacon = self.plan.round_beacon(memory.pop(_BEACON, None))
@@ -272,6 +279,7 @@ class Federation:
         n = self.plan.experiment.population
         if n <= MOST_EVALUATED:
             return np.arange(n)
+        # Always round 0: the same clients in each evaluation, so that the curve shows the model and not the draw.
         generator = self.plan.randomness.generator("evaluation", 0, "clients")
         return np.sort(generator.choice(n, MOST_EVALUATED, replace=False))
 
@@ -312,6 +320,7 @@ class Federation:
             return ""
         target = stop_at.target
         metrics = evaluation.metrics if isinstance(evaluation, Evaluation) else ()
+        # Not strict: a workload may leave its further metrics out of an evaluation.
         further = dict(zip(self.plan.experiment.workload.metrics, metrics, strict=False))
         value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss), further)
         return (

@@ -35,6 +35,7 @@ def foreseeable(experiment: Experiment, plan: RunPlan | None, workload: Workload
         workload: its workload; None: the data are not read, and checks that need them are left out.
     """
     lines = [*_too_few(experiment, plan), *_deadlines(experiment, plan)]
+    # Without the data only a fixed number per client is known.
     counts = _known_counts(experiment) if workload is None else np.asarray(workload.sample_counts)
     if counts is not None and _trains_in_batches(experiment, workload):
         lines += single_step(counts, experiment.workload.epochs, experiment.workload.batch_size)
@@ -43,6 +44,7 @@ def foreseeable(experiment: Experiment, plan: RunPlan | None, workload: Workload
 
 def _too_few(experiment: Experiment, plan: RunPlan | None) -> list[str]:
     """Return warnings of rounds that are unlikely to find enough clients, or to keep them."""
+    # A buffer waits for clients instead of failing.
     if experiment.asynchronous is not None:
         return []
     section, lines = experiment.availability, []
@@ -96,6 +98,7 @@ def _online_share(section: AvailabilityModel) -> float | None:
 
 @lru_cache(maxsize=4)  # the points of a sweep name the same few files
 def _share_of_trace(path: Path, size: int, changed_ns: int) -> float | None:
+    # Size and time of change are part of the key, so that a changed file is read again.
     return online_share(Traced(path=path))
 
 
@@ -111,6 +114,7 @@ def _deadlines(experiment: Experiment, plan: RunPlan | None) -> list[str]:
         links = plan.links()
     except (ExperimentError, TraceError):
         return []  # a run reports the error
+    # Without transfer and work, so a lower bound: the warning is never wrong.
     travel_s = 2 * np.asarray(links.latency_s)
     time, lines = experiment.time, []
     deadlines = {"time.deadline_s": time.deadline_s} if set(plan.stages) - set(time.stage_deadlines) else {}

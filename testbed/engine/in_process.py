@@ -62,6 +62,7 @@ async def live_in_process(
     groups: list[LiveClients] = []
 
     async def confirming(client: int, key: tuple[int, int]) -> HostReport | None:
+        # Clients are dealt to hosts as in `owned_by`.
         return groups[client % len(groups)].crash_report(client, key)
 
     live = functools.partial(LiveNetwork, confirming=confirming)
@@ -76,6 +77,7 @@ async def live_in_process(
         await network.wait_for_clients(plan.experiment.population, connecting_s(plan.experiment.population))
         yield federation
     finally:
+        # Before the groups: clients end by themselves when the server says goodbye.
         await network.close()
         for group in groups:
             await asyncio.to_thread(group.close)
@@ -98,6 +100,7 @@ def _registered(
         board = environment.directory = plan.derived_board(workload)
     elif plan.needs_registration:
         local.register(PKI(experiment.population, plan.randomness))
+        # After registration has closed: the public seed must not be known before.
         board = environment.directory = plan.completed(environment.directory, workload)
     return local, board
 

@@ -65,6 +65,7 @@ class RunPlan:
     def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
         self.experiment = experiment
         seed = experiment.seed if experiment.seed is not None else simulation_seed
+        # The simulation always has a seed; protocol secrets follow from it only if the experiment names it.
         self.randomness = Randomness(
             seed, secrets_from_system=experiment.seed is None, context=secrets_context(experiment)
         )
@@ -78,6 +79,7 @@ class RunPlan:
         else:
             honest = aggregation_protocol(experiment.aggregation)
             colluders = honest.guarantees(experiment.selection.participants).max_colluders
+            # One colluder more than the protocol tolerates: the smallest coalition from which an attack may succeed.
             self.adversary = Adversary(
                 experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, colluders + 1)
             )
@@ -85,6 +87,7 @@ class RunPlan:
             self.selection = selection_protocol(experiment.selection, experiment.population, with_attacks)
             self.aggregation = aggregation_protocol(experiment.aggregation, with_attacks)
             self.broadcast = with_attacks(Broadcast, {"train"})()
+            # After all protocols are made: each has told by then which attacks apply to it.
             self.adversary.check_used(self.roles)
             self.adversary.check_learning(experiment.workload)
             self._check_broadcast()
@@ -116,6 +119,7 @@ class RunPlan:
 
     def completed(self, board: Directory, workload: Workload) -> Directory:
         """Close registration: add the public seed, the beacon's public key and the announced numbers of samples."""
+        # Only now: a party that knew the seed earlier could register clients at places that suit it.
         board = replace(board, public_seed=self.randomness.identity_secret("pki", 0, "public seed"))
         if self.beacon_key is not None:
             board = replace(board, beacon=self.beacon_key.public)
@@ -137,6 +141,7 @@ class RunPlan:
     @property
     def derives_identities(self) -> bool:
         """Whether clients have the keys that follow from the seed, without having registered; see `derived_keys`."""
+        # Measured registration must really happen, and secrets of the operating system cannot be derived.
         derivable = self.experiment.time.work_is_modelled and not self.randomness.secrets_from_system
         return self.needs_registration and derivable
 
@@ -148,6 +153,7 @@ class RunPlan:
     def roles(self) -> list[RoleSpec]:
         """The client sides of all protocols of the run."""
         specs = [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
+        # The last role for a message wins (`Host`): canaries replace `Trainer`, and attacks replace any role.
         specs += canary_roles(self.experiment, self.dishonest, self.randomness)
         if self.experiment.asynchronous is not None:
             specs.append(RoleSpec(UpdateKeeper, Staleness(self.experiment.asynchronous.staleness_exponent)))
@@ -156,6 +162,7 @@ class RunPlan:
     @cached_property
     def results(self) -> Memo | None:
         """Of pure functions that several parties of this process need; None: where time is measured."""
+        # Where time is measured, each party must do its own work.
         return Memo() if self.experiment.time.work_is_modelled else None
 
     @property
@@ -180,6 +187,7 @@ class RunPlan:
         """
         sizes = self.minimum_participants, self.maximum_participants
         noise = self.aggregation.noise_plan(*sizes, dimension, self.selection.client_rate)
+        # Without an accountant the run would have no ledger, and nobody would notice.
         if noise is None and noise_of(self.aggregation_parameters) is not None:
             raise ExperimentError(
                 f"aggregation.protocol: {self.experiment.aggregation.protocol}: participants add noise "
@@ -255,6 +263,7 @@ class RunPlan:
         """
         algorithm, pattern = self.client_algorithm(workload), self.participation_pattern
         client_states = ClientStates(directory) if algorithm.keeps_state or directory is not None else None
+        # Once per process, before clients are timed.
         self.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             population=self.experiment.population,
@@ -293,6 +302,7 @@ class RunPlan:
         groups = []
         for name, kind in self.experiment.classes.items():
             if kind.link_settings and self.class_members is not None:
+                # A generator per class: another class in the experiment leaves these draws as they are.
                 draws = self.randomness.generator("links", 0, f"draw of class {name}")
                 groups.append(LinkGroup(np.flatnonzero(self.class_members.are_in(name)), kind.link_settings, draws))
         return client_links(self.experiment.links, self.experiment.population, generator, groups)
@@ -303,6 +313,7 @@ class RunPlan:
         factors = speed_factors(self.experiment.devices, n, self.randomness.generator("devices", 0, "speed"))
         for name, kind in self.experiment.classes.items():
             if kind.devices is not None and self.class_members is not None:
+                # A generator per class, as for links.
                 generator = self.randomness.generator("devices", 0, f"speed of class {name}")
                 of_class = speed_factors(kind.devices, n, generator, f"classes.{name}.device")
                 factors = np.where(self.class_members.are_in(name), of_class, factors)
@@ -369,6 +380,7 @@ class RunPlan:
         self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)
         if self.adversary is not None:
             self.adversary.check_workload(workload)
+        # For their errors alone.
         self.noise_plan(workload.dimension)
         self.reports_training(workload.dimension)
 

@@ -37,6 +37,7 @@ class PrivacyLedgerRecorder:
         self._adversary = plan.experiment.adversary
         self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
         self._last_stage = plan.aggregation.stages[-1]
+        # From a seed, a repeated round adds the same noise and releases the same sum: nothing more to charge.
         self._noise_repeats = not plan.randomness.secrets_from_system
         self._records: RunDirectory | None = None
         self._begun = 0  # the last round with a last stage that has begun
@@ -54,6 +55,7 @@ class PrivacyLedgerRecorder:
             outcome: how it went.
             exchanges: its stages.
         """
+        # A round without a sum is charged if anybody was asked in the last stage: the server may know the sum anyway.
         recipients = np.unique(
             np.concatenate([no_ids(), *(s.clients for s in exchanges if s.stage == self._last_stage)])
         )
@@ -89,6 +91,7 @@ class PrivacyLedgerRecorder:
         """
         if self._records is None or self._noise_repeats or stage != self._last_stage or self._begun == round_number:
             return
+        # On disk before any client is asked: from the last stage on, the server may learn the sum.
         self._records.begin_last_stage(round_number, participants)
         self._begun = round_number
 
@@ -120,12 +123,14 @@ def open_ledger(plan: RunPlan, workload: Workload) -> PrivacyLedgerRecorder | No
     records = records_of(noise.accountant.unit, plan, workload)
     kind = CorrelatedLedger if isinstance(noise.accountant, CorrelatedAccountant) else Ledger
     ledger = kind(noise, plan.experiment.population, section.delta_for(records), section.budget)
+    # Before the first round: a budget that not even one round keeps is a mistake in the experiment.
     if ledger.spent and section.budget is not None:
         raise ExperimentError(
             f"privacy.budget: {section.budget:g} is less than one round may cost, epsilon {ledger.after_next:.4g} at "
             f"delta {ledger.delta:.3g} with {100 * noise.min_share:.3g}% of the planned noise, the least that a sum "
             "can have; allow more, or add more noise"
         )
+    # The server adds correlated noise, so only clients in a sum that was released are charged.
     charge = ServerCharge() if kind is CorrelatedLedger else PrivacyCharge(noise, plan.dishonest)
     return PrivacyLedgerRecorder(ledger, charge, plan)
 

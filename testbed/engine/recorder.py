@@ -110,6 +110,7 @@ class RunRecorder:
     def _add_to_provenance(self, key: str, value: Any) -> None:
         stored = RunRecords(self.records.path).experiment
         provenance = dict(stored.get("provenance") or {})
+        # A resumed run keeps the values of its beginning.
         if key not in provenance:
             self.records.replace_experiment(stored | {"provenance": provenance | {key: value}})
 
@@ -130,6 +131,7 @@ class RunRecorder:
         if aggregate is not None and self._plan.experiment.records.keeps(number):
             view = RoundAggregate(ended.model_before, aggregate.mean, aggregate.weight)
         rounds, others = self._rounds_table(number, ended), self._tables(number, ended)
+        # Tables and checkpoint in one step: a run that dies in between repeats the round.
         self.records.append_round({"rounds": rounds, **others}, checkpoint, view)
         self._log(rounds.to_pylist()[0], wall_s)
         self._log_crashes(number)
@@ -168,6 +170,7 @@ class RunRecorder:
     def _tables(self, number: int, ended: EndedRound) -> dict[str, pa.Table | Iterable[pa.Table]]:
         network, outcome = self._network, ended.outcome
         events = network.events
+        # After the last planned round there is nothing left to stop.
         if ended.why_last and number < self._plan.experiment.rounds:
             events = [*events, Event("after round", "coordinator", STOPPED, ended.why_last)]
         tables: dict[str, pa.Table | Iterable[pa.Table]] = {
@@ -199,6 +202,7 @@ class RunRecorder:
     def _log_crashes(self, number: int) -> None:
         """Log the traceback of each kind of crash once; all crashes are in the events."""
         for stage, crash in self._network.crashes:
+            # Without the message, which may name the client.
             place = (crash.file, crash.line, crash.error.partition(":")[0])
             if place in self._crashes_logged:
                 continue

@@ -92,6 +92,7 @@ def plugin_parameters(section: str, parameters: Any, kind: type) -> tuple[Any, d
 def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     """Return the parameters declared by the nearest base class of `kind` with a declaration; None if there is none."""
     built_in: tuple[dict[Any, Any], ...] = (aggregations.PROTOCOLS, selections.PROTOCOLS)
+    # Reversed: of several parameter classes of one server, the first one stays.
     of_built_in = {server: kind for protocols in built_in for kind, server in reversed(protocols.items())}
     for ancestor in kind.__mro__:
         declared = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
@@ -118,6 +119,7 @@ def _server(
             options.check(*arguments)
         except ValueError as error:
             raise ExperimentError(f"{section}.{error}") from None
+    # An attack on a built-in protocol applies to the user's subclasses of it, too.
     names = {
         name,
         *(str(kind.model_fields["protocol"].default) for kind in protocols if issubclass(honest, protocols[kind])),

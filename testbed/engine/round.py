@@ -74,6 +74,7 @@ class Outcome:
 
     def end_early(self, end: RoundAborted | Refusal) -> None:
         """Record why the round has no result, and the state of selection where selection has ended it."""
+        # Selection attaches them (`attach_selection_state`); later errors leave the round's own as they are.
         if end.candidates is not None:
             self.candidates = end.candidates
             self.participants = no_ids() if end.participants is None else end.participants
@@ -193,6 +194,7 @@ class Round:
             aggregate = await _aggregate(server.aggregation, cohort.aggregation_round(server, length))
             step = server.algorithm.step(memory, aggregate.mean, aggregate.weight, number)
             server.algorithm.commit_states(memory, aggregate.survivors, number)
+            # The model changes only after everything that may end the round early.
             outcome.model = next_model(server.optimizer, memory, model, step)
             outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
         except (RoundAborted, Refusal) as end:
@@ -212,6 +214,7 @@ class Round:
 async def _aggregate(protocol: AggregationProtocol, start: AggregationRound) -> Aggregate:
     """Return the result of aggregation; raises `RunError` for anything else that a class of the user's own returns."""
     result: Any = await protocol.aggregate(start)
+    # A class of the user's own may forget to return: an error here names it, not a later attribute.
     if isinstance(result, Aggregate):
         return result
     got = "nothing" if result is None else f"no Aggregate but {type(result).__name__}"
@@ -229,10 +232,12 @@ async def selected_clients(start: SelectionRound, server: Server, model: npt.NDA
     """
     selecting, aggregation = start, server.aggregation
     if len(excluded := start.memory.get(EXCLUDED, no_ids())):
+        # Selection alone is told: excluded clients cannot be participants of any later stage.
         selecting = replace(start, network=ExcludingNetwork(start.network, excluded))
     chosen = await _select(server.selection, selecting)
     if chosen.available is not None and aggregation.broadcasts_to_all:
         chosen = replace(chosen, participants=chosen.available)
+    # Clients take part in the round that was announced to them, even if a malicious server announced another number.
     number = start.number if chosen.round_number is None else chosen.round_number
     with attach_selection_state(chosen.candidates, chosen.participants):
         if not len(chosen.participants) and not aggregation.allows_empty_selection:
@@ -284,6 +289,7 @@ async def _train(
         if isinstance(asked_question, TrainWithState):
             private = {client: StateReference(int(start.memory[LAST_ROUND][client])) for client in clients.tolist()}
         replies = await start.network.ask(clients, asked_question, private=private)
+        # `valid` drops malformed reports; their senders have trained nevertheless, and stay in `trained`.
         losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
         reports.append(training_reports(replies, clients))
         trained = np.union1d(trained, replies.ids)

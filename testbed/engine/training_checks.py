@@ -44,6 +44,7 @@ def check_training(
 def _check_trainers(roles: Sequence[RoleSpec], protocol: str, key: str, how: str) -> None:
     """Raise `ExperimentError` where a protocol's clients train in a way of their own, which does not know a key."""
     for spec in roles:
+        # Misbehaving clients (`only`) may train as they like.
         if spec.only is None and issubclass(spec.role, Trainer) and spec.role.learn is not Trainer.learn:
             raise ExperimentError(f"workload.{key}: in {protocol} {spec.role.__name__} {how}; leave the key out")
 

@@ -58,8 +58,10 @@ class AnnouncedRounds:
             self._missed = np.zeros(self._population, np.bool_)
         accepted = np.setdiff1d(recipients[reached], refused)
         numbers[accepted] = np.maximum(numbers[accepted], number)
+        # It counts the announcement, but does not believe its number: that may be the server's lie.
         numbers[refused] += 1
         away = recipients[~reached]
+        # Once per round of the run: a device that was away counts the rounds of a timetable, not the announcements.
         away = away[~self._missed[away]]
         numbers[away] += 1
         self._missed[away] = True

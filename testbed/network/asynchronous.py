@@ -94,6 +94,7 @@ class AsynchronousNetwork(EmulatedNetwork):
         answering = np.ones(len(clients), np.bool_)
         for position, question in enumerate(questions):
             stage = type(question).stage
+            # Availability models without a clock draw a dropout per stage.
             if position:
                 presence = self.availability.presence(self.round_number, stage, self.now_s, clients)
             answering &= ~presence.drops
@@ -108,6 +109,7 @@ class AsynchronousNetwork(EmulatedNetwork):
                 down, up = int(stage_data.size_down[at]), int(stage_data.size_up[at])
                 outcome, drops = int(stage_data.outcome[at]), bool(presence.drops[at])
                 flight.legs.append(PendingQuestion(limit_s, down, up, float(compute_s[at]), outcome, drops))
+            # A client that stays silent or refuses gets no further question.
             answering &= stage_data.outcome == ANSWERED
         self.flights.begin(self.now_s, flights)
         self._start_server_work()
@@ -129,13 +131,16 @@ class AsynchronousNetwork(EmulatedNetwork):
     def record(self, flight: PendingExchange) -> None:
         """Record in this round the questions of an exchange that has ended, one row per question."""
         client = ids([flight.client])
+        # Not strict: an exchange may end before its last question.
         for kind, leg in zip(self.questions[: flight.at + 1], flight.legs, strict=False):
             stage = Stage(kind, client, leg.size_down, None, 0)
             stage.size_up[:] = leg.size_up
             stage.outcome[:] = leg.outcome
             if leg.down == 1.0:  # else the question never arrived whole
+                # Divided out again, as `Stage.exchanges` multiplies by the factor.
                 stage.compute_s[:] = leg.compute_s / self.speed_factors[client]
             stage.arrival_s[:] = leg.received_s
+            # A cut-off transfer is charged for whole bytes, and for its share of headers and acknowledgements.
             for size, share, own, same_way, other_way in (
                 (stage.size_down, leg.down, stage.bytes_down, stage.transport_down, stage.transport_up),
                 (stage.size_up, leg.up, stage.bytes_up, stage.transport_up, stage.transport_down),
@@ -164,6 +169,7 @@ class AsynchronousNetwork(EmulatedNetwork):
         self._stage = stage or self._stage
         self._off_the_record += 1
         detached = detach(message)
+        # Negative, as the keys of stages count up from 0.
         key = (self.round_number, -self._off_the_record)
         delivery = Delivery(
             key=key,
@@ -201,6 +207,7 @@ class AsynchronousNetwork(EmulatedNetwork):
         key, answers = await self.deliver_internal(call.message, call.recipients, stage=call.kind.stage)
         stage = self._stage_of(call.message, call.recipients)
         stage.place(answers)
+        # The answers have arrived in their exchanges: reading them again takes no time.
         stage.arrival_s[stage.outcome != SILENT] = self.now_s
         self._start_server_work()
         return stage.replies(answers, *self._vectors_at(key), self.now_s, self.now_s)

@@ -70,6 +70,7 @@ class ClientGroups:
         there = np.flatnonzero(first < len(clients))
         all_first = np.concatenate((first[there], alone))
         order = np.argsort(all_first)
+        # The smallest dtype: one or two bytes per client instead of eight.
         number = np.empty(len(order), np.min_scalar_type(len(order)))
         number[order] = np.arange(len(order))
         of_code = np.zeros(values, number.dtype)
@@ -112,6 +113,7 @@ def _combined(size: int, codes: Sequence[npt.NDArray[Any] | None]) -> tuple[npt.
             continue
         more = int(column.max(initial=0)) + 1
         if more > 1:
+            # Fits: at most `MOST_CLASSES` classes times four flags.
             code = code * np.uint32(more) + column.astype(np.uint32)
             values *= more
     return code, values
@@ -127,9 +129,11 @@ def classes(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint32] | Non
     for column in columns:
         if all_equal(column):
             continue
+        # A sample first: sorting millions of different values takes seconds, and would only show that they differ.
         if len(np.unique(column[: 4 * MOST_CLASSES])) > MOST_CLASSES:
             return None
         values, which = np.unique(column, return_inverse=True)
+        # 64 bits: a column may have millions of values, times 1000 classes so far.
         together = class_numbers * np.uint64(len(values)) + which.astype(np.uint64)
         distinct, again = np.unique(together, return_inverse=True)
         if len(distinct) > MOST_CLASSES:
@@ -148,6 +152,7 @@ def is_among(clients: Ids, others: Ids) -> Mask | None:
     Returns:
         `(m,)` bool.
     """
+    # The usual case; None spares the callers a mask of the whole population.
     if np.array_equal(clients, others):
         return None
     at = np.searchsorted(others, clients)

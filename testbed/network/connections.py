@@ -27,7 +27,7 @@ from testbed.network.fair_sharing.transfers import distinct
 
 DOWN, UP = 0, 1
 FIRST_TIME_OUT_S = 1.0  # of the two packets that open a connection, before a round trip is known (RFC 6298)
-MOST_DOUBLINGS = 6
+MOST_DOUBLINGS = 6  # of a packet's time-out: on a very lossy link, it grows no further
 LEAST_S = 1e-12  # a segment on an unlimited link
 
 
@@ -196,9 +196,11 @@ class Connections:
             delivery_rate = 1 - self.links.loss_at(now_s, clients)[:, None]
             lost = self._generator(word).geometric(delivery_rate, (len(clients), packets)) - 1
             round_trip_s = 2 * latency_s
+            # RFC 6298, 2.2: after one sample R, the smoothed round trip is R, and four times its variation 2 R.
             time_out_s = round_trip_s + np.maximum(2 * round_trip_s, self.transport.minimum_timeout_s)
             time_outs_s = np.repeat(time_out_s[:, None], packets, axis=1)
             time_outs_s[:, :2] = FIRST_TIME_OUT_S
+            # k losses in a row wait for 1 + 2 + ... + 2^(k-1) time-outs (RFC 6298, 5.5).
             delay_s += (time_outs_s * (2.0 ** np.minimum(lost, MOST_DOUBLINGS) - 1)).sum(axis=1)
         self._open_s[clients] = np.where(opens, now_s + delay_s, open_s)
         delay_s = np.where(opens, delay_s, np.where(connects, open_s - now_s, 0.0))
@@ -282,6 +284,7 @@ class Connections:
             end_s: seconds at which all transfers stopped.
         """
         through_s = np.minimum(through_s[plan.which], end_s)  # NaN stays
+        # The state of senders whose message was cut off before its first byte stays as it was.
         went = ~np.isnan(through_s)
         senders = plan.senders.take(np.flatnonzero(went))
         senders.last_sent_s = (through_s - plan.queue_s)[went]
@@ -320,6 +323,7 @@ class Connections:
         """Return the size in packets up to which a message fits every window and leaves the window unchanged."""
         if self._lossy:
             return 0
+        # A window that is at most half used does not grow (RFC 7661, as in Linux); BBR learns its rate from any flight.
         return 1 if self.transport.congestion_control == "bbr" else self.transport.initial_window_segments // 2
 
     def _held_back(self, size: Ids) -> Ids | None:
@@ -357,6 +361,7 @@ class Connections:
         )
 
     def _generator(self, word: int, drawn_for: int = 0) -> np.random.Generator:
+        # A generator per stage, or per message of a live run: a resumed run draws the same losses.
         key, counter = np.array([self.links.loss_key, word], np.uint64), np.array([0, 0, 0, drawn_for], np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))
 

@@ -28,6 +28,7 @@ def ids(clients: Any) -> Ids:
         >>> ids([5, 2, 2]).tolist()
         [2, 5]
     """
+    # Sorted and unique: callers search these arrays by bisection.
     numbers = np.asarray(clients, dtype=np.int64)
     if numbers.ndim == 1 and (numbers[1:] > numbers[:-1]).all():
         return numbers  # usually; to sort a million again takes a third of a second
@@ -113,6 +114,7 @@ class Replies(Mapping[int, Any]):
     def __getitem__(self, client: int) -> Any:
         decoded = self._decoded.get(client)
         if decoded is None:
+            # A late client has a header, too: only membership in `ids` counts.
             header = self._headers.get(client, self._shared)
             if header is None or not self._answered(client):
                 raise KeyError(client)
@@ -139,6 +141,7 @@ class Replies(Mapping[int, Any]):
         for client in self if shared else filter(self._answered, sorted(self._headers)):
             try:
                 decoded[client] = self[client]
+            # Clients may send anything: one malformed answer must not abort the round of all others.
             except ProtocolError:
                 continue
         return decoded

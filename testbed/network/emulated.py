@@ -90,6 +90,7 @@ class EmulatedNetwork(RecordingNetwork):
 
     def _server_worked(self, spent_s: float) -> None:
         super()._server_worked(spent_s)
+        # The stage that follows begins only when the server's own work is done.
         self.now_s += spent_s
 
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
@@ -127,6 +128,7 @@ class EmulatedNetwork(RecordingNetwork):
         self._stage = kind.stage
         self.on_stage(kind.stage, self.now_s)
 
+        # Numbers the stages of the round, as each ended stage is one record.
         number = len(self.exchanges)
         presence = self._presence(recipients)
         stays = presence.reachable & ~presence.drops
@@ -140,9 +142,11 @@ class EmulatedNetwork(RecordingNetwork):
             private=None if private is None else {client: private[client] for client in working.tolist()},
             last_announced=self._last_announced(kind, working),
         )
+        # Handlers run first: the sizes of answers and the seconds of work decide all times.
         answers = await self.hosts.deliver(delivery)
         self._check(answers.crashes)
         self._note_announced(call.message, recipients, stays, answers)
+        # Private parts differ in size and content, so no two clients are alike.
         kinds = None if private is not None else self._kinds(recipients, presence, detached.size, answers)
         stage = Stage(kind, recipients, detached.size, private, number, kinds)
         stage.place(answers)
@@ -188,6 +192,7 @@ class EmulatedNetwork(RecordingNetwork):
         end_s = self._end_of(stage, presence, last_s, quorum)
         unheard = presence.reachable & ~presence.drops & ~(stage.arrival_s <= end_s)
         gone = unheard & (presence.leaves_s <= end_s)
+        # A silent client has no answer to lose: it has dropped out only if it left before it was ready.
         dropped = gone & np.where(stage.outcome == SILENT, stage.ready_s > presence.leaves_s, stage.arrival_s == np.inf)
         late = unheard & ~dropped & (stage.outcome != SILENT)
         under_way = presence.reachable & ~(stage.arrival_s <= end_s) & (_speaking(stage) | (stage.ready_s > end_s))
@@ -195,6 +200,7 @@ class EmulatedNetwork(RecordingNetwork):
             self._time_transfers(stage, presence, end_s, under_way, leaving)
         if leaving.opening is not None:
             self.connections.record_handshakes(stage.recipients, leaving.opening, end_s - self.now_s)
+        # After the handshakes are recorded for the examples, and before clients that left are disconnected.
         self.connections.same_for_all(stage.kinds)
         for way, plan in leaving.plans.items():
             if plan is not None:
@@ -202,6 +208,7 @@ class EmulatedNetwork(RecordingNetwork):
                 self.connections.record_sent(way, stage.recipients, plan, through_s, end_s)
         stage.outcome[dropped], stage.outcome[late] = DROPPED, LATE
         for cost in (stage.compute_s, stage.pki_up, stage.pki_down):
+            # Handlers have run in advance, even of clients that the question did not reach.
             cost[~np.isfinite(stage.ready_s)] = 0  # the question never arrived whole
         stage.arrival_s[unheard] = np.inf
         self.connections.close(stage.who(OFFLINE, DROPPED))
@@ -239,6 +246,7 @@ class EmulatedNetwork(RecordingNetwork):
         ready = questions.finish_s + latency_s + stage.compute_s * self.speed_factors[who]
         asks_pki = stage.pki_up + stage.pki_down > 0
         if asks_pki.any():
+            # The PKI is not behind the server's link: look-ups share it with nobody.
             looked_up = up.time_to_send(ready, stage.pki_up) + latency_s
             ready = np.where(asks_pki, down.time_to_send(looked_up, stage.pki_down) + latency_s, ready)
         speaks = _speaking(stage)
@@ -283,6 +291,7 @@ class EmulatedNetwork(RecordingNetwork):
         whole = size + headers
         first = way not in leaving.plans
         if first:
+            # Once per stage: the second timing stops transfers earlier, but does not change how they are sent.
             leaving.plans[way] = self.connections.plan(
                 way, stage.recipients, self.now_s, start_s, size, whole, leaving.word | 1 + way
             )
@@ -306,6 +315,7 @@ class EmulatedNetwork(RecordingNetwork):
         if self.timing.disconnects_visible:
             heard_of = np.concatenate((heard_of, presence.leaves_s[left]))
         else:
+            # The server cannot tell these clients from slow ones, and waits for them until the deadline.
             unheard |= left | ~there
         end_s = last_s if unheard.any() else float(heard_of.max(initial=self.now_s))
         answered = arrived & (stage.outcome == ANSWERED)

@@ -64,6 +64,7 @@ class ExchangesOfKinds(Exchanges):
     """
 
     def __init__(self, kinds: ClientGroups, each: Exchanges) -> None:
+        # Around the frozen dataclass; without the columns, so that `__getattr__` is asked for each.
         self.__dict__.update(
             stage=each.stage, as_participant=each.as_participant, clients=kinds.clients, sent_s=each.sent_s,
             _kinds=kinds, _each=each,

@@ -38,6 +38,7 @@ def packed(ids: Ids) -> Packed:
     if step > 0 and last - first == step * (count - 1) and (gaps == step).all():
         return first, step, count
     span = last - first + 1
+    # A bit per number of the span against 8 bytes per client: worth it if at least half is saved.
     if span > 32 * count or not (gaps > 0).all():
         return ids
     there = np.zeros(span, np.bool_)
@@ -199,12 +200,14 @@ class HostAnswers:
             merged.refusals += part.refusals
             merged.crashes += part.crashes
             merged.attacks += part.attacks
+        # By client: hosts answer in any order, and the records must not show it.
         merged.refusals.sort(key=lambda refusal: refusal.client)
         merged.crashes.sort(key=lambda crash: crash.client)
         merged.attacks.sort(key=lambda attack: attack[0])
         shared = [part.shared for part in parts if part.shared is not None]
         if shared:
             clients = np.sort(np.concatenate([answer.clients for answer in shared]))
+            # Measured seconds differ between hosts; the slowest one stands for all.
             compute_s = max(answer.compute_s for answer in shared)
             merged.shared = SharedAnswer(clients, shared[0].header, shared[0].size, compute_s)
         return merged

@@ -146,6 +146,7 @@ class PendingExchanges:
             np.array([flight.client for flight in flights]),
             np.full(len(flights), now_s),
             self._wire([flight.leg.size_down for flight in flights]),
+            # At the server's end: bytes reach a client until it leaves only if they were sent one latency before.
             np.minimum(np.array([flight.leaves_s for flight in flights]) - latency_s, _limits(flights)),
             -latency_s,
         )
@@ -191,6 +192,7 @@ class PendingExchanges:
                 self._lose(flight)
                 continue
             leg.received_s = ended.end_s
+            # A refusal ends the exchange, also before the last question.
             if leg.outcome == REFUSED or flight.at == len(flight.legs) - 1:
                 flight.end_s = ended.end_s
             else:
@@ -202,6 +204,7 @@ class PendingExchanges:
         """End an exchange without an answer: the client left, is late, or stays silent, or `known_s` says when."""
         leg = flight.leg
         limit_s = leg.sent_s + leg.limit_s
+        # A silent client is never noticed, so its outcome stays and the server waits for the whole limit.
         if known_s is None and leg.outcome != SILENT:
             leg.outcome = DROPPED if flight.leaves_s < limit_s else LATE
             known_s = flight.leaves_s if self._visible else math.inf
@@ -227,6 +230,7 @@ class PendingExchanges:
 
 def packed(flights: Sequence[PendingExchange]) -> dict[str, npt.NDArray[Any]]:
     """Return exchanges, at least one, as the arrays "flights" and "legs" of a checkpoint."""
+    # The order of the fields is the format of checkpoints: `unpacked` reads by position.
     rows = [(f.client, f.round, f.latency_s, f.leaves_s, f.at, f.end_s) for f in flights]
     legs = [[astuple(leg) for leg in flight.legs] for flight in flights]
     return {"flights": np.array(rows, np.float64), "legs": np.array(legs, np.float64)}

@@ -3,16 +3,8 @@
 Most masks of secure aggregation cancel: one survivor adds the pairwise mask and the other one subtracts it, and the
 server removes the remaining masks with reconstructed seeds. An emulator that holds both ends need not expand them. A
 `MaskedVector` keeps the plain elements and, by seed, how often its mask is added. Sums of such vectors
-(`testbed.network.sums`) add the elements and count the seeds. A seed with a final count of 0 is never expanded. Any
-other seed (after a wrong share, or of a pair with a dropout) is expanded then, to exactly the bits that eager expansion
-gives.
-
-The seed that two clients agree on follows from their public keys. It is counted under these keys, and computed only
-when its mask is expanded, with the private key of either client. The elements of one input are computed on demand, too:
-`Elements` are added to a sum without being stored.
-
-`MaskedVector.values` returns the elements with all masks added: for an adversary, a socket or a subclass it is a vector
-like any other. The client that masks is charged for the full work of masking in either case.
+(`testbed.network.sums`) add the elements and count the seeds. Seeds with a final count other than 0 are expanded then,
+to exactly the bits that eager expansion gives. The client that masks is charged for the full work of masking.
 """
 
 from collections.abc import Iterable, Sequence
@@ -81,6 +73,7 @@ class Masks:
             else:
                 require_length(seed[1], PUBLIC_KEY_BYTES, "an X25519 public key")
                 require_length(seed[2], PUBLIC_KEY_BYTES, "an X25519 public key")
+            # A count of 0 means that the masks cancel: the seed goes, and is never expanded.
             left = self.counts.pop(seed, 0) + sign
             if left:
                 self.counts[seed] = left
@@ -98,6 +91,7 @@ class Masks:
             return
         if self.counts and more.prg != self.prg:
             raise ProtocolError(f"masks to sum differ: some are expanded by {self.prg}, some by {more.prg}")
+        # The generator of an empty `Masks` is only the default.
         self.prg = more.prg
         self._keys |= more._keys
         counts = self.counts
@@ -116,6 +110,7 @@ class Masks:
         if isinstance(seed, bytes):
             return seed
         purpose, first, second = seed
+        # Both ends agree on the same secret, so the private key of either will do.
         if first in self._keys:
             return memo.agree(self._keys[first], second, purpose)
         return memo.agree(self._keys[second], first, purpose)
@@ -170,6 +165,7 @@ class MaskedVector(Vector):
     def values(self) -> npt.NDArray[Any]:
         """The `(d,)` elements with all masks added; read-only, since a sum would ignore changes."""
         if self._masked is None:
+            # For an adversary, a socket or a subclass the vector must look like any other, with its masks in it.
             masked = np.array(self._plain)
             self.masks.add_to(masked, self.bits)
             masked.setflags(write=False)

@@ -181,6 +181,7 @@ class RecordingNetwork(RoundNetwork):
         presence = self.availability.presence(self.round_number, self._stage, self.now_s, recipients)
         reachable = presence.reachable & ~self._gone[recipients]
         drops = presence.drops & reachable
+        # A client that drops out stays away until the end of the round, even if the availability model brings it back.
         self._gone[recipients[drops]] = True
         return Presence(reachable, drops, presence.leaves_s)
 
@@ -288,12 +289,14 @@ class Stage:
 
     def ride_on_answers(self, transport: Transport, speed_factors: Floats) -> None:
         """Take off `transport_up` the last acknowledgements of questions that were answered before they went alone."""
+        # A receiver delays the acknowledgement of the last segment, and sends it with an answer that is ready by then.
         prompt = self.compute_s * speed_factors[self.recipients] <= transport.acknowledgement_delay_s
         rode = (self.bytes_up > 0) & prompt
         self.transport_up = self.transport_up - np.where(rode, transport.delayed_acknowledgement(self.size_down), 0)
 
     def exchanges(self, sent_s: float, speed_factors: Floats) -> Exchanges:
         """Return the records of the stage; `(n,)` `speed_factors` scale the compute time."""
+        # A late answer may have arrived in the end, but the server did not wait for it.
         arrived = np.isfinite(self.arrival_s) & (self.outcome != LATE)
         each = Exchanges(
             stage=self.kind.stage,
@@ -317,6 +320,7 @@ class Stage:
     ) -> Replies:
         """Return the server's view of a stage that began at `sent_s` and ended at `end_s`."""
         refused = self.who(REFUSED)
+        # A refusal that came late is no refusal to the server: it knows only that the client is late.
         in_time = set(refused.tolist())
         missing = Missing(
             offline=self.who(OFFLINE),

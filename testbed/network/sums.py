@@ -16,6 +16,7 @@ from testbed.messages import Vector
 from testbed.network.masked_vectors import Elements, MaskedVector, Masks
 
 FIXED_POINT_BITS = 32
+# Of the absolute sum of one host in fixed point: a factor of 2 below the range of int64.
 _LIMIT = 2.0**62
 # With this added, a float64 below 2^51 is rounded to an integer as `rint` does (half to even), and its bits are that
 # integer more than those of the constant: one pass instead of three.
@@ -77,10 +78,12 @@ def ring_total(vectors: Sequence[Vector]) -> Sum:
             masks.add(vector.masks)
         elements = _elements(vector)
         if isinstance(elements, np.ndarray):
+            # Casting keeps the low bits, which is the reduction modulo the ring's words.
             np.add(total, elements, out=total, casting="unsafe")
         else:
             to_be_made.append(elements)
     if to_be_made:
+        # Eight: each thread needs a vector of its own and an addition at the end.
         add_in_threads(total, to_be_made, _make, bits, at_least=8)
     return Sum(reduced(total, bits), bits, masks)
 
@@ -118,6 +121,7 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
             least, most = float(part.min()) * scale, float(part.max()) * scale
             if not (-bound < np.rint(least) and np.rint(most) < bound):  # not so either if it is not a number
                 raise RunError("an update is not finite or too large to sum; lower workload.learning_rate")
+            # In float64: float32 has too few bits for the fractional part.
             scaled[:] = part
             scaled *= scale
             if least > -_ROUNDED_BELOW and most < _ROUNDED_BELOW:
@@ -126,6 +130,7 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
                 shifted += 1
             else:
                 summed += np.rint(scaled, out=scaled).astype(np.int64)
+        # Take off the constants' bits at once; modulo 2^64, as the true sum is known to fit.
         summed -= np.array(shifted * _ROUNDING_BITS % 2**64, np.uint64).view(np.int64)
     return Sum(total, 0)
 
@@ -240,6 +245,7 @@ def add_in_threads(
 
     def work(worker: int) -> tuple[npt.NDArray[Any], float, dict[str, float]]:
         began = thread_cpu_s()
+        # A sum of its own per thread: threads must not add to the same memory.
         part = np.full_like(total, 0)
         with metered() as block:
             add(part, items[worker::workers])
@@ -252,4 +258,5 @@ def add_in_threads(
         for operation, count in counts.items():
             meter(operation, count)
     reduced(total, bits)
+    # The threads work at the same time, so the slowest one decides the server's seconds.
     meter_parallel(max(cpu_s for _, cpu_s, _ in parts))

@@ -5,9 +5,8 @@ A misbehaving client has some handlers overridden: a subclass of the role, given
 
 A `StageTable` lists the questions that a client answers in each state, and the state that follows. Two rules hold, as
 in h11's `_state.py`. A question is answered only in the source states of its row. A client that has refused a question
-answers no more in that round, unless the row names another state. A server that could ask twice, or continue after a
-refusal, could collect answers that no honest run gives together. States are strings local to the table. An excerpt of
-`secagg`:
+answers no more in that round, unless the row names another state. States are strings local to the table. An excerpt
+of `secagg`:
 
     STAGES = StageTable(
         start="new",
@@ -107,6 +106,7 @@ class Environment:
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client is charged for the bytes."""
         numbers = list(clients)
+        # Only the number of keys decides the size of the answer, so the keys themselves need not be encoded.
         meter_pki(bytes_up=len(encode(Lookup(numbers))), bytes_down=_entries_bytes(len(numbers)))
         return self.directory
 
@@ -158,6 +158,7 @@ class Client:
 
     def forget_round(self) -> None:
         """Drop everything that belongs to one round."""
+        # The `last_...` numbers stay: with them a client refuses a server that repeats or reopens an earlier round.
         self._roles.clear()
         self.local_update: LocalUpdate | None = None
         self.agreed_participants: dict[int, bytes] | None = None
@@ -223,6 +224,7 @@ class Role:
         super().__init_subclass__(**more)
         cls._declared = None if answers is None else tuple(answers)
         handlers: dict[type[Message], tuple[str, bool]] = {}
+        # From the base down, so that the handler of a misbehaviour replaces the honest one.
         for ancestor in reversed(cls.__mro__):
             handlers |= _marked(ancestor)
         answered = _answered(cls)
@@ -231,6 +233,7 @@ class Role:
         cls._handlers = {kind: how for kind, how in handlers.items() if answered is None or kind in answered}
         cls.questions = tuple(cls._handlers)
         added = [kind.__name__ for kind in _marked(cls) if not any(kind in base._handlers for base in _roles(cls)[1:])]
+        # Either choice can be wrong here: the new questions extend the inherited protocol, or they replace it.
         if answers is None and added and any(base._handlers for base in _roles(cls)[1:]):
             raise TypeError(
                 f"{cls.__name__}: handles {', '.join(added)} in addition to inherited questions; declare the questions "
@@ -391,6 +394,7 @@ class StageProgress:
     def check_round(self, message: Message, round_number: int) -> Transition:
         """Return the row of a question; raises `Refusal` unless it is of the current round. Nothing changes."""
         row = self._table.rows[type(message)]
+        # Stops a server that puts a question of another round into this one, to combine the answers of two rounds.
         if not row.starts_round and round_number != self.round:
             check, detail = row.other_round or (row.refusal, row.detail)
             raise Refusal(check, detail.format(round=round_number))
@@ -399,6 +403,7 @@ class StageProgress:
     def check(self, message: Message, round_number: int) -> Transition:
         """Return the row of a question of this round; raises `Refusal` if no answer is allowed now. Nothing changes."""
         row = self.check_round(message, round_number)
+        # Stops a server that asks twice, or goes on after a refusal, to get answers that no honest run gives together.
         if self.state not in row.sources:
             raise Refusal(row.refusal, row.detail.format(round=round_number))
         return row
@@ -408,8 +413,10 @@ class StageProgress:
         """Answer a question: move to the row's target, or to its `target_on_refusal` if a check inside fails."""
         row = self.check(message, round_number)
         self.round = round_number
+        # Before the handler runs: after any exception in it, the client counts as having refused.
         if row.target is not None:
             self.state = row.target_on_refusal
         yield
+        # Reached only if the handler has raised nothing.
         if row.target is not None:
             self.state = row.target

@@ -17,7 +17,7 @@ from testbed.crypto.threads import thread_map
 from testbed.randomness import Randomness
 
 KEY_BYTES = 32
-_BLOCK = 4096
+_BLOCK = 4096  # clients per task of a thread
 _ALL_FROM = 16
 """When more than one key in this many is read, all keys are made and stored as an array, not one by one."""
 
@@ -54,6 +54,7 @@ def vrf_seed(randomness: Randomness, client: int) -> bytes:
     return randomness.identity_secret("pki", client, "vrf key")
 
 
+# Must make the same keys as `Identity` and `PKI.register`: a client's signatures and proofs are verified with them.
 _PUBLIC: dict[Purpose, Callable[[Randomness, int], bytes]] = {
     "signing": lambda randomness, client: SigningKey.from_seed(signing_seed(randomness, client)).public,
     "agreement": lambda randomness, client: (
@@ -74,6 +75,7 @@ class DerivedKeys:
 
     def __init__(self, population: int, randomness: Randomness, purpose: Purpose) -> None:
         if randomness.secrets_from_system:
+            # Without a seed, each process and each read would draw another key.
             raise ValueError("keys that the operating system draws cannot be derived")
         self.shape = (population, KEY_BYTES)
         self._randomness, self._purpose = randomness, purpose
@@ -94,6 +96,7 @@ class DerivedKeys:
     def __getitem__(self, clients: Any) -> npt.NDArray[np.uint8]:
         """Return keys by number, numbers, slice or mask: `(m, 32)`, or `(32,)` for a single client."""
         if isinstance(clients, int | np.integer):
+            # A range takes negative numbers and raises IndexError, as an array does.
             key: npt.NDArray[np.uint8] = self._some([range(len(self))[int(clients)]])[0]
             return key
         numbers = np.asarray(clients) if not isinstance(clients, slice) else np.arange(len(self))[clients]
@@ -104,6 +107,7 @@ class DerivedKeys:
             self._rows, self._made = np.zeros(self.shape, np.uint8), np.zeros(len(self), np.bool_)
         missing = numbers[~self._made[numbers]]
         blocks = [missing[first : first + _BLOCK] for first in range(0, len(missing), _BLOCK)]
+        # No lock: if two threads make the same row, both write the same bytes.
         for _ in thread_map(self._make_rows, blocks):
             pass
         rows: npt.NDArray[np.uint8] = self._rows[numbers]

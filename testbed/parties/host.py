@@ -62,12 +62,14 @@ class Host:
         self._idle = IdleClients(numbers, environment, last_round)
         self._registering: dict[int, Identity] = {}  # the PKI has been asked, and has not answered yet
         self._active: set[int] = set()
+        # Updates stay on their host, by stage: only their sum travels to the server.
         self._vectors: dict[tuple[int, int], dict[int, Vector]] = {}
 
     def client(self, number: int) -> Client:
         """Return the client object, made on first use."""
         client = self._clients.get(number)
         if client is None:
+            # Entered before the loop: handling a deferred question looks the client up again.
             client = self._clients[number] = self._idle.leave(number)
             for question in self._idle.deferred:
                 self._catch_up(client, question)
@@ -75,6 +77,7 @@ class Host:
 
     def _catch_up(self, client: Client, question: DeferredQuestion) -> None:
         """Handle a question that another client has answered on behalf of this one, to update its state."""
+        # The answer is dropped: the server has it already, as part of the shared answer.
         at = int(np.searchsorted(question.clients, client.number))
         if at < len(question.clients) and question.clients[at] == client.number:
             self._deliver(question.delivery.restricted(question.delivery.recipients == client.number), alike=False)
@@ -91,6 +94,7 @@ class Host:
         end = None if count is None else first + count
         numbers = self.numbers[first:end].tolist()
         former = self._registering
+        # A repeated request must have the same keys: the PKI refuses a second signing key of a client.
         self._registering = {number: former.get(number) or self._identity(number) for number in numbers}
         return [identity.registration() for identity in self._registering.values()]
 
@@ -133,6 +137,7 @@ class Host:
         try:
             message = attach(delivery.kind, delivery.header, delivery.vectors)
         except ProtocolError as error:
+            # All recipients have got the same bytes, so all of them refuse.
             return self._each(delivery, _raising(Refusal("message.malformed", str(error))))
         specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
         if not specs:
@@ -143,15 +148,18 @@ class Host:
             return self._once_for_all(delivery, getattr(specs[0].role, name), message)
 
         def handle(client: Client, private: Message | None) -> Message | None:
+            # The last one wins: the role of a malicious client follows the honest role that it replaces.
             spec = next(s for s in reversed(specs) if s.only is None or client.number in s.only)
             method = getattr(client.role(spec.role, spec.parameters), spec.role._handlers[delivery.kind][0])
             answer: Message | None = method(message) if private is None else method(message, private)
             return answer
 
+        # With a private part, each is asked something else; where time is measured (no memo), each does its own work.
         common = [spec for spec in specs if spec.only is None]
         if alike and len(common) == 1 and delivery.private is None and self.environment.results is not None:
             test = common[0].role.shared_answer_predicate(message, common[0].parameters, self.environment)
             if test is not None:
+                # Malicious clients may answer otherwise than the predicate of the honest role says.
                 others = [number for spec in specs if spec.only is not None for number in spec.only]
                 return self._one_for_all(delivery, handle, test, others)
         specs[0].role.prepare(self.environment, map(self.client, delivery.recipients.tolist()), message)
@@ -177,6 +185,7 @@ class Host:
             return self._each(delivery, handle)
         number, alike = int(recipients[at[0]]), recipients[at[1:]]
         example = self._each(delivery.restricted(recipients == number), handle)
+        # A refusal, crash, attack or look-up may be this client's own; then nothing follows for the other clients.
         as_expected = not (example.refusals or example.crashes or example.attacks or example.pki_up.any())
         others = np.ones(len(recipients), np.bool_)
         others[at if as_expected else at[:1]] = False
@@ -197,6 +206,7 @@ class Host:
             except BaseException as error:
                 if not (isinstance(error, Refusal) or is_crash(error)):
                     raise
+                # Each client reacts to the error by itself, so that `on_crash` and the records treat it as any other.
                 return self._each(delivery, _raising(error))
             spent = self.environment.compute.seconds(meter, thread_cpu_s() - began)
         answers = HostAnswers.empty()
@@ -206,7 +216,9 @@ class Host:
     def _each(self, delivery: Delivery, handle: Handle) -> HostAnswers:
         answers = HostAnswers.silent(delivery.recipients)
         for position, number in enumerate(delivery.recipients.tolist()):
+            # Before the meter starts: making the object and catching up are the testbed's work, not the client's.
             client = self.client(number)
+            # `begin_round` resets these clients only; a population may have millions of idle ones.
             self._active.add(number)
             if delivery.kind.announces:
                 last_announced = delivery.last_announced
@@ -257,6 +269,7 @@ class Host:
             answers.crashes.append(Crash.of(client.number, error))
             return None
         answers.refusals.append(ClientRefusal(client.number, check, detail))
+        # Cut to the limits of the fields: the server does not decode a longer refusal.
         return detach(RefusalNotice(check[:100], detail[:500]))
 
     def total(self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None) -> tuple[Sum, float]:
@@ -266,6 +279,7 @@ class Host:
         """
         began = thread_cpu_s()
         stored = self._vectors.get(key, {})
+        # A malicious answer may lack its vector. `Replies` cannot notice it: the server decodes headers alone.
         without = [number for number in clients.tolist() if number not in stored]
         if without:
             raise RoundAborted("no-vector", f"client {without[0]} was to send a vector")
@@ -314,6 +328,7 @@ def owned_by(host: int, hosts: int, population: int) -> Ids:
     Returns:
         Sorted int64 client numbers.
     """
+    # `split`, `chosen_on` and the Ray hosts find a client's host by the same remainder.
     return np.arange(host, population, hosts, dtype=np.int64)
 
 
@@ -414,5 +429,6 @@ class LocalHosts:
 
     async def _everywhere(self, work: Sequence[Callable[[], Result]]) -> list[Result]:
         if len(work) == 1:
+            # In this thread, so that a debugger and stack traces show the client's code directly.
             return [work[0]()]
         return list(await asyncio.gather(*(asyncio.to_thread(call) for call in work)))

@@ -20,7 +20,8 @@ from testbed.parties.client import Client, Environment
 from testbed.parties.derived_keys import vrf_seed
 from testbed.parties.pki import SECRETS_BYTES, Identity
 
-_BLOCK = 512
+_BLOCK = 512  # clients per task of a thread
+# Marks an unset row. The point with y = 0 has order 4, so no key pair has this public key.
 _NONE = bytes(vrf.PUBLIC_KEY_BYTES)
 _VRF_SEED = slice(SECRETS_BYTES - vrf.SEED_BYTES, SECRETS_BYTES)
 
@@ -103,6 +104,7 @@ class IdleClients:
         at = np.flatnonzero(self._own[rows]) if not self.deferred else np.zeros(0, np.int64)
         if self._last_rounds is not None and len(at):
             last = self._last_rounds[rows[at]]
+            # Clients refuse rounds that they have heard of, so equal answers need equal histories.
             at = at[last == last[0]]
         if delivery.last_announced is not None and len(at):
             announced = delivery.last_announced[at]
@@ -131,6 +133,7 @@ class IdleClients:
                 holds[at] = is_certain(*self._vrf_pair(row, number))
 
         parts = [slice(first, first + _BLOCK) for first in range(0, len(clients), _BLOCK)]
+        # No lock: each thread writes to positions and rows of its own clients only.
         for _ in thread_map(look, parts):
             pass
         return holds

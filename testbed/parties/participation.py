@@ -8,10 +8,6 @@ A client must remember these rounds even if its host dies or the run is resumed.
 to a file in the run's directory before its answer leaves the host (`ParticipationLog.sync`). Every process appends to
 its own file, and reads all files when it starts. Checksums detect modified entries, and a run continues only if no
 client has forgotten a round that is in the records (`check_remembered`).
-
-A round that was in progress when a host or a run stopped is repeated, so a client may begin the same number again. All
-other numbers that it remembers count, including higher ones: a server that runs ahead with round numbers gains nothing
-from the death of a host.
 """
 
 import os
@@ -31,6 +27,7 @@ from testbed.errors import Refusal, RunError
 from testbed.workload.client_states import FOLDER
 
 _SUFFIX = ".participation"
+# Little-endian on every machine: a run may be resumed on another one.
 _ENTRY = np.dtype([("client", "<i8"), ("value", "<i8"), ("kind", "<i4"), ("checksum", "<u4")])
 _CHECKED = 20  # bytes of an entry that the CRC-32 after them is of
 _KINDS = {"round": 0, "bin": 1}
@@ -63,6 +60,7 @@ class ParticipationLog:
 
     def rounds(self, client: int) -> list[int]:
         """Return the rounds in which the client has begun to train, ascending."""
+        # A repeated round is logged once more each time.
         return sorted(set(self._rounds.get(client, [])))
 
     def trains(self, client: int, round_number: int) -> None:
@@ -97,6 +95,7 @@ class ParticipationLog:
             try:
                 if self._file is None:
                     self._folder.mkdir(parents=True, exist_ok=True)
+                    # A new file per process: only its last entry can be cut off, and only by the death of its process.
                     name = self._folder / f"{secrets.token_hex(8)}{_SUFFIX}"
                     self._file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
                 if os.write(self._file, entry) != len(entry):
@@ -135,6 +134,7 @@ def check_remembered(directory: Path, in_sums: Ids) -> None:
         in_sums: client numbers, each as often as a recorded sum has its update.
     """
     parts = [entries[entries["kind"] == _KINDS["round"]] for entries in map(_entries, _files(directory))]
+    # A repeated round has several entries, but counts once.
     rounds = np.unique(np.concatenate([np.zeros(0, _ENTRY), *parts])[["client", "value"]])["client"]
     clients, sums = np.unique(in_sums, return_counts=True)
     remembered = np.searchsorted(rounds, clients, side="right") - np.searchsorted(rounds, clients)
@@ -198,9 +198,11 @@ class OwnParticipation:
 
     def begin(self, client: int, number: int) -> None:
         """Record that the client begins to train in this round; raises `Refusal` if the pattern does not allow it."""
+        # The round itself is left out: a round that a stop of the host or the run interrupted is repeated.
         had = [other for other in self.log.rounds(client) if other != number]
         separation, most = self.pattern.min_separation, self.pattern.max_participations
         if had:
+            # Later rounds count as well: a server that runs ahead with round numbers gains nothing by a host's death.
             nearest = min(had, key=lambda other: (abs(number - other), -other))
             since = f"round {number}, and this client trained in {nearest}"
             if abs(number - nearest) < separation:
@@ -209,4 +211,5 @@ class OwnParticipation:
                 raise Refusal("train.out-of-cycle", f"{since}: only every {separation} rounds from there")
             if most is not None and len(had) >= most:
                 raise Refusal("train.too-often", f"{since}: {len(had)} times, and at most {most}")
+        # Before training: a client whose update is in a sum has always logged the round.
         self.log.trains(client, number)

@@ -2,8 +2,7 @@
 
 The server does not mediate it. It accepts a registration only from the client itself: the channel is authenticated, the
 request is signed with the key that it registers, and each client has one signing key. The PKI generates the VRF key
-pair, so that a client cannot grind for lucky keys, and returns it sealed to the client's own key. All public data are
-on the bulletin board, `Directory`.
+pair, and returns it sealed to the client's own key. All public data are on the bulletin board, `Directory`.
 
 Source: Jiang et al., arXiv 2401.02880, section 3.4 and its setup stage.
 """
@@ -163,16 +162,21 @@ class PKI:
         board, client = self._board, registration.client
         if client >= len(board.registered):
             raise Refusal("pki.unknown-client", f"client {client} is outside the population")
+        # Stops clients and hosts that register keys in the name of other clients.
         if sender != client:
             raise Refusal("pki.unauthorised-registration", f"client {sender} asks to register client {client}")
         keys = signed_content(client, registration.signing_key, registration.agreement_key)
         try:
+            # Under a key of small order, one signature would verify for many messages.
             signatures.validate_public_key(registration.signing_key)
+            # Proof of possession: nobody can register another client's public key as its own.
             signatures.verify(registration.signing_key, REGISTRATION_DOMAIN, keys, registration.signature)
         except ProtocolError as error:
             raise Refusal("pki.unauthorised-registration", str(error)) from None
+        # A second signing key would be a second identity (Sybil attack on the selection).
         if client in board and board.signing_key(client) != registration.signing_key:
             raise Refusal("pki.already-registered", f"client {client} has registered another key before")
+        # The PKI draws the VRF key: a client that chose it could grind for a key with lucky lots.
         secret = self._vrf_secret(client)
         public = vrf.SecretKey.from_seed(secret).public
         try:
@@ -184,6 +188,7 @@ class PKI:
             )
         except ProtocolError as error:
             raise Refusal("pki.invalid-agreement-key", str(error)) from None
+        # From here on nothing can fail: a refused request leaves no trace on the board.
         if client not in board:
             self._vrf_secrets[client] = np.frombuffer(secret, np.uint8)
         for rows, key in (
@@ -263,6 +268,7 @@ class Identity:
 
         They are the HMAC-SHA-256 of the purpose under the secrets of the key pairs.
         """
+        # Without the VRF seed, as the PKI knows it.
         return prf.evaluate(self.secrets[: 2 * _SEED_BYTES], _OWN_SECRET_DOMAIN + purpose)
 
     def registration(self) -> bytes:
@@ -275,9 +281,11 @@ class Identity:
     def accept(self, answer: bytes) -> None:
         """Open the PKI's answer; raises `Refusal` if the key in it does not belong to the announced public key."""
         registered = decode(Registered, answer)
+        # The client's number is authenticated, so that an answer to another client does not open.
         associated = _SEALED_DOMAIN + self.client.to_bytes(8, "big")
         seed = encryption.open_from(self.agreement, registered.sealed_vrf_secret, associated)
         secret = vrf.SecretKey.from_seed(seed)
+        # With another key, every proof of this client would fail in front of its peers.
         if secret.public != registered.vrf_public:
             raise Refusal("pki.key-mismatch", "the sealed VRF key does not belong to the announced public key")
         self.vrf = secret

@@ -77,10 +77,12 @@ class RoundBeacon:
         Raises:
             Refusal: a later round has been opened.
         """
+        # Stops a server that opens later rounds to see their lots, and then returns to a round with lots that suit it.
         if number < self._open:
             raise Refusal("beacon.round-closed", f"round {number}, and round {self._open} is open")
         if number > self._open:
             self._open, self._digest = number, bytes(_DIGEST_BYTES)
+        # Ed25519 is deterministic: a round has one pulse, and nobody can choose among several.
         return self._key.sign(PULSE_DOMAIN, signed_content(self._experiment_id, number))
 
     def register(self, number: int, digest: bytes) -> bytes:
@@ -91,6 +93,7 @@ class RoundBeacon:
         """
         if number != self._open:
             raise Refusal("beacon.round-closed", f"a list of round {number}, and round {self._open} is open")
+        # Stops a server that shows different participant lists to different clients.
         if self._digest not in (bytes(_DIGEST_BYTES), digest):
             raise Refusal("beacon.second-list", f"another list of round {number} is registered")
         self._digest = digest
@@ -112,6 +115,7 @@ class BeaconAccess:
     latency_s: float
 
     async def open(self, number: int) -> bytes:
+        # First, as a refused request costs the same bytes and time.
         await self._round_trip(OpenRound(number))
         return self._answered(lambda: self.beacon.open(number))
 
@@ -133,6 +137,7 @@ class BeaconAccess:
 
 def randomness_of(pulse: bytes) -> bytes:
     """Return the 32 bytes of randomness that a pulse gives."""
+    # The hash of the signature, as in drand (there SHA-256): a signature itself is not uniform.
     return hashlib.sha512(_RANDOMNESS_DOMAIN + pulse).digest()[:32]
 
 

@@ -32,6 +32,7 @@ class DailyRhythm:
         middle = (self._real[1:] + self._real[:-1]) / 2
         speed = 1 + amplitude * np.cos(2 * math.pi * (middle - peak_s) / day_s)
         self._shown = np.append(0.0, np.cumsum(speed / speed.sum())) * day_s
+        # Exactly, despite rounding: days must join without a gap.
         self._shown[-1] = day_s
 
     def shown(self, time_s: Floats) -> Floats:
@@ -81,6 +82,7 @@ class AlternatingAvailability:
             if section.amplitude > 0:
                 self._rhythm = DailyRhythm(section.amplitude, section.peak_hour / 24 * section.day_s, section.day_s)
                 self._begin_s = -section.day_s
+                # A stream of its own, so that time zones leave all other draws as they are.
                 zones = randomness.generator("availability", 0, "time zone").random(population) - 0.5
                 self._local_s = zones * (section.spread_hours / 24 * section.day_s)
         self._scale = self._mean / np.array([math.gamma(1 + 1 / shape) for shape in self._shape])
@@ -96,6 +98,7 @@ class AlternatingAvailability:
         self._asked_s = -math.inf
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
+        # Earlier stretches and their draws may be gone, so a step back in time replays the lives from the beginning.
         if now_s < self._asked_s:
             self._restart()
         self._asked_s = now_s
@@ -103,6 +106,7 @@ class AlternatingAvailability:
         while len(lagging):
             stretch = self._stretch[lagging] + 1
             number = int(stretch.min())
+            # The furthest behind first: a block of draws is used by all clients before the next one is needed.
             moving = lagging[stretch == number]
             self._stretch[moving] = number
             self._until_s[moving] = self._ends(number, moving, self._until_s[moving])
@@ -131,6 +135,7 @@ class AlternatingAvailability:
             is_online = self._online(np.full(len(clients), number), clients) & (begin < end)
             rows.append((clients[is_online], begin[is_online], end[is_online]))
             going = until < horizon_s
+            # A client that has passed the horizon needs no more draws.
             clients, since = clients[going], until[going]
             number += 1
         client, begin, end = (np.concatenate(column) for column in zip(*rows, strict=True))
@@ -151,6 +156,7 @@ class AlternatingAvailability:
             of_state = state == online
             shape, scale, draw = self._shape[online], self._scale[online], draws[of_state]
             if shape == 1:  # exponential: the remaining time is distributed as the whole
+                # log1p keeps the digits of small draws; a draw is below 1, so the logarithm is finite.
                 duration[of_state] = -scale * np.log1p(-draw)
             elif number == 0:  # the integral of P(duration > t) / mean is an incomplete gamma function
                 from scipy.special import gammaincinv  # slow to import
@@ -163,6 +169,7 @@ class AlternatingAvailability:
             offline = state == 0
             local = self._local_s[clients[offline]]
             shown = self._rhythm.shown(since_s[offline] + local) + duration[offline]
+            # Rounding in the rhythm must not end a stretch before it begins.
             until[offline] = np.maximum(self._rhythm.shows_at(shown) - local, since_s[offline])
         return until
 
@@ -173,6 +180,7 @@ class AlternatingAvailability:
             block = self._randomness.generator("availability", number, "dwell").random(self._population)
             most_blocks = min(_BLOCKS_KEPT, max(1, _DRAWS_KEPT // self._population))
             while len(self._blocks) >= most_blocks:
+                # The earliest one: clients only move on, unless they are replayed.
                 del self._blocks[min(self._blocks)]
             self._blocks[number] = block
         return block
@@ -202,6 +210,7 @@ def assign_devices(
     else:
         device_of = generator.integers(0, devices, population, dtype=np.int64)
     shift_s = generator.random(population) * trace.horizon_s if random_shift else np.zeros(population)
+    # random() times the horizon may round up to the horizon itself.
     return device_of, np.minimum(shift_s, np.nextafter(trace.horizon_s, 0))
 
 

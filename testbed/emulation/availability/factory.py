@@ -103,6 +103,7 @@ def _traced(section: Traced, population: int, randomness: Randomness) -> Availab
             f"{trace.horizon_s:g} s"
         )
     generator = randomness.generator("availability", 0, "trace")
+    # Drawn for `cycle`, too, so that both assignments have the same shifts.
     device_of, shift_s = assign_devices(population, trace, generator, section.shift)
     if section.assign == "cycle":
         device_of = np.arange(population, dtype=np.int64) % len(trace)

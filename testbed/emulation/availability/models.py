@@ -173,6 +173,7 @@ class ScheduledAvailability:
         after = len(selection_stages)
         self._order = {stage: float(at) for at, stage in enumerate((*selection_stages, *stages_after_selection))}
         self._order[""] = _THROUGHOUT
+        # A stage of no list is one of selection's, and comes before training.
         self._before_training = after - 0.5
         # Rows are sorted, and a client's participation comes right before its fate.
         fates = np.flatnonzero(schedule.fate != PARTICIPANT)
@@ -202,6 +203,7 @@ class ScheduledAvailability:
         has = np.zeros(len(clients), np.bool_)
         inside = row < len(place)
         has[inside] = self._client[part][row[inside]] == clients[inside]
+        # All others stay online.
         reachable[has] = ~away[row[has]]
         drops[has] = dropped[row[has]]
         return Presence.of(reachable, drops)
@@ -314,4 +316,5 @@ class CheckedAvailability:
                 raise self._error(f"presence().{name} must be {np.dtype(dtype)} of shape ({m},), not {actual}")
         if np.isnan(answer.leaves_s).any():
             raise self._error("presence().leaves_s has NaN; use infinity for a client that stays online")
+        # A client that is away cannot drop out; models need not take care of that.
         return Presence(answer.reachable, answer.drops & answer.reachable, answer.leaves_s)

@@ -103,6 +103,7 @@ def _by_rounds(
         begun.append(_paired(np.flatnonzero(there & ~was), number))
         ended.append(_paired(np.flatnonzero(was & ~there), number))
         was = there
+    # Clients that are online in the last round have no change that ends their interval.
     ended.append(_paired(np.flatnonzero(was), rounds))
     begins, ends = (_sorted(np.concatenate(pairs, axis=1)) for pairs in (begun, ended))
     return begins[0], begins[1] * round_s, np.minimum(ends[1] * round_s, horizon_s)

@@ -100,6 +100,7 @@ class Meter:
     pki_bytes_down: int = 0
 
 
+# A context variable, as handlers run in several threads at a time, and each meters its own work.
 _meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
 
 
@@ -193,6 +194,7 @@ class ComputeModel:
                 f"time.compute: the cost table has no {unknown[0]!r}, which this run meters; "
                 "meter operations of the table, or set time.compute to measured"
             )
+        # fsum rounds once: any order of the operations gives the same bits.
         return math.fsum(count * self.costs[operation] for operation, count in sorted(counts.items()))
 
     def seconds(self, meter: Meter, cpu_s: float) -> float:
@@ -202,6 +204,7 @@ class ComputeModel:
 
 def thread_cpu_s() -> float:
     """Return the CPU time of this thread in seconds."""
+    # Of this thread alone: other threads, and other programs on the machine, do not count.
     return time.thread_time()
 
 

@@ -92,6 +92,7 @@ class ClientLinks:
         self.loss, self.buffer_s = (
             compress_constant(np.broadcast_to(of, self.latency_s.shape)) for of in (loss, buffer_s)
         )
+        # Equal values take the memory of one: populations have millions of clients.
         self.latency_s = compress_constant(np.asarray(self.latency_s))
 
     @property
@@ -178,6 +179,7 @@ def client_links(
             down, up = down.replaced(members, group_rates[0]), up.replaced(members, group_rates[1])
         if "latency_ms" in group.settings:
             assert not isinstance(group_section.latency_ms, FollowedDelay)
+            # Drawn for all clients, then chosen: a client's value does not depend on the other members.
             latency_ms[members] = _milliseconds(group_section.latency_ms, population, group_streams)[members]
         if "loss" in group.settings:
             assert not isinstance(group_section.loss, FollowedShare)
@@ -222,6 +224,7 @@ class _Streams:
     def __call__(self, purpose: str) -> np.random.Generator:
         if self._root is None:
             raise ExperimentError("links: a distribution, sample or shift needs random numbers; call client_links(...)")
+        # A stream per purpose: another setting of one key leaves the draws of the others as they are.
         key = hashlib.sha256(self._root + purpose.encode()).digest()[:16]
         return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
 
@@ -327,6 +330,7 @@ def _over_time(
     trace_series = series.read(setting, kind)
     down, assignment_stream = section.down_mbit_s, kind.name
     if isinstance(down, Followed) and (down.assign, down.shift) == (setting.assign, setting.shift):
+        # By name: a recording of delays has the same file name as that of its rates.
         same_files = series.read(down, BANDWIDTH).names == trace_series.names
         assignment_stream = "down" if same_files else assignment_stream
     numbers = BandwidthTraces.of(
@@ -351,6 +355,7 @@ def _assigned(assignment: str, count: int, population: int, streams: _Streams, a
     return streams(f"{assignment_stream} row").integers(0, count, population)
 
 
+# A library for all clients: a history of its own for each of a million would take two gigabytes.
 MOST_HISTORIES = 256
 OUTAGES_EACH = 64
 

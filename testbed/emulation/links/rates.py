@@ -76,7 +76,9 @@ class Rates:
             raise ValueError("a phase must be a finite number of seconds")
         if not ((factor >= 0) & (factor < np.inf)).all():
             raise ValueError("a scale must be finite and at least 0")
+        # `CONSTANT` is -1, so it picks the appended element.
         period = np.append(traces.period_s, np.inf)[of]
+        # `mod` of a tiny negative phase may round to the period itself, which the last line turns into 0.
         phase = np.where(of == CONSTANT, 0.0, np.mod(phase, period, where=of != CONSTANT, out=np.zeros(len(of))))
         return cls(traces, of, np.where(phase < period, phase, 0.0), factor)
 
@@ -163,6 +165,7 @@ class Rates:
             carried = traces.carried_bytes[step] + traces.rate_bytes_s[step] * into_s
             _, end_turn, step, into_s = self._place(who, end[who])
             carried = traces.carried_bytes[step] + traces.rate_bytes_s[step] * into_s - carried
+            # Whole repetitions and the rest by themselves, which keeps the digits of a short interval far into a run.
             turns = (end_turn - begin_turn) * traces.total_bytes[self.trace_of[who]]
             amount[who] = np.maximum(turns + carried, 0.0) * self.scale[who]
         return amount
@@ -207,6 +210,7 @@ class Rates:
             with np.errstate(divide="ignore", invalid="ignore"):
                 within_s = (rest - traces.carried_bytes[last]) / traces.rate_bytes_s[last]
             into_s = into_s + traces.time_s[step]
+            # Division by a small rate may overshoot the end of the step.
             place_s = np.minimum(traces.time_s[last] + within_s, self._until(last, of))
             spent_s = turns * traces.period_s[of] + (place_s - into_s)
             finish[who] = np.where(total > 0, begin[who] + np.maximum(spent_s, 0.0), np.inf)

@@ -111,8 +111,10 @@ def truncated_normal(mean: Floats, sigma: Floats, low: float, high: float, gener
     uniform = np.maximum(generator.random(len(mean)), _LEAST_UNIFORM)
     moving = sigma > 0
     scale = np.where(moving, sigma, 1.0)
+    # By the inverse of the distribution: one uniform number per value, for any bounds.
     sign, first, last = _lower_tail((low - mean) / scale, (high - mean) / scale)
     standard = sign * ndtri(ndtr(first) + (ndtr(last) - ndtr(first)) * uniform)
+    # Rounding in the tails must not leave the bounds.
     return np.clip(np.where(moving, mean + scale * standard, mean), low, high)
 
 

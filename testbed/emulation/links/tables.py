@@ -63,6 +63,7 @@ def _flash_rates(
     table = read_columns(setting.table, FLASH_COLUMNS)  # all four, so that a row is the same device both ways
     first = 0 if setting.column == "down" else 2
     mean, sigma = table.values[first : first + 2] * _MBIT_PER_KB
+    # Negated, so that NaN is rejected, too.
     rejected = ~(sigma >= 0) | (share_between(mean, sigma, setting.minimum, np.inf) < LEAST_SHARE)
     if rejected.any():
         first_bad = int(np.argmax(rejected))

@@ -73,6 +73,7 @@ class BandwidthTraces:
         amount = self.rate_bytes_s * (until_s - self.time_s)
         carried = np.empty(len(amount))
         total = np.empty(len(self))
+        # A sum per trace: in one running sum over all, a trace would lose digits to the traces before it.
         for trace, (begin, end) in enumerate(zip(first.tolist(), (last + 1).tolist(), strict=True)):
             summed = np.cumsum(amount[begin:end])
             carried[begin] = 0

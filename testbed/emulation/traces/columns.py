@@ -86,6 +86,7 @@ def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
 
 
 def _csv_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
+    # utf-8-sig: spreadsheets begin their files with a byte order mark.
     with open(path, encoding="utf-8-sig", newline="") as file:
         names, *rows = [cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells] or [[]]
     for number, cells in enumerate(rows, start=1):

@@ -69,6 +69,7 @@ class DecimalMarks:
         if _WITH_COMMA.fullmatch(cell) and (not grouped or self._mark == "comma"):
             self._note_mark("comma", cell)
             return cell.replace(",", ".")
+        # One comma and three digits: both readings are common, and a factor of 1000 apart.
         if grouped and cell.count(",") == 1 and "." not in cell:
             parts = cell.split(",")
             raise ValueError(

@@ -108,6 +108,7 @@ def describe_series(series: RateSeries) -> Facts:
     offsets, time_s, value, period_s = series.offsets, series.time_s, series.value, series.period_s
     following = np.append(time_s[1:], 0.0)
     following[offsets[1:] - 1] = period_s
+    # Weights: percentiles are over time, not over rows.
     lasts = following - time_s
     order = np.argsort(value, kind="stable")
     passed = np.cumsum(lasts[order])
@@ -228,6 +229,7 @@ def _column_names(path: Path) -> set[str]:
         if path.suffix == ".parquet":
             return set(pq.read_schema(path).names)
         with open(path, encoding="utf-8-sig", newline="") as file:
+            # Bounded, as the file may be anything, with lines of any length.
             lines = (line for line in iter(lambda: file.readline(1 << 16), "") if line.strip())
             first = next((line for line in lines if not line.startswith("#")), "")
         return {name.strip() for name in next(csv.reader([first]), [])}

@@ -130,6 +130,7 @@ class RowCheck:
         ]
         faulty_rows = [(int(mask.argmax()), rank) for rank, (mask, _) in enumerate(faults) if mask.any()]
         if faulty_rows:
+            # The first row of the file, then the first fault of the list.
             at, rank = min(faulty_rows)
             raise row_error(self.where, self.rows + at + 1, faults[rank][1](at))
 
@@ -149,6 +150,7 @@ def _whole(column: npt.NDArray[Any]) -> tuple[Ids, Mask]:
     """Return the column as int64, and a mask of values that are not whole numbers within int64."""
     if column.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
+            # Compared as floats: int64's largest number has no float64, and casting above it gives nonsense.
             bad = ~((np.abs(column) < 2.0**63) & (column == np.floor(column)))
         return np.where(bad, 0, column).astype(np.int64), bad
     bad = column > np.iinfo(np.int64).max if column.dtype == np.uint64 else np.zeros(len(column), np.bool_)
@@ -165,6 +167,7 @@ class _Growing:
     def extend(self, values: Floats) -> None:
         length = self._length + len(values)
         if length > len(self._values):
+            # Grows by a quarter: doubling would take too much memory for the largest traces.
             self._values.resize(max(length, len(self._values) * 5 // 4), refcheck=False)
         self._values[self._length : length] = values
         self._length = length
@@ -268,6 +271,7 @@ def _arrays(batch: pa.RecordBatch) -> Columns:
 
 
 def _csv_batches(path: Path) -> Iterator[Columns]:
+    # One thread and small blocks: memory stays bounded, and a fault leaves the rows before it countable.
     reading = pa.csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES)
     kinds = pa.csv.ConvertOptions(column_types=_SCHEMA, null_values=[])
     rows = 0

@@ -146,6 +146,7 @@ class AvailabilityTrace:
             )
         if (extent.never_online < 0).any():
             raise TraceError(f"{where}: client {extent.never_online.min()} is negative; clients are numbered from 0")
+        # Devices without rows count: the share of online clients depends on them.
         clients = np.union1d(rows.clients, np.union1d(extent.never_online, watched.clients))
         counts = np.zeros(len(clients), np.int64)
         counts[np.searchsorted(clients, rows.clients)] = np.diff(rows.offsets)
@@ -263,8 +264,10 @@ class AvailabilityTrace:
     def _last_of_stretch(self) -> Ids:
         """`(s,)` ascending numbers of the intervals that the next interval does not touch."""
         ends = np.ones(len(self.online_from_s), np.bool_)
+        # Exactly equal: touching intervals are one stretch, so that a client does not leave for an instant.
         ends[:-1] = self.online_until_s[:-1] != self.online_from_s[1:]
         starts = self.offsets[:-1][np.diff(self.offsets) > 0]
+        # The last interval of a device ends there, even if the next device's first one begins at that time.
         ends[starts[1:] - 1] = True
         return np.flatnonzero(ends)
 

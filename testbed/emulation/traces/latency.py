@@ -82,6 +82,7 @@ def _matrix_in(path: Path, lines: Iterator[list[str]]) -> Matrix:
     first = next(lines, [""])
     corner_is_empty = not first[0].strip()
     has_header = corner_is_empty or not all(map(is_number, first))
+    # Guessing wrong would silently drop a row of delays.
     if has_header and not corner_is_empty and len(first) > 1 and all(map(is_number, first[1:])):
         raise TraceError(
             f"{path}: the first row begins with {shown(first[0])} and goes on with numbers, which could be delays or "

@@ -145,6 +145,7 @@ class Schedule:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(self.rows())
+        # Or the wrapper would close the file, which `atomic_write` still has to rename.
         text.detach()
 
     def _write_parquet(self, file: IO[bytes]) -> None:

@@ -166,12 +166,14 @@ def steps_from_rows(where: str, times: Floats, values: Floats, rows: Rows, first
     begins = np.flatnonzero(np.append(True, np.diff(times) > 0))
     repeated = len(times) - len(begins)
     if repeated:
+        # The mean: loggers write two rows in some seconds, and a step of no length has no rate.
         values = np.add.reduceat(values, begins) / np.diff(np.append(begins, len(values)))
         times = times[begins]
     if len(times) == 1 and first_s is None:
         content = f"{repeated + 1} rows with one time" if repeated else "a single row"
         raise TraceError(f"{where}: {content}; a trace needs two times, to say how long a number holds")
     time_s = times - times[0]
+    # The median: one long pause of the logger must not stretch the last row.
     step_s = float(np.median(np.diff(time_s))) if first_s is None else first_s
     period_s = float(time_s[-1] + step_s)
     if rows == "interval-before":
@@ -338,6 +340,7 @@ def _numbers(path: Path, row: int, line: str, kind: Kind) -> tuple[float, float]
     except ValueError:
         wrong = next(cell for cell in cells if not is_number(cell))
         raise row_error(str(path), row, f"{shown(wrong)} is not a number; {kind.needed}") from None
+    # The slow check is for the message only: files have millions of rows.
     if not (abs(time_s) <= _FARTHEST_S and 0 <= value <= kind.most):
         check_row(str(path), row, time_s, value, kind)
     return time_s, value

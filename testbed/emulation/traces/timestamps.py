@@ -93,6 +93,7 @@ class Timestamps:
         is_day = len(digits) == _DAY and _COMPACT_DATE.fullmatch(digits)
         if self.form is None:
             self._first_day = cell if is_day else ""
+        # One number that is no day shows that all of them are seconds.
         elif self._first_day and not is_day:
             self._first_day = ""
 

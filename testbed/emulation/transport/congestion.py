@@ -21,15 +21,15 @@ from testbed.emulation.transport.senders import BUFFER_PER_WINDOW, Path, Senders
 
 Mask = npt.NDArray[np.bool_]
 
-HYSTART_LEAST_WINDOW = 16
-HYSTART_ACK_SPACING_S = 0.002
+HYSTART_LEAST_WINDOW = 16  # segments (hystart_low_window)
+HYSTART_ACK_SPACING_S = 0.002  # longest gap within a train of acknowledgements (hystart_ack_delta_us)
 HYSTART_SLACK_S = 0.0005
-CUBIC_FIRST_GROWTH = 1 / 20
-CUBIC_C, CUBIC_BETA, RENO_BETA = 0.4, 717 / 1024, 0.5
+CUBIC_FIRST_GROWTH = 1 / 20  # of the window per round trip, before there is a W_max
+CUBIC_C, CUBIC_BETA, RENO_BETA = 0.4, 717 / 1024, 0.5  # RFC 9438, 5; 717 / 1024 is Linux's 0.7
 CUBIC_AS_RENO = 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA)  # segments a round trip (RFC 9438, 4.3)
 BBR_GAIN = 2.885 * 0.99  # 2 / ln 2, less the margin that Linux leaves
 BBR_SPARE_SEGMENTS = 6
-BBR_FULL_ROUNDS = 3
+BBR_FULL_ROUNDS = 3  # round trips without growth after which the link counts as full (bbr_full_bw_cnt)
 BBR_THIRD_FLIGHT = 0.86  # the estimate is a round trip old when the window has doubled twice
 
 
@@ -86,6 +86,7 @@ class CongestionControl:
 
     def acknowledge(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> None:
         """Grow the windows after a flight has arrived."""
+        # A window that the message did not use grows to twice the used part at most (RFC 7661).
         most = np.where(flight.limited, 2 * np.maximum(self.limit, senders.window), 2 * flight.window)
         most = np.maximum(most, senders.window)
         slow = np.minimum(
@@ -108,6 +109,7 @@ class CongestionControl:
     def lose(self, senders: Senders, which: Mask) -> None:
         """Shrink the windows of the senders in the mask, which have detected a loss."""
         senders.peak_window = np.where(which, senders.window, senders.peak_window)
+        # RFC 5681, equation 4: at least two segments.
         senders.threshold = np.where(which, np.maximum(senders.window * self.beta, 2.0), senders.threshold)
         senders.window = np.where(which, senders.threshold, senders.window)
         senders.since_loss_s = np.where(which, 0.0, senders.since_loss_s)
@@ -138,9 +140,13 @@ class Cubic(CongestionControl):
     def avoid_congestion(self, senders: Senders, path: Path, acknowledged: Floats) -> Floats:
         peak, window = senders.peak_window, senders.window
         first = window + acknowledged * CUBIC_FIRST_GROWTH
+        # RFC 9438, 4.2, equation 2: K, the time until the window is W_max again.
         until_peak_s = np.cbrt(peak * (1 - self.beta) / CUBIC_C)
+        # RFC 9438, 4.2, equation 1.
         cubic = CUBIC_C * (senders.since_loss_s - until_peak_s) ** 3 + peak
+        # RFC 9438, 4.3: W_est, the window that Reno would have.
         as_reno = self.beta * peak + CUBIC_AS_RENO * senders.since_loss_s / path.round_trip_s
+        # RFC 9438, 4.2: never down, and at most by half per round trip.
         later = np.clip(np.maximum(cubic, as_reno), window, 1.5 * window)
         grown = np.where(peak > 0, np.where(acknowledged > 0, later, window), first)
         return np.asarray(grown)
@@ -148,6 +154,7 @@ class Cubic(CongestionControl):
     def lose(self, senders: Senders, which: Mask) -> None:
         """Shrink windows to seven tenths; reduce the peak if the loss comes before the last peak (fast convergence)."""
         before = senders.window < senders.peak_window
+        # RFC 9438, 4.7: leave room to flows that have just begun.
         peak = np.where(before, senders.window * (1 + self.beta) / 2, senders.window)
         super().lose(senders, which)
         senders.peak_window = np.where(which, peak, senders.peak_window)
@@ -190,6 +197,7 @@ class Bbr(CongestionControl):
         senders.full = np.minimum(senders.full + np.where(flight.fills, rounds, 0), BBR_FULL_ROUNDS)
         full = senders.full >= BBR_FULL_ROUNDS
         under_way = senders.rate * path.round_trip_s
+        # Two bandwidth-delay products once the link is full, as acknowledgements are delayed (Cardwell et al., 2016).
         most = np.where(full, 2.0, BBR_GAIN) * under_way + BBR_SPARE_SEGMENTS
         grown = np.maximum(senders.window, np.minimum(senders.window + flight.segments, most))
         starting = (flight.number == 0) & (flight.window <= self.first_window)

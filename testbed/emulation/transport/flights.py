@@ -71,6 +71,7 @@ class Flights:
     def total_bytes(self) -> Floats:
         """`(n,)` bytes of all flights of each transfer."""
         pattern = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        # Per pattern, then spread: millions of transfers share a few patterns.
         return np.asarray(np.bincount(pattern, self.size_bytes, len(self.offsets) - 1)[self.pattern])
 
     def steps(self) -> Iterator[tuple[Ids, Floats, Floats]]:

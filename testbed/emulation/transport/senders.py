@@ -82,15 +82,19 @@ class Senders:
 
     def begin(self, transport: Transport, round_trip_s: Floats, start_s: Floats) -> None:
         """Prepare for messages sent at `start_s`: measure the round trip of new connections, restart idle ones."""
+        # RFC 6298, 2.2: the first sample R is the smoothed round trip, and four times the variation is 2 R.
         new = np.isnan(self.smoothed_s)
         self.smoothed_s[new], self.variation_s[new] = round_trip_s[new], 2 * round_trip_s[new]
+        # Linux leaves algorithms that pace themselves, such as BBR, as they are.
         if not transport.slow_start_after_idle or transport.congestion_control == "bbr":
             return
         idle_s = np.maximum(start_s - self.last_sent_s, 0.0)
+        # One halving per time-out of silence (`tcp_cwnd_restart` in Linux, after RFC 2861).
         halvings = np.minimum(np.floor(idle_s / self.time_out_s(transport)), 60.0)
         idle = halvings > 0
         least = np.minimum(self.window, transport.initial_window_segments)
         shrunk = np.maximum(np.floor(self.window * 0.5**halvings), least)
+        # Remembers three quarters of the window, so that slow start gets back there quickly.
         self.threshold[idle] = np.maximum(self.threshold, 0.75 * self.window)[idle]
         self.window[idle] = shrunk[idle]
 

@@ -114,6 +114,7 @@ class Sending:
         senders, path, left = self.senders.take(ids), self.path.take(ids), self.left[ids]
         window = np.minimum(np.maximum(senders.window, self._let_go[ids]), senders.buffer)
         window = np.minimum(np.minimum(window, self.limit), left)
+        # Whole segments, at least one; the last flight takes the rest.
         window = np.where(left > window, np.maximum(np.floor(window), 1.0), window)
         fills = (window < left) & (window * path.segment_s >= path.round_trip_s)
         segments = np.where(fills, left, window) if self._generator is None else window
@@ -134,12 +135,14 @@ class Sending:
             let_go, surge = self._acknowledge(self._generator, senders, path, flight, sending_s, losses, ids)
             silent_s = self._recover(self._generator, senders, path, flight, sending_s, losses, left, ids)
             wait_s = np.maximum(path.round_trip_s, sending_s - overflow * path.segment_s) + silent_s
+            # After silence nothing is under way any more.
             self._let_go[ids] = np.where(silent_s > 0, 0.0, let_go)
             self._surge[ids] = np.where(silent_s > 0, 0.0, surge)
         self._next_s[ids] = begin_s + wait_s
         buffer = np.minimum(self.control.buffer_per_window * senders.window, self.fits[ids])
         senders.buffer = np.minimum(np.maximum(senders.buffer, buffer), self.limit)
         self.left[ids] = left = left - (segments - lost)
+        # Segments are whole, but counted in floats.
         last = left < 0.5
         self._measure(senders, path, flight, ids, last)
         self.senders.put(ids, senders)
@@ -172,9 +175,11 @@ class Sending:
     ) -> "_Lost":
         """Draw the lost segments of each flight: by chance, or because the queue is full."""
         segments = np.maximum(np.rint(flight.segments), 1.0)
+        # Bursts begin so rarely that the mean share of lost segments is `loss`.
         begun = generator.binomial(segments.astype(np.int64), path.loss / self._burst)
         lost = begun.astype(np.float64)
         if self._burst > 1:
+            # The sum of geometric lengths, less the first segment of each burst.
             extra = generator.negative_binomial(np.maximum(begun, 1), 1 / self._burst)
             lost += np.where(begun > 0, extra, 0)
         part = self.control.queued_part(senders, path, flight, sending_s)
@@ -207,6 +212,7 @@ class Sending:
         has_loss, arrived = losses.all > 0, flight.segments - losses.all
         before = arrived  # before the first lost segment, which is any with equal probability
         if self.control.heeds_loss:
+            # The smallest of k uniform positions, by inversion: 1 - U^(1/k).
             before = np.floor((1 - generator.random(len(ids)) ** (1 / np.maximum(losses.chance, 1.0))) * (arrived + 1))
             before = np.where(losses.chance > 0, before, arrived)
         before = np.where(losses.over > 0, np.minimum(before, np.maximum(np.floor(losses.full_after), 0.0)), before)
@@ -233,6 +239,7 @@ class Sending:
         segments, again, doublings = np.maximum(np.rint(flight.segments), 1.0), self._again[ids], self._doublings[ids]
         lost, overflowed = losses.all, losses.over > 0
         has_loss, all_lost = lost > 0, lost >= segments
+        # Losses among segments of the same window as the loss before: the window shrinks once for all of them.
         left_before = generator.random(len(ids)) < np.minimum(self._let_go[ids] / segments, 1.0) ** lost
         self.control.lose(senders, has_loss & ~left_before)
         # The last segment of a message has no later segment to reveal its loss. A flight loses any segment with equal
@@ -243,12 +250,14 @@ class Sending:
         silent = has_loss & (all_lost | last)
         timed_out = silent & ((again >= segments) | (all_lost & (again > 0)))
         time_out_s = senders.time_out_s(self.transport)
+        # RFC 8985, 7.2: a single segment's acknowledgement may be delayed, so its probe waits longer.
         probe_s = 2 * path.round_trip_s + np.where(last_alone, self.transport.minimum_timeout_s, 0.0)
         probe_s = np.minimum(probe_s, time_out_s) + np.where(
             last_alone, 0.0, path.round_trip_s
         )  # and the retransmission
         detection_s = np.where(timed_out, time_out_s * 2.0 ** np.minimum(doublings, MOST_DOUBLINGS), probe_s)
         detection_s = sending_s + np.where(all_lost, 0.0, path.round_trip_s) + detection_s
+        # RFC 5681, 3.1: the loss window is one segment.
         senders.window = np.where(timed_out, 1.0, senders.window)
         self._doublings[ids] = np.where(timed_out, doublings + 1, np.where(all_lost, doublings, 0.0))
         self._again[ids] = lost

@@ -87,6 +87,7 @@ class _Begun:
                 slowed = heappop(not_sharing)[1]
                 own = float(rate[slowed])
                 self.goal[slowed], self.shares[slowed] = volume + own * (self.goal[slowed] - time_s), True
+                # Exactly 0 at the end: repeated subtraction leaves rounding behind.
                 load = load - own * counts[slowed] if not_sharing else 0.0
                 sharing += counts[slowed]
         self.time_s, self.volume, self.load, self.sharing, self.level = time_s, volume, load, sharing, level
@@ -100,6 +101,7 @@ def _ended(begun: _Begun, rate: Floats, count: Ids, capacity: float) -> list[flo
     own_pace = [(goal[transfer], transfer) for transfer in np.flatnonzero(~np.array(shares)).tolist()]
     heapify(own_pace)
     who = np.flatnonzero(shares)
+    # All that share have done the same work, so the order of these two lists never changes.
     by_goal = who[np.argsort(np.array(goal)[who], kind="stable")].tolist()
     by_rate = who[np.argsort(rate[who], kind="stable")].tolist()
     first = slowest = 0  # in these two; those that have left are passed over
@@ -108,8 +110,10 @@ def _ended(begun: _Begun, rate: Floats, count: Ids, capacity: float) -> list[flo
             first += 1
         ended = by_goal[first]
         ended_s = time_s + (goal[ended] - volume) / level
+        # The next to end is the first of those at their own pace, or of those that share the level.
         if own_pace and own_pace[0][0] < ended_s:
             ended_s, ended = heappop(own_pace)
+            # Rounding may put it before the present.
             ended_s = max(ended_s, time_s)
             volume += level * (ended_s - time_s)
             load = load - rates[ended] * counts[ended] if own_pace else 0.0

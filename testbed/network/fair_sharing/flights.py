@@ -67,6 +67,7 @@ def merged(flights: Flights, size: Floats, fastest: Floats) -> Flights:
     sums = np.add.reduceat(bytes_, where) if len(where) else bytes_
     offsets = np.append(0, np.cumsum(np.bincount(row[where], minlength=len(flights))))
     single = np.diff(offsets) == 1
+    # Exactly the size: the sum of the parts rounds, and one flight must equal a transfer without flights.
     sums[offsets[:-1][single]] = size[single]
     return Flights(np.arange(len(flights)), offsets, sums, np.where(follows, 0.0, gap_s)[where])
 
@@ -100,6 +101,7 @@ class Stretches:
         Where rounding could decide, the rates are added one by one.
         """
         load, adds = self.peak_load(rate * count, order), 4 * int(count[self.who].sum())
+        # A product rounds otherwise than repeated addition; beyond this margin both decide alike.
         if load == math.inf or abs(load - capacity) > adds * np.finfo(np.float64).eps * load:
             return load > capacity
         begins = np.cumsum(count) - count  # where those that are like each are to stand
@@ -123,6 +125,7 @@ class Stretches:
         place[order] = np.arange(len(order))
         at = np.argsort(place[self.who], kind="stable")
         rates, times = rate[self.who[at]], np.concatenate((self.end_s[at], self.begin_s[at]))
+        # Ends stand first, and the sort is stable: at equal times, capacity is freed before it is taken.
         change = np.concatenate((-rates, rates))[np.argsort(times, kind="stable")]
         with np.errstate(invalid="ignore"):  # infinite rates: the load is infinite or NaN, which means contention
             peak = float(np.cumsum(change).max())

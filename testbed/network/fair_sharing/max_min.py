@@ -6,11 +6,8 @@ a change is a transfer that leaves one group and joins another.
 Transfers with the same cap form a group. Groups with caps of at most L are *capped*
 (they move at their cap), the others are *shared* (they move at L). Only the largest capped and the smallest
 shared cap can cross the level next; a heap gives each. A transfer waits in one of two queues: by time (when
-it would be done at its cap) or by volume V, the integral of L over time (when it would be done at L). No
-transfer is ever faster than its cap, nor than L, so both are lower bounds for any later course of L. When a
-group crosses the level, its transfers therefore stay in their queue, and a transfer that comes up too early
-is queued again with its remaining bytes. A transfer that waits for its next flight leaves its group until
-then; a transfer whose next flight begins at once stays, and is queued for that flight.
+it would be done at its cap) or by volume V, the integral of L over time (when it would be done at L). A transfer
+that waits for its next flight leaves its group until then; a transfer whose next flight begins at once stays.
 
 Cost: O((n + x) log n), n being the number of flights and x the number of times that a group crosses the level.
 If all transfers start together in one flight each, x <= n; otherwise it is a few per flight, and more when the
@@ -46,6 +43,7 @@ class MaxMinLevel:
     def __init__(self, caps: list[float], capacity: float) -> None:
         self.caps = caps
         self.capacity = capacity
+        # At least every finite cap, so that no capped transfer ever does more work than `volume`.
         self.idle_speed = max((cap for cap in caps if cap < math.inf), default=1.0) or 1.0
         self.mode = [IDLE] * len(caps)
         self.members = [0] * len(caps)
@@ -200,6 +198,7 @@ class MaxMinLevel:
         heappush(self._smallest_shared, group)
 
     def _cross(self, group: int) -> None:
+        # Settled before the mode changes: `_since` is a time in one mode and a volume in the other.
         self._work[group] = self.work(group)
         if self.mode[group] == CAPPED:
             self._capped_load -= self.caps[group] * self.members[group]
@@ -255,6 +254,8 @@ def contended_finish(start: Floats, rate: Floats, flights: Flights, count: Ids, 
         for transfer in came_up:
             group = groups[transfer]
             clock, due = level.due(group, goal[transfer])
+            # Its group has crossed the level since it was queued. No transfer is faster than its cap or than L, so
+            # the old due time was a lower bound: the transfer is never late, and is queued again for the rest.
             if due > clock:
                 heappush(queue_of[level.mode[group]], (due, transfer))
                 continue

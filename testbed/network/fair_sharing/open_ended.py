@@ -62,6 +62,7 @@ class OpenTransfers:
             delay_s: `(m,)` seconds by which each client's link is behind (see `Rates.delayed`).
         """
         going = self._rows[:, _TAKEN] == 0
+        # Settle the past: the bytes carried so far are final, as shares do not depend on later transfers.
         begun = going & (self._rows[:, _START] < now_s)
         carried = self._carried(self._rows, now_s).delivered_bytes
         self._rows[begun, _LEFT] -= carried[begun]
@@ -84,6 +85,7 @@ class OpenTransfers:
             size, left = self._rows[at, _SIZE], self._rows[at, _LEFT]
             complete = bool(np.isfinite(self._results.finish_s[at]))
             share = 1.0 if complete else float((size - left + self._results.delivered_bytes[at]) / size)
+            # Settled bytes are `size - left`; the result covers the time since then.
             taken.append(EndedTransfer(int(self._rows[at, _CLIENT]), float(self._end_s[at]), complete, share))
         self._rows[ended, _TAKEN] = 1  # a part of the others' past until that is settled
         self._end_s[ended] = np.inf
@@ -96,6 +98,7 @@ class OpenTransfers:
     def restore(self, rows: npt.NDArray[Any]) -> None:
         """Restore the state that `to_checkpoint` returned."""
         self._rows: Floats = rows.copy()
+        # If nothing is added, these are the ends; `add` computes them anew.
         self._results = self._carried(rows, math.inf)
         end_s = np.where(np.isfinite(self._results.finish_s), self._results.finish_s, rows[:, _STOP])
         self._end_s = np.where(rows[:, _TAKEN] == 0, end_s, np.inf)

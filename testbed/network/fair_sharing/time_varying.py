@@ -134,6 +134,7 @@ class _VaryingLevel(MaxMinLevel):
         self._smallest_shared = [group for group in active if group >= border]
         for group in active:
             self.mode[group] = CAPPED if group < border else SHARED
+        # Exactly rounded: the load of thousands of groups begins each window, and decides which are capped.
         self._capped_load = math.fsum(cap * many for cap, many in zip(self.caps[:border], self.members, strict=False))
         self.shared_members = sum(self.members[border:])
         if self.shared_members:
@@ -382,6 +383,7 @@ def share_time_varying(
     there = np.array(window.group) != _GONE
     progress.flight[:], progress.begin_s[:] = window.flight, window.begin_s
     progress.lacking[:] = np.maximum(lacking, 0.0)
+    # Rounding alone keeps these from being through; the next window would begin with nothing to carry.
     finish[there & (lacking <= negligible) & (progress.flight == progress.last)] = end_s
     return finish
 

@@ -11,11 +11,6 @@ beginning of the previous one) or at the end of the previous one, and then moves
 
 Limits of the model: it has no packets, and a round trip does not affect the share of concurrent transfers. Without
 flights, a message of a few packets is faster than on a real link; long transfers come out right.
-
-Algorithm: transfers that never fill the server's link take the time of their own links. Otherwise, while rates are
-constant and no transfer is cut off, `max_min` follows the level, or `cohort` if all begin before one ends. If rates
-change or transfers are cut off, time is divided into `windows` with a limited number of events. Memory is therefore
-bounded, and only contention costs time.
 """
 
 import math
@@ -116,11 +111,15 @@ def _moved(
     else:
         alike, flights = flights.pattern, merged(flights, size, np.minimum(most, capacity))
     alone, stretches = TransferProgress.of(flights, start).unhindered(rates, start, np.full(len(start), np.inf))
+    # Only contention costs time: transfers that never fill the server's link take the time of their own links.
     if exceeds(most, capacity, count):
+        # `alone` is a lower bound of the finish: beyond the stop at full speed, a transfer is cut off for sure.
         if rates.is_constant and (alone <= stop).all():
             finish = _constant_finish(start, size, most, flights, alike, alone, stretches, capacity, count)
+            # Otherwise a cut-off frees capacity, and the constant solution is wrong from then on.
             if (finish <= stop).all():
                 return finish, size
+        # In windows with a limited number of events, so that memory is bounded.
         finish, lacking = _varying_finish(start, size, stop, rates, flights, alike, capacity, count)
         finish = np.maximum(finish, alone)  # rounding makes nobody too fast
     else:
@@ -148,6 +147,7 @@ def _constant_finish(
     if not stretches.exceed(rate, order, count, capacity):
         return alone
     at, _, which = distinct(np.stack((start, rate, size, alike))[:, order])
+    # Equal transfers get equal shares, so one of each is computed, with its count.
     who = order[at]
     together = np.add.reduceat(count[order], at)
     if len(flights.size_bytes) == len(order) and begin_before_any_ends(start, size, rate, capacity):
@@ -202,6 +202,7 @@ def exceeds(rates: Floats, capacity: float, count: npt.ArrayLike = 1) -> bool:
     """
     count = np.asarray(count)
     estimate = float((rates * count).sum())
+    # A bound of the rounding of numpy's sum; the slow exact sum decides only within it.
     margin = 2 * (len(rates) + 4) * np.finfo(np.float64).eps * estimate
     if math.isfinite(estimate) and abs(estimate - capacity) > margin:
         return estimate > capacity

@@ -63,6 +63,7 @@ def contended(transfers: Transfers, capacity_bytes_s: float) -> tuple[Floats, Fl
     while len(active) or following < n:
         next_start = float(start[following]) if following < n else math.inf
         begin = max(begin, min(next_start, float(progress.begin_s[active].min(initial=math.inf))))
+        # Highest rates of all that are there or will come: if they fit, no later moment can be contended.
         if float(windows.most[active].sum()) + load_to_come[following] <= capacity_bytes_s:
             end = math.inf  # from now on nobody is held back
         else:
@@ -108,6 +109,7 @@ class _Windows:
             end_s = max(end_s, float(self.start[coming - 1]))
         if coming < len(self.start):
             end_s = min(end_s, float(self.start[coming]))
+        # Never empty, or the loop in `contended` would not end.
         return max(end_s, math.nextafter(begin, math.inf))
 
 
@@ -138,6 +140,7 @@ def _pass_window(
         when = np.minimum(alone, until)
     else:
         first = rates.at(since)
+        # Only transfers that are active throughout the window bound the level from above.
         stays = (since == begin) & (until == end) & (after.flight == before.flight) & (alone > end)
         events = Events.of(
             rates,
@@ -154,6 +157,7 @@ def _pass_window(
         )
         complete, left = when < np.inf, after.lacking.copy()
     finish[who[complete]] = when[complete]
+    # Rounding may leave a few bytes.
     left[complete] = 0
     after.lacking[:] = left
     through = np.flatnonzero((left <= negligible) & ~complete & ~stopped)

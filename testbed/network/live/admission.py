@@ -121,6 +121,7 @@ class Admission:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         goodbye = QuestionHeader(GOODBYE).pack()
         for connection in list(self._connections.values()):
+            # A connection in use belongs to a stage's task, which may be in the middle of a frame.
             if connection.alive and not connection.taken:
                 connection.take()
                 try:
@@ -174,6 +175,7 @@ class Admission:
                 stream, where = await loop.sock_accept(listener)
             except OSError as error:  # e.g. no file descriptors left
                 self._on_stranger(f"a connection could not be accepted: {error.strerror or error}")
+                # Without the pause, the loop would spin until a descriptor is free, and starve the clients.
                 await asyncio.sleep(0.1)
                 continue
             address = network_of(str(where[0]))
@@ -194,6 +196,7 @@ class Admission:
             else:
                 return
             oldest = next(iter(self._unknown[crowded]))
+            # Now, not when the task has ended: otherwise the loop would find the same connection again.
             self._forget_unknown(crowded, oldest)
             oldest.cancel()
             self._on_stranger(f"{crowded} has too many connections that do not authenticate")
@@ -215,6 +218,7 @@ class Admission:
             stream.setblocking(False)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(GREETING_S):
+                # Fresh for each connection: a greeting that was overheard cannot be replayed.
                 nonce = secrets.token_bytes(16)
                 await wire.send_all(stream, challenge(nonce))
                 client = greeted(self._token, nonce, await wire.receive_exactly(stream, GREETING_BYTES))
@@ -246,9 +250,11 @@ class Admission:
         connection.release()
         self._changed.set()
         for awaited in self._awaited.get(connection.client, ()):
+            # A stage that has ended cancels its futures.
             if not awaited.done():
                 awaited.set_result(connection)
 
     def _lost(self, connection: Connection) -> None:
+        # The client may have connected again in the meantime.
         if self._connections.get(connection.client) is connection:
             del self._connections[connection.client]

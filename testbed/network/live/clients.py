@@ -77,6 +77,7 @@ class LiveClients:
         self._round = 0
         self._owed_s = 0.0  # by how much an answer that was cut off was late already, for want of time
         self._reports: dict[int, HostReport] = {}  # the last crash of each client in this round
+        # One thread: a `Host` is not thread-safe, and CPU seconds are measured per thread.
         self._handlers = ThreadPoolExecutor(1, thread_name_prefix="handlers")
         self._thread = threading.Thread(target=self._run, name="live clients", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -145,6 +146,7 @@ class LiveClients:
                     wire.cut(stream)
                     connected_s = time.monotonic()
             await asyncio.sleep(retry_s)
+            # Backs off: a server that is gone, or full, must not be flooded by its own clients.
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def _admitted(self, client: int) -> socket.socket:
@@ -175,6 +177,7 @@ class LiveClients:
                         answering = None
                     question = await reading
                 finally:
+                    # Before the socket is closed: `wire.cut` must not meet a task that reads from it.
                     await _ended(reading)
                 if question.header.kind == wire.GOODBYE:
                     return True
@@ -195,9 +198,11 @@ class LiveClients:
             status, body, (compute_s, pki_up, pki_down) = await asyncio.shield(handled)
         except asyncio.CancelledError:
             cut_off_s = time.monotonic()
+            # The server will not see this answer, so the next one must report the delay.
             handled.add_done_callback(lambda future: self._too_late(future, question, cut_off_s))
             raise
         leaves_s = question.received_s + compute_s * question.header.speed_factor
+        # asyncio may wake up early by the clock's resolution.
         while (left_s := leaves_s - time.monotonic()) > 0:
             await asyncio.sleep(left_s)
         header = AnswerHeader(
@@ -259,6 +264,7 @@ class LiveClients:
             self._host.begin_round()
             self._round = round_number
             self._reports.clear()
+        # The host has forgotten that round: its clients cannot answer for it any more.
         elif round_number < self._round:
             raise ProtocolError(f"round {round_number} is over")
         kind = self._kinds[question.name]
@@ -307,6 +313,7 @@ async def _next_question(stream: socket.socket) -> ReceivedQuestion:
         name=name.decode(errors="replace"),
         common=bytes(common),
         private=None if header.private_bytes is None else bytes(private),
+        # The latency is a timer at the receiver: sockets themselves do not delay.
         received_s=time.monotonic() + header.latency_s,
     )
 

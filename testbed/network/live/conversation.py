@@ -77,6 +77,7 @@ class Conversation:
     ) -> None:
         """Ask one client, and store the outcome in `progress`; if cancelled, cut the connection at once."""
         at_once = self._admission.is_connected(exchange.client)
+        # A client that connects late cannot have been ready before; its delay is not the machine's.
         ready_s = question.senders.connected_s(exchange.position) if at_once else None
         connection = await self._admission.connection(exchange.client)
         exchange.connected = True
@@ -98,6 +99,7 @@ class Conversation:
         else:
             connection.release()
             if outcome != SILENT:
+                # The connection is released before: the answer is on its way, and the client is free.
                 await asyncio.sleep(self._links.latency_s(exchange.client))
             progress.settle(exchange, outcome)
 
@@ -130,6 +132,7 @@ class Conversation:
         pacing = senders.question(exchange.position, size, began_s)
         passage = links.downwards(client, size, ready_s, pacing)
         await exchange.send_question(connection, header, name, parts, passage)
+        # Client-made values are bounded before anything else uses them.
         answer = await exchange.receive_header(
             connection,
             question.key,
@@ -142,6 +145,7 @@ class Conversation:
             passage = links.upwards(client, answer.length, pacing)
             await exchange.receive_answer(connection, answer.length, passage)
             return ANSWERED if answer.status == wire.ANSWERED else REFUSED
+        # Read in any case: the stream has to be at the end of a frame before the next question.
         await exchange.receive_line(connection, answer.length)
         if exchange.reports_crash:
             await self._reports.judge_crash(exchange, question.key)

@@ -11,9 +11,6 @@ max-min fairness (deficit round robin with one quantum; Shreedhar and Varghese, 
 
 If the transport has windows, a message goes in flights (`windows`): no piece extends beyond the current flight, and the
 capacity that a link wastes while its sender waits for an acknowledgement is not made up for.
-
-A wake-up later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, because the
-machine was too busy. A `ThrottledTransfer` adds up that time (`behind_s`).
 """
 
 import asyncio
@@ -95,6 +92,7 @@ class TokenBucket:
 
         Calls are served in order.
         """
+        # Up to `DEPTH_S` of the past may be used: a late wake-up is made up for, an idle link saves nothing more.
         self._free_s = self._sending_time(max(self._free_s, self._clock() - DEPTH_S, not_before_s), size)
         return self._free_s
 
@@ -164,10 +162,12 @@ class ThrottledTransfer:
             left = min(left, await self._in_flight(self._pacing))
         self._look_back()
         transfers = self._shared.transfers
+        # Many transfers get larger pieces, so that the event loop keeps up.
         stretch = max(1.0, transfers / (PIECES_PER_S * PIECE_S))
         if self._own_size <= SMALLEST_PIECE:  # a link that was down may be up again
             self._own_size = self._own.passes_in(PIECE_S)
         quantum = self._shared.passes_in(PIECE_S * stretch / transfers)
+        # Equal quanta for all transfers make the sharing max-min fair (deficit round robin).
         size = min(left, int(min(self._own_size * stretch, quantum, LARGEST_PIECE)))
         await self._pass(size * self._tokens_per_byte if self._pacing is None else self._pacing.take(size))
         return size
@@ -178,6 +178,7 @@ class ThrottledTransfer:
             flight = next(pacing.flights)
             self._ready_s = max(self._ready_s, pacing.began_s + flight.gap_s)
             await sleep_until(self._ready_s, self._clock)
+            # The link's idle time while the sender waited for an acknowledgement is lost, not saved.
             self._not_before_s = max(self._ready_s, self._clock() - DEPTH_S)
             pacing.begin(flight, self._not_before_s)
             if not pacing.payload_left:
@@ -193,6 +194,7 @@ class ThrottledTransfer:
 
     def _look_back(self) -> None:
         """Note how long this transfer could have gone on, and no link was at work."""
+        # A later wake-up than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it.
         idle_since_s = max(self._ready_s, self._own.busy_until_s, self._shared.busy_until_s)
         self.behind_s += max(0.0, self._clock() - DEPTH_S - idle_since_s)
 
@@ -227,6 +229,7 @@ async def sleep_until(time_s: float, clock: Callable[[], float]) -> None:
         clock: returns the current time in seconds.
     """
     if time_s == math.inf:
+        # Nothing ever passes a dead link: only the stage's end cancels the wait.
         await asyncio.get_running_loop().create_future()
     while (left_s := time_s - clock()) > 0:
         await asyncio.sleep(left_s)
@@ -281,6 +284,7 @@ class ThrottledLinks:
 
     def _tokens_per_byte(self, size: int) -> float:
         headers, _ = self._links.transport.overhead(np.array([size], np.int64))
+        # Headers are spread evenly over the message, as pieces do not match packets.
         return 1 + float(headers[0]) / size if size else 1.0
 
 

@@ -1,12 +1,8 @@
 """Clients' reports about themselves: crashes, seconds of work, and delays of their machine.
 
-Anybody with the run's token can send such reports, so a false report may harm the client that sends it, but no other:
-
-- A *crash* or a *failure of the host* ends the run only if the client's host confirms it. The confirmation comes over
-  the channel of the process that started the host (a method call, or a Ray actor's), never over the client's
-  connection. Without confirmation the client counts as silent in this stage, and an event holds the report's text.
-- *Seconds* are limited to the real duration of the exchange: no answer leaves before its work is done.
-- *Bytes* of look-ups at the PKI are limited to a number of copies of the whole directory.
+Anybody with the run's token can send such reports, so a false report may harm the client that sends it, but no other.
+A *crash* ends the run only if the client's host confirms it over the channel of the process that started the host (a
+method call, or a Ray actor's). *Seconds* and *bytes* of look-ups at the PKI are limited to possible values.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -88,8 +84,10 @@ class ClientReports:
         """
         assert exchange.header is not None
         assert exchange.body is not None
+        # Never over the client's connection: anybody with the token could end the run by claiming a crash.
         report = await self._confirming(exchange.client, key)
         if report is None:
+            # Escaped and cut: a client's text must not reach a terminal or the records as it is.
             text = visible(reason(exchange.body.decode(errors="replace"), LONGEST_TEXT))
             what = "crash" if exchange.header.status == wire.CRASHED else "failure of its host"
             exchange.crash = Crash(exchange.client, f"unconfirmed {what}: {text}", "", 0, "", "")
@@ -120,11 +118,13 @@ class ClientReports:
         """
         if max(header.pki_up, header.pki_down) > self._largest_look_ups:
             raise FramingError(f"claims PKI look-ups of more than {self._largest_look_ups} bytes")
+        # No answer leaves before its work is done, so the exchange lasts at least as long as the work.
         longest_s = took_s / speed_factor if speed_factor > 0 else took_s
         for what, said_s, most_s in (
             ("seconds of work", header.compute_s, longest_s),
             ("seconds behind", header.behind_s, max(took_s, cut_off_s)),
         ):
+            # Small excesses are the two clocks' difference, and no event.
             if said_s > (1 + _CLOCK_SHARE) * most_s + _CLOCK_S:
                 line = f"claims {said_s:.6g} {what}, when its exchange leaves room for {most_s:.6g}; counted as these"
                 self._on_exaggeration(header.client, line)

@@ -16,14 +16,8 @@ at its receiver. Handshakes and congestion windows delay messages as in the mode
 If a client leaves, its connection is cut at once. The same happens to all unfinished exchanges when the stage ends;
 bytes that got through until then are counted. The client connects again on its own and takes part in the next stage.
 
-An overloaded machine makes stages longer than links and devices would: links stand idle although bytes wait (`links`),
-answers leave later than the devices would send them, and the server's own work takes longer than modelled. For each
-stage the largest sum of such delays of one client counts. A round in which these delays exceed `BEHIND_S` and
-`BEHIND_SHARE` of its duration is `behind`, and an event is recorded. The measure is a lower bound: a message that waits
-unread in a socket because a process is busy is not noticed.
-
-The clock stands still between rounds (evaluation does not count, as on the virtual clock). With modelled compute the
-server waits until its modelled work is done, as the clients do.
+An overloaded machine makes stages longer than links and devices would. A round in which such delays exceed `BEHIND_S`
+and `BEHIND_SHARE` of its duration is `behind`, and an event is recorded.
 """
 
 import asyncio
@@ -175,6 +169,7 @@ class LiveNetwork(RecordingNetwork):
         self._finish_server_work()
         self._tell_behind()
         super().end_round()
+        # The clock stands still until the next round: evaluation does not count, as on the virtual clock.
         self._base_s = max(self._clock(), self._server_busy_until_s)
         self._running_since = None
 
@@ -184,6 +179,7 @@ class LiveNetwork(RecordingNetwork):
 
     def _server_worked(self, spent_s: float) -> None:
         super()._server_worked(spent_s)
+        # Modelled work may take longer than the real work here: the next question waits for it.
         self._server_busy_until_s = self._work_began_s + spent_s
         self._fall_behind("the server's work", max(0.0, self._clock() - self._server_busy_until_s))
 
@@ -200,6 +196,7 @@ class LiveNetwork(RecordingNetwork):
         kind, recipients, private = call.kind, call.recipients, call.encoded_private()
         common = encode(call.message)
         self._finish_server_work()
+        # With modelled compute, the modelled seconds must pass in real time before the next question.
         await sleep_until(self._server_busy_until_s, self._clock)
         self._stage = kind.stage
         sent_s = self._clock()
@@ -228,10 +225,12 @@ class LiveNetwork(RecordingNetwork):
         )
         await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, call.deadline_s))
         end_s = self._clock()
+        # A crash must stop the run even if the stage ended before its report was judged.
         await self._reports.judge_late_crashes(progress.exchanges, key)
         self._start_server_work()
         answers, vectors = collected(kind, progress.exchanges)
         if len(stage.who(LATE)):
+            # Bounds the delay that a host may report with its next answer.
             self._cut_off_s = max(self._cut_off_s, end_s - sent_s)
         self._place(stage, progress, answers, senders)
         if senders.opening is not None:
@@ -241,6 +240,7 @@ class LiveNetwork(RecordingNetwork):
         self.connections.close(stage.who(OFFLINE, DROPPED))
         self._keep_record(stage, answers, sent_s)
         got_it = [exchange.position for exchange in progress.exchanges if exchange.delivered and not exchange.losing]
+        # Counted as refusals: a server that does not wait for them must not move clients to a number that they refuse.
         cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
         self._note_announced(call.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
         summing, gathering = functools.partial(self._total, vectors), functools.partial(self._gathered, vectors)
@@ -268,6 +268,7 @@ class LiveNetwork(RecordingNetwork):
                 timer.cancel()
             for task in tasks:
                 task.cancel()
+            # Cancelled tasks cut their connections; the bytes that got through are final only after that.
             await asyncio.gather(*tasks, return_exceptions=True)
         progress.close()
 
@@ -305,6 +306,7 @@ class LiveNetwork(RecordingNetwork):
         """Store the clients' reactions and the bytes that got through."""
         outcome = stage.outcome.copy()
         stage.place(answers)
+        # Outcomes were settled as things happened; `place` would overwrite late and dropped ones.
         stage.outcome = outcome
         for exchange in progress.exchanges:
             stage.bytes_down[exchange.position] = min(exchange.bytes_sent, stage.size_down[exchange.position])
@@ -312,6 +314,8 @@ class LiveNetwork(RecordingNetwork):
         headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down, senders.resent_down)
         headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up, senders.resent_up)
         stage.transport_down, stage.transport_up = headers_down + acknowledged_down, headers_up + acknowledged_up
+        # Clients wait at the same time, so the largest delay counts, not the sum. It is a lower bound: a message that
+        # waits unread in a socket because a process is busy is not noticed.
         slowest = max(progress.exchanges, key=lambda exchange: exchange.behind_s, default=None)
         if slowest is not None:
             self._fall_behind(stage.kind.stage, slowest.behind_s)

@@ -128,8 +128,10 @@ class Exchange:
         """
         data = await wire.receive_exactly(connection.stream, ANSWER_OVERHEAD)
         header = AnswerHeader.unpack(data, largest)
+        # Stops a client that answers in the name of another one.
         if header.client != self.client:
             raise FramingError(f"answers as client {header.client}")
+        # An answer to an earlier question would be taken for one of this stage.
         if (header.round_number, header.number) != key:
             raise FramingError(f"answers stage {header.number} of round {header.round_number}, when asked {key}")
         if self.losing:
@@ -153,6 +155,7 @@ class Exchange:
 
     async def receive_line(self, connection: Connection, size: int) -> None:
         """Receive the text of a client that has no answer: not a protocol message, and not counted."""
+        # Its memory is taken at once, unlike that of an answer.
         if size > LONGEST_LINE:
             raise FramingError(f"a line of {size} bytes")
         self.body = await wire.receive_exactly(connection.stream, size)
@@ -204,6 +207,7 @@ class LiveStageProgress:
         stage.outcome[:] = np.where(presence.reachable, np.where(presence.drops, DROPPED, _PENDING), OFFLINE)
         self._pending = int((stage.outcome == _PENDING).sum())
         self._answers = 0
+        # Clients that are away or drop out: without visible disconnects, the server waits for them until the deadline.
         self._unheard = 0 if disconnects_visible else len(stage.recipients) - self._pending
         self.check()
 
@@ -213,6 +217,7 @@ class LiveStageProgress:
 
     def settle(self, exchange: Exchange, outcome: int) -> None:
         """Set the client's outcome: ANSWERED or REFUSED (it arrives now), SILENT, DROPPED or OFFLINE."""
+        # The first outcome counts: an answer and a departure may come in the same turn of the event loop.
         if self.over.done() or not self.pending(exchange):
             return
         self._stage.outcome[exchange.position] = outcome
@@ -331,6 +336,7 @@ def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.
     """
     if not len(clients):
         raise Refusal("sum.empty", "there are no clients to sum over")
+    # A malicious answer may lack its vector, or have one of another shape.
     without = [client for client in clients.tolist() if client not in vectors]
     if without:
         raise RoundAborted("no-vector", f"client {without[0]} was to send a vector")

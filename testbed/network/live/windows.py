@@ -113,6 +113,7 @@ class StageSenders:
             left, payload, dropped = segments, 0, 0.0
             for segments_sent, gap_s, still_left in sending.flight_by_flight():
                 again = segments_sent + float(sending.dropped[0]) - dropped - (left - still_left)
+                # Before the flight goes: if the transfer is cut off in it, these bytes count as sent.
                 resent[position] += again * whole / segments
                 dropped = float(sending.dropped[0])
                 through = int(size * (1 - still_left / segments))

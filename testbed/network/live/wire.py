@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from testbed.errors import ClusterError, ProtocolError
 
 LARGEST_PART = 1 << 30  # bytes of one part of a frame
-_MAGIC = b"SLN1"
+_MAGIC = b"SLN1"  # changes with the format
 _NONCE_BYTES, _DIGEST_BYTES = 16, 32
 _CHALLENGE = struct.Struct(f"!4s{_NONCE_BYTES}s")
 _GREETING = struct.Struct(f"!4sQ{_DIGEST_BYTES}s")
@@ -197,6 +197,7 @@ def greeted(token: bytes, nonce: bytes, data: bytes | bytearray) -> int:
         FramingError: the client does not know the token.
     """
     magic, client, proof = _unpacked(_GREETING, data)
+    # In constant time, or the duration would reveal the proof byte by byte.
     if magic != _MAGIC or not hmac.compare_digest(proof, _proof(token, nonce, client)):
         raise FramingError("a greeting without the run's token")
     return int(client)
@@ -309,6 +310,7 @@ def cut(stream: socket.socket) -> None:
     if stream.fileno() < 0:
         return
     try:
+        # Linger of 0 s: the kernel drops its buffers and sends a reset instead of the rest of the message.
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     finally:
         stream.close()
@@ -396,6 +398,7 @@ async def _writable(stream: socket.socket) -> None:
     ready: asyncio.Future[None] = loop.create_future()
 
     def on_writable() -> None:
+        # The callback may run again before `remove_writer`.
         if not ready.done():
             ready.set_result(None)
 

@@ -46,6 +46,7 @@ class Collected:
         self._by_place = by_place
         self.counts: Counts = {"devices": 0, "devices_unusable": 0}
         self.names: list[Name] = []
+        # Arrays: 8 bytes per number, where lists of Python's floats take 32; sources have millions.
         self._begin, self._end = array("d"), array("d")
         self._device, self._from, self._until = array("q"), array("d"), array("d")
 
@@ -81,6 +82,7 @@ class Collected:
         """
         if not self.names:
             return 0.0, DAY_S
+        # At midnight, so that the time of day is `time % 86400`, in every repetition.
         origin = np.floor(min(self._begin) / DAY_S) * DAY_S
         return float(origin), float(max(1.0, np.ceil((max(self._end) - origin) / DAY_S)) * DAY_S)
 
@@ -159,6 +161,7 @@ class Collected:
         begin, end = np.array(self._begin)[device], np.array(self._end)[device]
         proper = until_s > from_s
         self.counts["intervals_beyond_recording"] = int((proper & ((from_s < begin) | (until_s > end))).sum())
+        # After the counts above, which are about the source as it is.
         from_s, until_s = np.maximum(from_s, begin), np.minimum(until_s, end)
         keep = proper & (until_s > from_s)
         rows = join_intervals(device[keep], from_s[keep], until_s[keep])

@@ -78,6 +78,7 @@ def convert(
         short = sum(end - begin < (last - first) / 2 for begin, end in spans.values())
         collected.counts["devices_seen_for_less_than_half_the_horizon"] = short
         for device in spans:
+            # Not a recording: the first and last interval of a client do not tell how long it was watched.
             collected.record(device, -math.inf, math.inf)
     return collected.trace(outside, origin_s, keep_recordings=True)
 

@@ -135,6 +135,7 @@ def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, S
         where = str(path) if columns.split is None else f"{path}: {columns.split} {shown(name)}"
         _check_order(where, trace_readings, columns)
         times = np.array(trace_readings.times)
+        # Two runs in one table would be averaged into a link that nobody has seen.
         if not columns.average_repeated:
             _check_repeated(where, times, columns, moments)
         steps = steps_from_rows(where, times, np.array(trace_readings.values), columns.rows)

@@ -90,6 +90,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
     components = Counter(node for node, _ in spans)
     devices: dict[Key, int] = {}
     for key, (begin, end) in spans.items():
+        # A recording without a length cannot be repeated.
         if begin == end:
             collected.unusable("no_recording")
         else:
@@ -145,6 +146,7 @@ def _event(
     if not kind.isdigit() or len(kind) > _MOST_TYPES:
         raise row_error(where, row, f"the event_type {shown(kind)} is no small whole number; {_WHAT}")
     following = cells[places["event_stop_time"] + 1 :]
+    # A doubled tab before the end would otherwise look like an event without an end.
     if not end and following and is_number(begin) and is_number(following[0]) and float(following[0]) >= float(begin):
         raise row_error(where, row, f"no event_stop_time, and a time in the next column; {_WHAT}")
     if end.upper() in ("", "NULL", "NA", "-1", "\\N"):

@@ -164,6 +164,7 @@ def convert_events(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
             continue
         counts["events"] += len(events)
         counts["events_out_of_order"] += sum(later < earlier for (earlier, _), (later, _) in pairwise(events))
+        # Stable: events of one second stay in the order of the log.
         events.sort(key=lambda event: event[0])
         if not events or events[0][0] == events[-1][0]:
             collected.unusable("no_recording")
@@ -208,6 +209,7 @@ def _events(messages: str) -> list[Event] | None:
             time, event = line.strip().split("\t")
             event = event.strip().lower()
             if event.endswith("%"):
+                # Only to refuse a damaged level, as FLASH's parser does.
                 float(event[:-1])
             events.append(((_time(time.strip()) - _REFERENCE).total_seconds(), event))
     except ValueError:

@@ -51,8 +51,10 @@ def convert(path: Path) -> tuple[Steps, Counts]:
             lasted_ms = moment_ms - clock_ms[-1] if clock_ms else lasted_ms
             if lasted_ms <= 0:
                 still += 1
+                # No rate can be computed for them, but no byte may be lost.
                 held_bytes += received
                 continue
+            # Bytes per ms times 8e-3 are Mbit/s.
             rates.append((received + held_bytes) * 8e-3 / lasted_ms)
             check_row(str(path), row, moment_ms / 1000, rates[-1], BANDWIDTH)
             held_bytes, first_ms = 0.0, first_ms or lasted_ms

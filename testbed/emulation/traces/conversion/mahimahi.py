@@ -53,6 +53,7 @@ def convert(path: Path, bin_s: float = 0.1) -> tuple[Steps, Counts]:
             text = line.strip()
             if not text:
                 continue
+            # Cut before `int`, which takes quadratic time for very long digits.
             if not (text.isascii() and text.isdigit() and int(text[:20]) <= _LATEST_MS):
                 raise row_error(str(path), row, f"{shown(text)}; {_WHAT}")
             stamps.append(int(text))
@@ -64,6 +65,7 @@ def convert(path: Path, bin_s: float = 0.1) -> tuple[Steps, Counts]:
     bins = math.ceil(period_ms / width_ms)
     if bins > _MOST_BINS:
         raise TraceError(f"{path}: {bins} bins of {width_ms} ms; at most {_MOST_BINS:,}: choose longer ones (--bin)")
+    # The last stamp is the period itself: its packets belong to the last bin.
     packets = np.bincount(np.minimum(np.array(stamps) // width_ms, bins - 1), minlength=bins)
     begin_ms = np.arange(bins) * width_ms
     rate = packets * PACKET_BYTES / np.diff(np.append(begin_ms, period_ms)) * _MBIT_S_PER_BYTE_MS

@@ -6,10 +6,8 @@ pickle may import (`allowed`; by default none). Anything else ends the reading w
 scalars are refused, too: a pickle writes them as an import and a call.
 
 The unpickler is the one written in Python (`pickle._Unpickler`), because the one in C cannot be restricted: it reserves
-memory for any memo position that a file names, and it hashes the keys of dicts unchecked. Python's hash of a number is
-not secret: numbers of 64 bits can be chosen such that n keys take n**2 steps. Hashes of text are keyed with a random
-number of the process (unless PYTHONHASHSEED is set). Number keys therefore become text, their digits; other keys are
-strings, bytes and None. (A tuple that holds another tuple twice, 100 levels deep, would take 2**100 steps to hash.)
+memory for any memo position that a file names, and it hashes the keys of dicts unchecked. Whole numbers as keys become
+text, their digits; other keys are strings, bytes and None.
 
 Values may share parts, or contain themselves: callers must follow them to a fixed depth only.
 """
@@ -32,10 +30,12 @@ _DEEPEST = 1000  # nested marks; pickles of real data have about ten
 _SHOWN = 80
 LIBRARY: Mapping[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
 _KEYS = (str, bytes, int, type(None))
+# Opcodes by their bytes (`pickletools`). Those that call or build objects (R, b, o, \x81, \x92) are in no list.
 _ATOMS = b"NIJKMLGFSTUVXBC.02\x80\x88\x89\x8a\x8b\x8c\x8d\x8e\x95"
 _MEMO = b"pqrghj\x94"
 _CONTAINERS = b"]lt\x85\x86\x87"
 _FILLING = b")ae1"
+# These ask `find_class`, which refuses every name but the allowed ones (`i` then calls the stand-in).
 _IMPORTS = b"ci\x93"
 _REFUSED = {
     "PERSID": "a persistent object",
@@ -140,6 +140,7 @@ class PlainUnpickler(pickle._Unpickler):
             value = super().load()
         except _DAMAGE:
             raise UnreadablePickle("not a pickle, truncated or damaged") from None
+        # The library ignores values below the last one.
         if self.stack or self.metastack:
             raise UnreadablePickle("a damaged pickle: it does not end with one value")
         return value
@@ -159,6 +160,7 @@ class PlainUnpickler(pickle._Unpickler):
 
     def load_mark(self) -> None:
         """Begin the elements of a container."""
+        # Before the library's method: each mark is a byte of the file and a list in memory.
         if len(self.metastack) > _DEEPEST:
             raise UnreadablePickle(f"values nested deeper than {_DEEPEST}")
         LIBRARY[pickle.MARK[0]](self)
@@ -197,11 +199,13 @@ class PlainUnpickler(pickle._Unpickler):
         if not isinstance(target, dict) or len(items) % 2:
             raise UnreadablePickle("a damaged pickle: items without a dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
+            # No tuples: a tuple that holds another one twice, 100 levels deep, takes 2**100 steps to hash.
             if type(key) not in _KEYS:
                 problem = f"a {type(key).__name__} as the key of a dict"
                 raise UnreadablePickle(f"{problem}; keys are strings, bytes and whole numbers")
             if type(key) is int and not -(2**63) <= key < 2**64:
                 raise UnreadablePickle("a number of more than 64 bits as the key of a dict")
+            # Hashes of text are keyed per process; numbers can be chosen such that n keys collide, and take n**2 steps.
             name = str(key) if type(key) is int else key
             if name in target:
                 raise UnreadablePickle("two keys of one dict are the same, or a number and its digits")

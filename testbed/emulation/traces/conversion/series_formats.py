@@ -154,6 +154,7 @@ def convert_all(
             written[target] = file, steps, counts
         for key, number in {"files": 1, **counts}.items() if source.is_dir() else counts.items():
             total[key] = total.get(key, 0) + number
+    # Written only after all were converted: a faulty file leaves no half-filled folder.
     for target, (file, steps, counts) in written.items():
         write_series(target, kind, steps, _remark(file, counts))
     return len(written), total
@@ -182,6 +183,7 @@ def _first_row(file: Path) -> str:
 
 
 def _name(file: Path, source: Path, value: str) -> str:
+    # A value of the table must become neither a path nor a hidden file.
     of_value = _UNSAFE.sub("_", value)[:_LONGEST_NAME].lstrip(".")
     if value and not of_value:
         raise TraceError(f"{file}: {shown(value)} cannot be a file name; split by another column")
