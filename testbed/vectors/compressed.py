@@ -13,16 +13,17 @@ from testbed.errors import ProtocolError
 from testbed.vectors.dense import Vector
 from testbed.vectors.integers import INTEGERS, IntegerVector
 
+# Forms are above every ring's width (1 to 64), so a header's first byte distinguishes them.
 SPARSE = 128
 """Form of `SparseVector`."""
 LEVELS = 129
 """Form of `LevelVector`."""
 FORMS = (SPARSE, LEVELS, INTEGERS)
 
-LEAST_BITS, MOST_BITS = 2, 16
+LEAST_BITS, MOST_BITS = 2, 16  # with 1 bit, s = 0: no level but zero
 """Bits of a `LevelVector`'s element."""
 
-_COUNT_BYTES = 4
+_COUNT_BYTES = 4  # a vector's length is below 2**32, so counts and buckets are, too
 
 
 class SparseVector(Vector):
@@ -47,6 +48,7 @@ class SparseVector(Vector):
             raise ValueError(
                 f"places and float32 elements must have one shape (k,), not {places.shape} and {elements.shape}"
             )
+        # Ascending: one encoding for each vector, and `part` searches by bisection.
         if len(places) and (places[0] < 0 or places[-1] >= length or (places[1:] <= places[:-1]).any()):
             raise ValueError(f"places must ascend, and be below {length}")
         self._places = places.astype(np.uint32)
@@ -130,6 +132,7 @@ class LevelVector(Vector):
 
     def part(self, begin: int, end: int) -> npt.NDArray[Any]:
         most = largest_level(self._level_bits)
+        # Exact: float32 represents all integers up to 2**24, and levels have at most 16 bits.
         levels = self._levels[begin:end].astype(np.float32)
         levels -= np.float32(most)
         buckets = np.arange(begin, begin + len(levels)) // self._bucket
@@ -152,6 +155,7 @@ class LevelVector(Vector):
     def unpack_form(cls, data: bytes, length: int) -> "LevelVector":
         """Decode the result of `pack`; raises `ProtocolError` for other data."""
         begin = 1 + _COUNT_BYTES
+        # Zeros for a truncated header: the next check refuses them.
         level_bits, bucket = (data[0], int.from_bytes(data[1:begin], "big")) if len(data) >= begin else (0, 0)
         fits = LEAST_BITS <= level_bits <= MOST_BITS and bucket > 0
         if not fits or len(data) != _levels_bytes(length, level_bits, bucket):
@@ -175,6 +179,7 @@ def largest_level(level_bits: int) -> int:
         >>> largest_level(8)
         127
     """
+    # Symmetric around zero; the code 2**bits - 1 stays unused.
     return (1 << (level_bits - 1)) - 1
 
 

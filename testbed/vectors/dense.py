@@ -36,6 +36,7 @@ class Vector:
         if not 0 <= bits <= WIDEST_RING:
             raise ValueError(f"a vector's ring must have 1 to 64 bits (0 for float32), not {bits}")
         kind, width = values.dtype.kind, 8 * values.dtype.itemsize
+        # No silent conversion: float64 would round and signed integers would wrap, so both ends would sum other values.
         fits = (kind, width) == ("f", 32) if bits == FLOAT32 else kind == "u" and width >= bits
         if not fits or values.ndim != 1:
             expected = "float32" if bits == FLOAT32 else f"unsigned integers of {bits} bits or more"
@@ -65,6 +66,7 @@ class Vector:
 
     def header(self) -> bytes:
         """Return the header that precedes the elements on the wire."""
+        # The header is big-endian, the elements after it little-endian.
         return self.bits.to_bytes(1, "big") + len(self).to_bytes(4, "big")
 
     def __len__(self) -> int:
@@ -80,12 +82,14 @@ class Vector:
         if self.bits == FLOAT32:
             return self.values.astype("<f4", copy=False).tobytes()
         width = _word_bytes(self.bits)
+        # Rings of 8, 16, 32 and 64 bits have no gaps in memory: their packed form is the array itself.
         if self.bits == 8 * width:
             return self.values.astype(f"<u{width}", copy=False).tobytes()
         return b"".join(self._packed_chunk(begin, width) for begin in range(0, len(self), _CHUNK))
 
     def _packed_chunk(self, begin: int, width: int) -> bytes:
         words = np.ascontiguousarray(self.values[begin : begin + _CHUNK], dtype=f"<u{width}")
+        # The ring's bits are the first of each little-endian word; higher bits are zero by contract and are cut off.
         bits = np.unpackbits(words.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
         return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
 
@@ -127,6 +131,7 @@ class Vector:
             >>> Vector.unpack(Vector(np.array([1, 2, 3], np.uint8), 2).pack(), 2, 3).values.tolist()
             [1, 2, 3]
         """
+        # Before any allocation: `length` comes from the sender and may be 2**32 - 1.
         if bits > WIDEST_RING or len(data) != _packed_bytes(length, bits):
             raise ProtocolError(
                 f"a vector of {length} elements of {bits} bits does not have {len(data)} bytes (rings: 1 to 64 bits)"
@@ -137,11 +142,13 @@ class Vector:
         if bits == 8 * width:
             return cls(np.frombuffer(data, dtype=f"<u{width}"), bits)
         unused = -length * bits % 8
+        # Each vector has exactly one encoding: no sender can hide bits in the last byte.
         if unused and data[-1] >> (8 - unused):
             raise ProtocolError("a vector has bits set beyond its last element")
         values = np.empty(length, f"<u{width}")
         packed = np.frombuffer(data, np.uint8)
         for begin in range(0, length, _CHUNK):
+            # A chunk begins at a whole byte, as `_CHUNK` is a multiple of 8. Unpacked, each bit takes a byte.
             part = values[begin : begin + _CHUNK]
             flat = np.unpackbits(packed[begin * bits // 8 : -(-(begin + len(part)) * bits // 8)], bitorder="little")
             unpacked = np.zeros((len(part), 8 * width), np.uint8)
@@ -169,6 +176,7 @@ class RemoteVector(Vector):
     __slots__ = ("_length",)
 
     def __init__(self, length: int, bits: int) -> None:
+        # Without `super().__init__`: there are no values to check or to hash.
         self._length = length
         self.bits = bits
 

@@ -28,6 +28,7 @@ class IntegerVector(Vector):
     def __init__(self, values: npt.NDArray[Any]) -> None:
         if values.dtype != np.uint32:
             raise ValueError(f"values must be unsigned integers of {_BITS} bits, not {values.dtype}")
+        # The base class checks by a ring's width; on the wire the vector has the number of its form instead.
         super().__init__(values, _BITS)
         self.bits = INTEGERS
 
@@ -37,6 +38,7 @@ class IntegerVector(Vector):
 
     @property
     def sum_bits(self) -> int:
+        # Wider than the elements: 2**32 summands of 32 bits fit, so the protocol can reduce the exact sum.
         return WIDEST_RING
 
     @property
