@@ -73,6 +73,7 @@ def _check_milestones(section: Any) -> None:
 
 
 def _check_model(section: Any, spec: DatasetSpec) -> None:
+    # A user-defined model is known only once it is imported; `check_fit` tries it later.
     if re.fullmatch(PLUGIN_NAME, section.model):
         return
     if section.model not in ("auto", *models()):
@@ -109,6 +110,7 @@ def _check_keys(section: Any, spec: DatasetSpec) -> None:
     if spec.owner is not None and section.partition != Partition():
         raise ValueError(f"partition does not apply to {spec.name}: each client is one {spec.owner}")
     values = dict(section)
+    # `dict.fromkeys` keeps the order of the data sets, so that the same key is reported first on every run.
     for key in dict.fromkeys(key for other in every for key in other.reads):
         if key not in spec.reads and values[key] is not None:
             reading = " and ".join(other.name for other in every if key in other.reads)
