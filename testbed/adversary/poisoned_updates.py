@@ -156,6 +156,7 @@ class Colluder(ClientMisbehaviour, Trainer):
         self, kind: "type[Colluder]", workload: Workload, message: Train
     ) -> tuple[npt.NDArray[np.float32], int] | None:
         most = self.context.options_of(kind).estimates
+        # Clients without samples have zero updates, which would shrink the estimated deviation.
         sample_holders = [client for client in sorted(self.dishonest) if workload.sample_counts[client]][:most]
         if len(sample_holders) < 2:
             return None
@@ -215,6 +216,7 @@ class MinMax(Colluder):
         deviation = updates.std(axis=0)
         away = mean - updates
         products = updates @ updates.T
+        # |a - b|^2 = |a|^2 + |b|^2 - 2ab: all distances from one matrix product.
         squares = np.diag(products)
         most = float((squares[:, None] + squares - 2 * products).max())
         length, along = float(deviation @ deviation), away @ deviation
@@ -242,12 +244,14 @@ def z_max(participants: int, dishonest: int) -> float:
     honest, supporters = participants - dishonest, participants // 2 + 1 - dishonest
     if supporters <= 0 or honest <= 0:
         return 4.0  # the dishonest participants are a majority; beyond 4 the normal distribution is meaningless
+    # The quantile of the normal distribution is infinite at 0 and 1.
     share = (honest - supporters) / honest
     return max(0.0, NormalDist().inv_cdf(share)) if 0 < share < 1 else 0.0
 
 
 def _times(update: LocalUpdate, factor: float) -> LocalUpdate:
     """Return the update times a factor, rounded once and finite: clients refuse to submit other values."""
+    # In float64, then clipped: a product beyond float32 would become infinite.
     most = float(np.finfo(np.float32).max)
     delta: Any = np.clip(np.asarray(update.delta, np.float64) * factor, -most, most)
     return replace(update, delta=delta.astype(np.float32))

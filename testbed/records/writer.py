@@ -7,7 +7,8 @@ checkpoint last, so a killed run loses at most its current round. The previous c
 `finish` merges the parts into one file per table. A kill at any moment neither loses nor duplicates a row, and a
 finished run can be resumed.
 
-An attempt at a round that was not recorded is charged when the round is repeated (`ReleaseAttempt`). A directory that is the local copy of a URI (see `mirror`) has a `Mirror`, to which new records are pushed.
+An attempt at a round that was not recorded is charged when the round is repeated (`ReleaseAttempt`). A directory that
+is the local copy of a URI (see `mirror`) has a `Mirror`, to which new records are pushed.
 """
 
 import contextlib
@@ -194,8 +195,8 @@ def add_attempt(path: Path, attempt: ReleaseAttempt) -> None:
     Raises:
         RunError: the file is damaged or cannot be written.
     """
+    # From the last recorded round on: a URI may be a round behind, and a run resumed from there repeats that round.
     relevant = {
-        # From the last recorded round on: a URI may be a round behind, and a run resumed from there repeats that round.
         name: other for name, other in read_attempts(path).items() if other.round_number >= attempt.round_number - 1
     }
     # A random name: another machine may add an attempt at the same round, and both count (`unite_attempts`).

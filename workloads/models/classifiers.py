@@ -48,6 +48,7 @@ class ChannelsLast(nn.Module):
     """
 
     def forward(self, images: Tensor) -> Tensor:
+        # With one channel both layouts have the same bytes; only the strides select torch's channels-last kernels.
         return (images.unsqueeze(-1) if images.dim() == 3 else images).permute(0, 3, 1, 2)
 
 
@@ -88,6 +89,7 @@ class SeededDropout(nn.Module):
 
 def _pooled(convolution: nn.Conv2d, step: int = 2) -> tuple[nn.Module, ...]:
     """Return a convolution, maximum pooling of 2x2 with stride `step`, and ReLU."""
+    # Pooling first: maximum and ReLU commute, and ReLU then has a quarter of the values.
     return convolution, nn.MaxPool2d(2, step), nn.ReLU(inplace=True)
 
 
@@ -96,6 +98,7 @@ def _dense(*widths: int) -> list[nn.Module]:
     layers: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
+    # Without the last ReLU: logits may be negative.
     return layers[:-1]
 
 
@@ -262,6 +265,7 @@ class _Unit(nn.Module):
             _Convolution(middle, middle, 3, stride, groups=middle),
             _Convolution(middle, out, 1, linear=True),
         )
+        # Section 3.3: only equal shapes can be added.
         self.is_residual = stride == 1 and channels == out
 
     def forward(self, values: Tensor) -> Tensor:

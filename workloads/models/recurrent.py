@@ -42,6 +42,7 @@ class Lstm(nn.Module):
         states = []
         for projected in self.inputs(values).unbind(dim=1):  # one product for all steps
             entry, new, forget, out = (projected + self.state(state)).chunk(4, dim=1)
+            # Zaremba et al. 2014; the parameters are in the order of TensorFlow's BasicLSTMCell (i, j, f, o).
             cell = cell * torch.sigmoid(forget + _FORGET) + torch.sigmoid(entry) * torch.tanh(new)
             state = torch.tanh(cell) * torch.sigmoid(out)
             states.append(state)
@@ -66,6 +67,7 @@ class StackedLstm(FederatedModel):
         self.output = nn.Sequential(*(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths)))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        # The last state alone: it has seen the whole sequence.
         logits: Tensor = self.output(self.layers(self.embedding(tokens))[:, -1])
         return logits
 
@@ -84,6 +86,7 @@ class WordBag(FederatedModel):
         self.bias = nn.Parameter(torch.empty(sizes.outputs))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        # Padding (0) and unknown words (1) do not count, as in LEAF.
         counts = (tokens > UNKNOWN).unsqueeze(dim=2)
         logits: Tensor = (self.words(tokens) * counts).sum(dim=1) + self.bias
         return logits

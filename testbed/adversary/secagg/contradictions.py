@@ -51,6 +51,7 @@ def two_views(
         t: the threshold.
     """
     enough, others = t - accomplices, sorted(set(honest) - {victim})
+    # Too few for both views: t - x for the first, so that the round completes. Else halves, both with spare clients.
     first = min(enough, len(honest)) if len(honest) < 2 * enough else -(-len(honest) // 2)
     if len(survivors) == t:
         first = len(honest)  # no client would accept fewer survivors
@@ -77,6 +78,7 @@ def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> di
     if each <= 0 or not gone:
         return {client: set() for client in believes}
     clients, targets = sorted(believes), sorted(gone)
+    # A necessary condition, much cheaper than the flow.
     if sum(min(room, len(targets)) for room in believes.values()) < each * len(targets):
         return None
     from scipy.sparse import csr_array  # slow to import
@@ -149,6 +151,7 @@ def smallest_among_few(honest: Iterable[int], accomplices: int, shared: int, t: 
         for peers in range(max(0, t - accomplices - size), len(ranked) - size + 1):
             members, gone = frozenset(ranked[:size]), frozenset(ranked[size : size + peers])
             room = {client: max(0, shared - t) for client in ranked}
+            # Members know only A, R and the accomplices; each client believes in at least t survivors.
             room |= dict.fromkeys(members, max(0, accomplices + size + peers - t))
             denied = denials(room, gone, t - accomplices)
             if denied is not None:
