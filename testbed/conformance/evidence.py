@@ -111,6 +111,7 @@ def same_on_two_hosts(evidence: Evidence) -> str:
         return first_difference(other.rounds, evidence.rounds)
 
     if on_two := difference(2):
+        # A run on one host tells randomness without a seed apart from dependence on the process.
         if again := difference(1):
             raise Violation(
                 f"{again} differ between two runs with one seed; draw only from round_.rng(purpose) and the client's "

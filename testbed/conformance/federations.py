@@ -47,6 +47,7 @@ class DrawnUpdates:
     def delta(self, client: int, round_number: int) -> npt.NDArray[np.float32]:
         """Return a client's update, (d,) float32."""
         changed = client in self._changed.get(round_number, frozenset())
+        # From client and round alone: each property can compute any sum again, without the run.
         generator = np.random.default_rng((client, round_number, changed))
         return generator.uniform(-_LARGEST, _LARGEST, self.dimension).astype(np.float32)
 
@@ -218,6 +219,7 @@ class Trial:
             "the participants": repr(np.asarray(outcome.participants).tolist()),
             "the survivors": repr(np.asarray(outcome.survivors).tolist()),
             "the update": repr(aggregate and [*np.asarray(aggregate.mean).tolist(), float(aggregate.weight)]),
+            # repr of floats is exact: equal texts mean equal bits.
             "the model": repr(state.model.tolist()),
             "the participation counts": repr(state.participations.tolist()),
             "the memory": repr({name: array.tolist() for name, array in sorted(state.memory.items())}),

@@ -241,6 +241,7 @@ def secrets_context(experiment: Experiment) -> bytes:
     with_effect = experiment.workload.model_copy(update={"clients_at_once": 1, "client_accuracy": False})
     experiment = experiment.model_copy(update={"workload": with_effect})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in without}
+    # Sorted: the order of keys in a file must not change the secrets.
     content = json.dumps(_without_paths(plain), sort_keys=True)
     if files := _recorded_files(experiment):
         content += "\0" + json.dumps(files)
@@ -272,6 +273,7 @@ def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
         default = former[name] if name in former else declared.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             default = default.model_copy(update=dict(_former_defaults(default)))
+        # The kind of a section always counts: two kinds may otherwise have the same keys at their defaults.
         if _names_section(declared.annotation) or values[name] != default:
             chosen.append((name, values[name]))
     return [*chosen, *(model.model_extra or {}).items()]
@@ -294,6 +296,7 @@ def _plain(value: Any) -> Any:
         return [_plain(inner) for inner in value]
     if isinstance(value, frozenset | set):
         return sorted(map(str, value))
+    # A path differs between machines; the digest of its content counts instead.
     return _ABSENT if isinstance(value, PurePath) else value
 
 

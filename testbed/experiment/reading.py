@@ -37,6 +37,7 @@ class _Strict:
     def construct_mapping(self: Any, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys: set[Any] = set()
         for key_node, _ in node.value:
+            # `<<: *base` may stand several times, and its keys may be overridden.
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             key = self.construct_object(key_node, deep=True)

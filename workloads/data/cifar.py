@@ -76,6 +76,7 @@ def _records(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[n
     if not content or len(content) % size:
         raise UnreadablePickle(f"{len(content)} bytes are not a whole number of records of {size} bytes")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    # CIFAR-100: the coarse label comes first, and the fine one, which is used, second.
     label_column = records[:, labels - 1].astype(np.int64)
     if label_column.max() >= classes:
         raise UnreadablePickle(f"a label {label_column.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
@@ -180,6 +181,7 @@ def _part(classes: int, version: _Version, place: Path, names: tuple[str, ...]) 
             raise ExperimentError(
                 f"workload.path: {place / name} cannot be read ({why}); replace it with an undamaged copy"
             ) from None
+        # The files have planes of red, green and blue; models take colours last.
         images.append(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
         labels.append(labels_read)
     return LabelledImages(np.concatenate(images), np.concatenate(labels))
@@ -205,9 +207,11 @@ def _of_archive(archive: Path, folder: str, names: tuple[str, ...]) -> dict[str,
     wanted_names = {f"{folder}/{name}": name for name in names}
     contents = {}
     try:
+        # Member by member, into memory: nothing is unpacked, so names with ".." do no harm.
         with tarfile.open(archive, "r:gz", tarinfo=SmallHeaders) as members:
             left = limits.ARCHIVE_BYTES
             for member in members:
+                # By the headers, before unpacking: skipped members are decompressed, too.
                 left -= member.size
                 if left < 0:
                     raise tarfile.ReadError(f"larger than {limits.size(limits.ARCHIVE_BYTES)} when it is unpacked")
@@ -260,6 +264,7 @@ class GeneratedImages:
     def __init__(self, classes: int, count: int, purpose: Purpose) -> None:
         import torch
 
+        # Seed 0: the data set is the same in every experiment, like a file.
         random = stream(0, purpose, classes)
         self.labels: NDArray[np.int64] = random.permutation(np.arange(count, dtype=np.int64) % classes)
         self._kinds = self.labels * _KINDS + random.integers(0, _KINDS, count)

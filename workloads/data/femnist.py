@@ -81,6 +81,7 @@ def alphabet() -> "Tensor":
     """
     import torch
 
+    # Seed 0: the alphabet is the same in every experiment, like the data of a file.
     random = stream(0, Purpose.ALPHABET)
     t = np.linspace(0.0, 1.0, 24)[:, None]
     bernstein = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
@@ -131,6 +132,7 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
     bent = interpolate(torch.from_numpy(bending), size=(SIZE, SIZE), mode="bicubic", align_corners=True)
     grid += bent[0].permute(1, 2, 0)
     grid /= _EXTENT
+    # The distance to the nearest stroke, looked up once for each pixel: strokes of any thickness from one table.
     distance = grid_sample(
         fields[torch.from_numpy(labels)].unsqueeze(1), grid, padding_mode="border", align_corners=True
     )

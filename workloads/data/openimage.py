@@ -62,6 +62,7 @@ class OpenImage(OwnedImages):
             root, folders, self._photograph, "photographer", population, seed, section.test_samples
         )
         super().__init__(files, section, seed)
+        # At least 596: with a part of the data, too, the model has the size of Lotto's.
         self.classes = max(CLASSES, files.largest_label + 1)
         self.description = (
             f"OpenImage (FedScale's layout), {self.height}x{self.width}, {self.classes} classes, {population} "

@@ -84,6 +84,7 @@ class Layer(nn.Module):
             for part in (self.query, self.key, self.value)
         )
         scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
+        # Causal: a later word would reveal the word to predict.
         weights = softmax(scores.masked_fill(future, -math.inf), dim=3)
         attended: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
         return attended
@@ -127,6 +128,7 @@ class Albert(FederatedModel):
 def later(words: Tensor) -> Tensor:
     """Return (T, T) booleans for words (N, T): whether the second position is later, and so hidden from the first."""
     length = words.shape[1]
+    # Diagonal 1: each position attends to itself.
     return torch.ones(length, length, dtype=torch.bool, device=words.device).triu(1)
 
 
