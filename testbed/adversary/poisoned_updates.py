@@ -145,6 +145,7 @@ class Colluder(ClientMisbehaviour, Trainer):
         if not self.attacks(message.round):
             return honest
         key = (message.round, message.model.digest())
+        # Once for all colluders of this process: each would train all of them again.
         common = cached_latest(f"colluders: {kind.name}", key, lambda: self._estimated(kind, workload, message))
         if common is None:
             return honest

@@ -159,6 +159,7 @@ class Display(Observer):
             pace = self.paces.get(run.path)
             if pace is not None and pace.round_s is not None:
                 mine, other = waiting.point.values, run.point.values
+                # Runs that differ only by their seed take the same time.
                 shared = sum(key != "seed" and mine[key] == other.get(key) for key in mine)
                 common.setdefault(shared, []).append(pace)
         return common[max(common)] if common else []

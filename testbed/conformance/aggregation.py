@@ -123,6 +123,7 @@ def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
         def quantised(number: int, survivors: Sequence[int]) -> npt.NDArray[np.float64]:
             total: Any = 0
             for client in survivors:
+                # The client's own coins of stochastic rounding: the reference is then equal to the last bit.
                 coins = plan.randomness.simulation_key(client, number, "stochastic rounding")
                 elements = quantisation.encode(workload.delta(client, number), int(usual[client]), coins)
                 # Python's integers: the reference must not share the wrap-around of the tested sum.

@@ -185,5 +185,6 @@ def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm, populati
     if algorithm.keeps_state:
         first = algorithm.first_memory(population)
         same = all(name in memory and memory[name].shape == array.shape for name, array in first.items())
+        # The length, too: another model may have states for the same number of clients.
         if not same or int(memory[algorithm.length_name]) != len(algorithm.initial_state):
             raise RunError(f"{where} does not have the states of {population} clients of this model; {advice}")

@@ -130,6 +130,7 @@ class ClientStates:
             text = (self.path / _SHARED).read_text()
         except OSError:
             text = ""
+        # A node without the shared directory would start its clients from states that are missing there.
         if text != mark:
             raise ClusterError(
                 f"{self.path.parent}: clients keep their states in this directory, but not every node can read it; "

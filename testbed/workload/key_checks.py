@@ -18,6 +18,7 @@ def check_keys_fit(section: Any) -> None:
         section: a `testbed.workload.section.WorkloadSection`.
     """
     _check_milestones(section)
+    # An app brings its own data and models: all other keys have no effect on it.
     if section.flower is not None:
         section.flower.check(section)
         return
@@ -59,6 +60,7 @@ def _check_own(section: Any) -> None:
     for key in ("momentum", "weight_decay"):
         if not section.has_default(key):
             raise ValueError(f"{key} has no effect on {section.optimizer}; set it in optimizer_options")
+    # Only SGD and AdamW have a form for the parameters of several clients (`StackedOptimizer`).
     if section.clients_at_once > 1:
         raise ValueError(f"clients_at_once: {section.optimizer} trains one client at a time; leave the key out")
 

@@ -13,15 +13,7 @@ A binary record is a label (CIFAR-100: the coarse label and the fine one, which 
 row by row, then green, then blue. The python version has the same bytes in pickles; see
 `workloads.data.clients.cifar_pickle`.
 
-Synthetic CIFAR: generated colour images with the shapes of CIFAR-10 and CIFAR-100. **It is not CIFAR.**
-
-CIFAR has 50,000 training and 10,000 test images of 32x32, the same number of each class. So has the stand-in. A class
-has six kinds, each a coarse pattern of colours. An image shows one of them, rotated, mirrored, shifted and stretched,
-with its own lighting, before a smooth background without information, and with noise. Accuracies measure the learning
-of *this* task and are not comparable with published ones.
-
-The generated data set is the same in every experiment, like a file: the seed decides the clients' shares, as with the
-real one. An image is made when it is first used, and kept as bytes. Torch is imported when an image is drawn.
+Synthetic CIFAR is generated colour images with the shapes of CIFAR-10 and CIFAR-100. **It is not CIFAR.**
 """
 
 import tarfile
@@ -249,9 +241,12 @@ _SCALING = Scaling(mean=(127.0, 127.0, 127.0), deviation=(55.0, 55.0, 55.0))
 
 
 class GeneratedImages:
-    """Labelled images that are made when they are first used.
+    """Labelled images that are made when they are first used, and kept as bytes.
 
-    Each image depends on its own number, the number of classes and the purpose alone, not on other images of a call.
+    CIFAR has 50,000 training and 10,000 test images of 32x32, the same number of each class; so has the stand-in. A
+    class has six kinds, each a coarse pattern of colours. An image shows one of them before a smooth background without
+    information, and with noise. Accuracies measure the learning of *this* task and are not comparable with published
+    ones. Each image depends on its own number, the number of classes and the purpose alone.
 
     Args:
         classes: number of labels; each has the same number of images, to the nearest one.

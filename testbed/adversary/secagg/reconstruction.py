@@ -99,6 +99,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         """
         order, randomness = list(honest), state.start.randomness
         if randomness is not None:
+            # A draw for each round: otherwise the clients with the lowest numbers would always be the victims.
             order = randomness.generator("server", state.start.number, "victim").permutation(order).tolist()
         named = self.context.options_of(self.misbehaviour).victim
         if named is None:
@@ -152,6 +153,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         if self.parameters.consistency == "none":
             replies = await round_.network.ask(ids(view.recipients), UnmaskSurvivors(round_.number, survivors))
             return replies.valid()
+        # Accomplices sign every view, so only t - x honest signatures are needed for each.
         signers = ids(sorted({*view.recipients, *(self.accomplices(state) & set(survivors))}))
         signed = (await round_.network.ask(signers, CheckSurvivors(round_.number, survivors))).valid()
         rows = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
