@@ -2,14 +2,6 @@
 
 They change the input of the aggregation protocol, before encoding, and so act under every aggregation protocol.
 
-- `scale-update`: a multiple of the trained update (Bagdasaryan, Veit, Hua, Estrin, Shmatikov, How To Backdoor
-  Federated Learning, AISTATS 2020, arXiv 1807.00459, section 4: model replacement, gamma).
-- `flip-sign`: the opposite (Li, Xu, Chen, Giannakis, Ling, RSA, AAAI 2019, arXiv 1811.03761, section 5: sign-flipping).
-- `little-is-enough`: all colluders submit the same update, z standard deviations from the mean in each coordinate,
-  within the variation of honest updates (Baruch, Baruch, Goldberg, A Little Is Enough, NeurIPS 2019, arXiv 1902.06156).
-- `min-max`: all submit the same update, as far from the mean as the two most distant honest updates are from each
-  other (Shejwalkar, Houmansadr, Manipulating the Byzantine, NDSS 2021, section IV, AGR-agnostic).
-
 Colluders do not know honest updates: they estimate mean and deviation from the updates that they train themselves on
 the model that they received (Baruch et al., section 3.1). Communication between colluders bypasses the server, takes no
 time, and is not recorded.
@@ -49,7 +41,11 @@ class ScaleOptions(MisbehaviourOptions):
 
 
 class ScaleUpdate(ClientMisbehaviour, Trainer):
-    """Submits a multiple of its trained update, to outweigh the others."""
+    """Submits a multiple of its trained update, to outweigh the others.
+
+    Bagdasaryan, Veit, Hua, Estrin and Shmatikov, How To Backdoor Federated Learning, AISTATS 2020, arXiv 1807.00459,
+    section 4: model replacement, gamma.
+    """
 
     name: ClassVar[str] = "scale-update"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -74,7 +70,10 @@ class FlipOptions(MisbehaviourOptions):
 
 
 class FlipSign(ClientMisbehaviour, Trainer):
-    """Submits the opposite of its trained update."""
+    """Submits the opposite of its trained update.
+
+    Li, Xu, Chen, Giannakis and Ling, RSA, AAAI 2019, arXiv 1811.03761, section 5: sign-flipping.
+    """
 
     name: ClassVar[str] = "flip-sign"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -179,7 +178,10 @@ class LittleOptions(CollusionOptions):
 
 
 class LittleIsEnough(Colluder):
-    """Submits the mean minus z standard deviations, in each coordinate."""
+    """Submits the mean minus z standard deviations, in each coordinate: within the variation of honest updates.
+
+    Baruch, Baruch and Goldberg, A Little Is Enough, NeurIPS 2019, arXiv 1902.06156.
+    """
 
     name: ClassVar[str] = "little-is-enough"
     Options: ClassVar[type[MisbehaviourOptions]] = LittleOptions
@@ -201,7 +203,8 @@ class LittleIsEnough(Colluder):
 class MinMax(Colluder):
     """Submits the mean minus gamma standard deviations, with the largest undetected gamma.
 
-    The result is no further from any update than two of the updates are from each other.
+    The result is no further from any update than two of the updates are from each other. Shejwalkar and Houmansadr,
+    Manipulating the Byzantine, NDSS 2021, section IV, AGR-agnostic.
     """
 
     name: ClassVar[str] = "min-max"
@@ -221,6 +224,7 @@ class MinMax(Colluder):
         squares = np.diag(products)
         most = float((squares[:, None] + squares - 2 * products).max())
         length, along = float(deviation @ deviation), away @ deviation
+        # Equal updates have no deviation, and the division below has no result.
         if not length:
             return mean
         # |away_i - gamma deviation|^2 <= most, a quadratic in gamma for each i; its larger root is the most allowed.

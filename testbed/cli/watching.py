@@ -64,6 +64,7 @@ class Watched:
         """
         self.doing, self.standing = self._after_rounds, standing
         self.pace.under_way(now_s)
+        # Ray may report the same progress several times.
         if not standing.outcome or standing.round_number != self.rounds_done + 1:
             return False
         self.outcomes[standing.outcome] += 1

@@ -196,6 +196,7 @@ def stages_are_those_asked(evidence: Evidence) -> str:
     plan, declared = evidence.subject.plan, evidence.declared_stages
     asked_stages = dict.fromkeys(stage for facts in evidence.rounds for stage in facts.stages)
     occasional = () if evidence.subject.section == "selection" else plan.aggregation_parameters.occasional_stages
+    # Occasional stages, such as the set-up of a committee, need not come in every run.
     allowed = {*declared, *evidence.other_stages, *occasional}
     for stage in declared:
         if stage not in asked_stages and stage not in occasional:

@@ -54,6 +54,7 @@ class DrawnUpdates:
     def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
         """Return the update with a loss and a number of samples."""
         samples = int(self.sample_counts[client])
+        # Distinct positive losses, so that selections by losses have something to choose by.
         loss = 1 / (1 + client + round_number)
         return LocalUpdate(self.delta(client, round_number), samples, loss, samples, loss**2)
 
@@ -241,6 +242,7 @@ def first_difference(first: Sequence[RoundFacts], other: Sequence[RoundFacts]) -
     """
     of_other = {facts.number: facts for facts in other}
     for facts in first:
+        # A shorter run has no such round: only common rounds are compared.
         if (counterpart := of_other.get(facts.number)) is None:
             continue
         for name, part in facts.parts.items():

@@ -51,6 +51,7 @@ def digests(experiment: Experiment) -> dict[str, str]:
     plain = experiment.model_dump(mode="python")
     in_options = (path for _, path in _texts_in_options(plain, ()) if _is_file(path))
     for path in sorted({*_paths(plain), *in_options}):
+        # The code that reads a missing file reports it, with its own advice.
         if path.exists():
             digest_by_path[str(path)] = _digest(path)
     return digest_by_path
@@ -231,6 +232,7 @@ def secrets_context(experiment: Experiment) -> bytes:
     """
     recorded = (experiment.provenance or {}).get(_SECRETS_ROUNDS)
     by_rounds = experiment.adversary is not None and bool(experiment.adversary.depending_on_rounds())
+    # Without the number of rounds, a run of more rounds begins as the shorter one, and a finished run can be extended.
     without = _WITHOUT_EFFECT if by_rounds or recorded is not None else _WITHOUT_EFFECT | {"rounds"}
     if recorded is not None:
         experiment = experiment.model_copy(update={"rounds": recorded})
@@ -270,6 +272,7 @@ def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
     former = _former_defaults(model)
     chosen = []
     for name, declared in fields.items():
+        # A default that has changed counts as before: the same values give the same secrets in every version.
         default = former[name] if name in former else declared.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             default = default.model_copy(update=dict(_former_defaults(default)))

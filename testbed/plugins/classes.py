@@ -184,6 +184,7 @@ def check_subclass(candidate: Any, base: type, name: str, key: str) -> None:
         if (present := renamed.MEMBERS.get(own_name)) in hooks:
             raise ExperimentError(f"{key}: {name}: {own_name} has no effect; it is called {present} now")
         close = similar(own_name, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
+        # A misspelt override would leave the contract's default in place, without any sign.
         if own_name not in hooks and close:
             raise ExperimentError(f"{key}: {name}: {own_name} has no effect; {question(close).rstrip()}")
 

@@ -72,6 +72,7 @@ class LocalLayers(ClientAlgorithm):
         """Train the whole model, and return the shared layers' update and the new local numbers."""
         model = self.of_client(task.payload, task.own)
         update = workload.train(task.client, model, task.round_number)
+        # A user-defined workload may return float64; states and messages are float32.
         delta = np.asarray(update.delta, np.float32)
         # The local numbers move by their own update: both parts are trained together (FedPer, Algorithm 1).
         return replace(update, delta=delta[~self.local]), task.own + delta[self.local]
