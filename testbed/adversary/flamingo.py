@@ -273,7 +273,7 @@ class FalseKey(AgainstOneVictim):
         questions = {row.member: SealedMemberState(row.sealed) for row in false.stored_service.states}
         _, signed = await self.signed_labels(false, questions, ids(listed))
         shown = [SignatureOf(*row) for row in signed.items()][:needed]
-        # Members expect a share for each listed client; zeros stand for clients that sent none.
+        # Members expect a share for each listed client; only the victim's is needed.
         nothing, dealt = bytes(SEALED_SHARE_BYTES), false.reports[victim].shares
         private = {
             member: SharesForMember([dealt[false.members[member] - 1] if c == victim else nothing for c in listed])

@@ -116,7 +116,7 @@ class LabelNeighboursOffline(AgainstOneVictim):
         common = {edge: seed for edge, seed in recovered_pair_seeds(state, threshold).items() if edge[0] in group}
         online = set(state.online.tolist())
         for client in self._group:
-            # Masks with online peers stay in the sum; accomplices simply reveal theirs.
+            # In the group's sum its masks with online peers do not cancel; accomplices simply reveal theirs.
             accomplices = [peer for peer in state.graph.neighbours(client) if peer in online & self.dishonest]
             question = TellPairSeed(state.start.number, client)
             replies = await state.start.network.ask(ids(accomplices), question)
