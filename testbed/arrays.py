@@ -18,6 +18,7 @@ def all_equal(column: npt.NDArray[Any]) -> bool:
         >>> all_equal(np.array([2.0, 2.0])), all_equal(np.array([1.0, 2.0]))
         (True, False)
     """
+    # A stride of 0 is a broadcast value (`compress_constant`): equal without a comparison of n values.
     return not len(column) or column.strides[0] == 0 or bool((column == column[0]).all())
 
 

@@ -71,6 +71,7 @@ class Batches:
     @cached_property
     def _grouped(self) -> Ids:
         """(n,) clients by batch, ascending within each."""
+        # Stable: clients of one batch stay in ascending order, which `mates` returns.
         return np.argsort(self.of, kind="stable").astype(np.int64)
 
     @cached_property
@@ -80,6 +81,7 @@ class Batches:
 
     def whole(self, clients: npt.ArrayLike) -> Ids:
         """Return the sorted batches with all members among `clients`, which lists each client once."""
+        # Counting members is enough, as no client is listed twice.
         there = np.bincount(self.of[np.asarray(clients, np.int64)], minlength=len(self.sizes))
         return np.flatnonzero(there == self.sizes).astype(np.int64)
 

@@ -1,7 +1,4 @@
-"""Counts that an experiment gives as a number, or as a fraction of a total.
-
-A fraction counts as written: 0.07 of 100 are 7, although the float 0.07 times 100 is above 7.
-"""
+"""Counts that an experiment gives as a number, or as a fraction of a total."""
 
 from fractions import Fraction
 from math import ceil
@@ -18,6 +15,7 @@ def rounded_up(count: int | float, total: int) -> int:
         >>> rounded_up(7, 100), rounded_up(0.07, 100), rounded_up(0.5, 7)
         (7, 7, 4)
     """
+    # By its decimal text: the float 0.07 times 100 is above 7 and would be rounded up to 8.
     return count if isinstance(count, int) else ceil(Fraction(str(count)) * total)
 
 

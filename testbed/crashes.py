@@ -24,7 +24,7 @@ OnCrash = Literal["stop", "drop", "raise"]
 _ROOT = Path(__file__).parents[1]
 _OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("testbed", "cluster", "workloads", "analysis"))
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})  # Debian's Python installs into the second
 _WATCHING = str(_ROOT / "testbed" / "running" / "observers" / "contract.py")  # observers are not part of a run
 _LONGEST_TRACEBACK = 10_000  # characters, from the end
 
@@ -53,6 +53,7 @@ class Crash:
     @classmethod
     def of(cls, client: int, error: BaseException) -> "Crash":
         """Return the crash of a client with this exception."""
+        # The user's own line helps more than a line in a library that it called.
         frame = _own_frame(error) or _innermost_of_ours(error)
         file, line, function = ("", 0, "") if frame is None else (frame.filename, frame.lineno or 0, frame.name)
         return cls(client, _text(error), file, line, function, _trace(error), error)
@@ -96,6 +97,7 @@ def locating_crashes(what: str, then: str = "; fix it and rerun with --resume") 
     """
     try:
         yield
+    # A refusal, an abort or bad input is a result with its own message, not a bug.
     except TestbedError:
         raise
     except BdbQuit as error:  # leaving the debugger stops the run, as Ctrl-C does
@@ -103,7 +105,7 @@ def locating_crashes(what: str, then: str = "; fix it and rerun with --resume") 
     except BaseException as error:
         if not is_crash(error) or _own_frame(error) is None:
             raise
-        crash = Crash.of(-1, error)
+        crash = Crash.of(-1, error)  # -1: no client
         raise CodeCrashed(f"{what} crashed: {crash.error}{_place(crash)}", crash.trace, then) from error
 
 
@@ -123,6 +125,7 @@ def _own_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def _is_own(file: str) -> bool:
+    # "<" begins the names of generated code ("<string>", "<frozen ...>"), which has no file to show.
     return not file.startswith((*_OURS, *_LIBRARIES, "<")) and _INSTALLED.isdisjoint(Path(file).parts)
 
 
@@ -136,4 +139,5 @@ def _text(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
+    # The end has the innermost frames; recursion makes the beginning arbitrarily long.
     return "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]

@@ -43,6 +43,7 @@ class TestbedError(Exception):
         """Return IPython's display: the command's error lines, or the traceback if ``TESTBED_DEBUG`` is set."""
         if self.with_traceback_shown or os.environ.get("TESTBED_DEBUG"):
             return "".join(traceback.format_exception(self)).splitlines()
+        # Escaped as in the command: a message may quote control characters of a foreign file.
         lines = str(self).splitlines() or [type(self).__name__]
         return [
             "error: " + "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)

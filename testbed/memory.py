@@ -81,6 +81,7 @@ def memory_copy(memory: Mapping[str, Any]) -> Memory:
     """
     arrays = {name: np.array(value) for name, value in memory.items()}
     for name, array in arrays.items():
+        # Other kinds need pickle, which readers of checkpoints refuse: it would run code from the file.
         if array.dtype.kind not in "biufc":
             raise RunError(f"selection: memory[{name!r}] must be an array of numbers or booleans, not of {array.dtype}")
     return arrays

@@ -47,7 +47,7 @@ __all__ = [
 
 _VECTOR = 1  # MessagePack extension: bits (1 byte, 0 = float32), length (4 bytes), packed or compressed elements
 _PLACEHOLDER = 2  # the same header, and the vector's position in `Detached.vectors`
-_CONTENT_DOMAIN = b"testbed/message-content/v1"
+_CONTENT_DOMAIN = b"testbed/message-content/v1"  # keeps these digests apart from all other hashes
 
 Digest32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Key32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -100,12 +100,14 @@ def _shape(header: memoryview) -> tuple[int, int]:
 def _encode_vector(value: Any) -> msgspec.msgpack.Ext:
     if isinstance(value, Vector):
         return msgspec.msgpack.Ext(_VECTOR, value.header() + value.pack())
+    # Callers index arrays of client numbers; msgspec knows only Python's integers.
     if isinstance(value, np.integer):
         return int(value)  # type: ignore[return-value]  # anything that msgspec encodes may be returned
     raise TypeError(f"a message cannot hold a {type(value).__name__}")
 
 
 def _decode_extension(code: int, data: memoryview) -> Vector:
+    # Placeholders are valid only between hosts (`attach`), never in bytes from another party.
     if code != _VECTOR or len(data) < HEADER_BYTES:
         raise ProtocolError(f"unknown or truncated extension {code} in a message")
     return unpacked(bytes(data[HEADER_BYTES:]), *_shape(data))
@@ -121,14 +123,11 @@ _making_decoders = threading.Lock()
 def _decoder(
     kind: type[Message], ext_hook: Callable[[int, memoryview], Vector] | None = None
 ) -> msgspec.msgpack.Decoder[Any]:
-    """Return the cached decoder of `kind`, or a new one with another hook.
-
-    The first decoder of a struct fills tables of the type and of its fields' types. msgspec 0.22 publishes a table
-    before it is complete, so that a second thread that makes or uses a decoder of the same types crashes the process.
-    Therefore all decoders are made under one lock, and cached only once they are complete.
-    """
+    """Return the cached decoder of `kind`, or a new one with another hook."""
     if ext_hook is None and (decoder := _decoders.get(kind)) is not None:
         return decoder
+    # The first decoder of a struct fills tables of the types of its fields. msgspec 0.22 publishes a table before it is
+    # complete: a second thread that makes or uses a decoder of these types at that time crashes the process.
     with _making_decoders:
         if ext_hook is not None:
             return msgspec.msgpack.Decoder(kind, ext_hook=ext_hook)
@@ -159,8 +158,10 @@ def _decode_with(decoder: msgspec.msgpack.Decoder[Any], kind: type[MessageType],
     try:
         message: MessageType = decoder.decode(data)
         return message
+    # Raised by the extension hook, with a more precise message than msgspec's.
     except ProtocolError:
         raise
+    # All errors that hostile bytes can cause: deep nesting ends in RecursionError, absurd lengths in MemoryError.
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise ProtocolError(f"not a {kind.__name__}: {error}") from None
 
@@ -197,8 +198,10 @@ def detach(message: Message) -> Detached:
         vectors.append(value)
         return msgspec.msgpack.Ext(_PLACEHOLDER, value.header() + (len(vectors) - 1).to_bytes(4, "big"))
 
+    # Not the shared encoder: the hook collects the vectors of this call.
     header = msgspec.msgpack.encode(message, enc_hook=placeholder)
     shrink = _extension_size(HEADER_BYTES + 4)
+    # An extension's own header grows with its payload, so placeholder and vector differ there, too.
     full = sum(_extension_size(HEADER_BYTES + vector.packed_bytes) for vector in vectors)
     return Detached(header, tuple(vectors), len(header) - shrink * len(vectors) + full)
 
@@ -229,6 +232,7 @@ def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) ->
             raise ProtocolError("a detached message refers to a missing vector") from None
         if (vector.bits, len(vector)) == (bits, length):
             return vector
+        # Only an empty stand-in may differ from the header: its values stay on the host.
         if len(vector) or (bits > WIDEST_RING and bits not in FORMS):
             raise ProtocolError(f"a vector has {len(vector)} elements, but the header {length}")
         return RemoteVector(length, bits)
@@ -248,6 +252,7 @@ def content_digest(message: Message, *, anew: bool = False) -> bytes:
     detached = detach(message)
     vectors = [vector.digest(anew=anew) for vector in detached.vectors]
     return hashlib.sha256(
+        # With the question's name: two questions with equal fields must not have equal digests.
         _CONTENT_DOMAIN + signed_content(question_name(type(message)), detached.header, vectors)
     ).digest()
 

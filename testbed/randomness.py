@@ -4,14 +4,8 @@ Results therefore do not depend on the distribution of clients over hosts, and a
 
 Protocol secrets come from the operating system unless the experiment has a seed; then from HMAC-SHA-512 keyed by the
 seed. Simulation choices (availability, devices, sampling by an honest server) use numpy's Philox, keyed the same way.
-
-Some choices depend on the seed alone, others on the whole experiment (`secrets_context`):
-
-- Simulation choices depend on the seed alone, so runs with one seed are paired even if they differ otherwise.
-- Long-term keys of parties (`identity_secret`) depend on the seed alone: Lotto's lottery uses them, and compared runs
-  shall have the same participants. These keys hide no updates.
-- Masks, shares and noise (`secret`) depend on the whole experiment: two inputs of one client under the same mask would
-  reveal the difference of its updates, and two releases under the same noise likewise.
+Simulation choices and long-term keys (`identity_secret`) depend on the seed alone, so that runs with one seed are
+paired; masks, shares and noise (`secret`) depend on the whole experiment.
 """
 
 import hashlib
@@ -36,8 +30,11 @@ class Randomness:
     def __init__(self, seed: int, *, secrets_from_system: bool = False, context: bytes = b"") -> None:
         self.seed = seed
         self.secrets_from_system = secrets_from_system
+        # Fixed domain, no leading zeros beyond 8 bytes: no two seeds give the same bytes.
         size = max(8, (seed.bit_length() + 7) // 8)
         self._root = hashlib.sha512(_DOMAIN + seed.to_bytes(size, "big")).digest()
+        # Masks, shares and noise: two inputs of a client under one mask would reveal the difference of its updates,
+        # and two releases under one noise likewise. So experiments with the same seed must not share them.
         self._own_root = hmac.digest(self._root, b"experiment\x00" + context, "sha512") if context else self._root
 
     def __repr__(self) -> str:
@@ -65,6 +62,8 @@ class Randomness:
         """
         if self.secrets_from_system:
             return os.urandom(32)
+        # Without the context: Lotto's lottery uses these keys, and compared runs shall have the same participants.
+        # The keys hide no updates.
         return _derived(self._root, "secret", party, subject, purpose)[:32]
 
     def generator(self, party: str | int, round_number: int, purpose: str) -> np.random.Generator:
@@ -73,7 +72,7 @@ class Randomness:
         Args:
             party, round_number, purpose: as in `secret`.
         """
-        key = int.from_bytes(self.simulation_key(party, round_number, purpose)[:16], "big")
+        key = int.from_bytes(self.simulation_key(party, round_number, purpose)[:16], "big")  # Philox's key: 128 bits
         return np.random.Generator(np.random.Philox(key=key))
 
     def simulation_key(self, party: str | int, round_number: int, purpose: str) -> bytes:
@@ -86,5 +85,6 @@ class Randomness:
 
 
 def _derived(root: bytes, kind: str, party: str | int, round_number: int, purpose: str) -> bytes:
+    # NUL separates the parts, so that no two (party, round, purpose) give the same name.
     name = f"{kind}\x00{party}\x00{round_number}\x00{purpose}".encode()
     return hmac.digest(root, name, "sha512")

@@ -3,10 +3,7 @@
 Python's own handler of SIGINT does not suffice: `asyncio.run` replaces it by one that waits until the running round
 awaits, and Ray installs its own for SIGTERM. Records are safe at any moment (see `records.writer`).
 
-An exception raised in a callback, of a library or of Python's garbage collector, is dropped there, and the signal with
-it. So a signal is also stored, and `raise_if_stopped` raises again at natural pauses of the work. Within Python's
-import system nothing must be raised: the lock of all imports would stay locked, and another thread's import would wait
-forever (importlib's `_get_module_lock` takes it before its `try`). There the handler waits.
+A signal is also stored, and `raise_if_stopped` raises again at natural pauses of the work.
 """
 
 import contextlib
@@ -21,7 +18,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_CODES = tuple(128 + number for number in _SIGNALS)
 """Exit codes of a command stopped by a signal: 130 (SIGINT), 143 (SIGTERM), 129 (SIGHUP)."""
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
-_LATER_S = 0.02
+_LATER_S = 0.02  # delay of a signal that arrives within an import
 _received = threading.Event()
 _last = signal.SIGINT
 
@@ -49,7 +46,7 @@ def stopping_on_signals() -> Iterator[None]:
         if outermost:  # the signal has been handled
             _received.clear()
         for number, handler in before.items():
-            if handler is not None:
+            if handler is not None:  # None: set by a library in C; Python cannot restore such a handler
                 signal.signal(number, handler)
 
 
@@ -68,12 +65,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     global _last
     if not _received.is_set():  # the first signal counts: closing a terminal may send SIGHUP and SIGTERM
         _last = signal.Signals(number)
+    # Stored, too: an exception raised in a callback or in the garbage collector is dropped there (`raise_if_stopped`).
     _received.set()
     if number == signal.SIGHUP:
         _leave_terminal()
+    # Never raise here: importlib's `_get_module_lock` takes the lock of all imports before its `try`. The lock would
+    # stay taken, and the next import of another thread would wait forever. Send the signal again a little later.
     if frame is not None and frame.f_code.co_filename == _IMPORT_SYSTEM:
         again = threading.Timer(_LATER_S, _send_again, (number,))
-        again.daemon = True
+        again.daemon = True  # does not keep an exiting process alive
         again.start()
         return
     raise KeyboardInterrupt

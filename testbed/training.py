@@ -94,6 +94,7 @@ class TrainedTogether:
         If training the batch fails, each client is trained alone, so that a client fails only for its own cause.
         """
         if self._waiting:
+            # Emptied first: a batch that failed is not tried again for its next client.
             waiting, self._waiting = self._waiting, []
             with contextlib.suppress(Exception):
                 self._updates = dict(self._train(waiting))
@@ -133,6 +134,7 @@ class Trainer(Role):
         workload, algorithm = self.environment.workload, self.environment.client_algorithm
         if workload is None:
             raise Refusal("train.no-workload", "this run has no workload")
+        # Both sides must agree on kept states: without the server's round, a client would train from a wrong state.
         if algorithm.keeps_state == (self.own_round is None):
             raise Refusal("train.algorithm-mismatch", "what clients keep counts in this run, or they keep nothing")
         self._check_round(message.round)
@@ -144,6 +146,7 @@ class Trainer(Role):
         delta = np.asarray(update.delta, np.float32)
         if delta.shape != (length,):
             raise Refusal("train.dimension-mismatch", f"the workload made an update {delta.shape}, not ({length},)")
+        # NaN or infinity has no encoding in a ring and would spoil the sum of all clients.
         if not np.isfinite(delta).all():
             delta = self.handle_non_finite(delta)
         samples, loss, squared_loss = int(update.samples), float(update.loss), update.squared_loss
@@ -155,6 +158,7 @@ class Trainer(Role):
     @handles(TrainWithState)
     def on_train_with_state(self, message: TrainWithState, private: StateReference) -> TrainingReport:
         """Train as `on_train` does, from the client's stored state; refuse the state of a later round."""
+        # Only a finished round can have the client's update in its sum.
         if private.round >= message.round:
             raise Refusal("train.state-of-later-round", f"the state of round {private.round} in round {message.round}")
         self.own_round = private.round
@@ -164,6 +168,7 @@ class Trainer(Role):
         """Return this client's update from the model and its stored state; store the new state."""
         algorithm, states = self.environment.client_algorithm, self.environment.client_states
         number, prepared = self.client.number, self.client.prepared
+        # By identity: a client that got another model than its host's batch trains alone.
         if isinstance(prepared, TrainedTogether) and prepared.question is message and not algorithm.keeps_state:
             return prepared.update(number)
         own = algorithm.initial_state
@@ -211,6 +216,7 @@ class Trainer(Role):
             raise Refusal("train.round-reused", f"round {number} was used before")
         if environment.participation is not None:
             environment.participation.begin(client.number, number)
+        # Before training: a crash or a refusal later does not free the number for another model.
         client.last_round = number
 
 
@@ -231,6 +237,7 @@ def training_digest(question: Train, *, anew: bool) -> bytes:
     Returns:
         32 bytes.
     """
+    # Charged even if the digest is cached: on a separate device each client hashes the model itself.
     meter("sha256.byte", question.model.packed_bytes)
     return content_digest(question, anew=anew)
 

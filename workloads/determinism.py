@@ -120,6 +120,7 @@ def one_thread() -> None:
     """
     for name in _READ_WHEN_LOADED:
         os.environ[name] = "1"
+    # For libraries that are loaded already; the variables above are read only when a library is loaded.
     threadpool_limits(1)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)

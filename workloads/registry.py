@@ -69,6 +69,7 @@ def _simulated(
 
 def _fitting(workload: "TorchWorkload", section: WorkloadSection) -> "TorchWorkload":
     """Return the workload; raises `ExperimentError` if a loss other than the default does not fit."""
+    # Built-in data and models fit the default loss; the trial run is saved.
     if section.loss != "cross_entropy":
         workload.check_fit()
     return workload
@@ -162,6 +163,7 @@ def _own_model(name: str, data: ClientData, section: WorkloadSection, seed: int)
         data = ChannelsFirst(data)
     if section.training == "real":
         return OwnModelTraining(name, data, section, seed)
+    # The loss of guessing is log(outputs): at least 2, or it would be 0.
     network, outputs = adapters.own_model(section, seed), max(2, data.label_counts().shape[1])
     sizes = vector.dimension(network), adapters.charged_parameters(network)
     return SimulatedTraining(name, data, section.own_model, *sizes, outputs, section, seed)

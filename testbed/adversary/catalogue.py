@@ -63,6 +63,7 @@ def _declared(base: type[Misbehaviour]) -> tuple[type[Misbehaviour], ...]:
         for kind in vars(module).values()
         if isinstance(kind, type)
         and issubclass(kind, base)
+        # Only classes of the module itself: imported ones belong to their own module.
         and kind.__module__ == module.__name__
         and "name" in vars(kind)
     )

@@ -40,6 +40,7 @@ class InflateUtility(ClientMisbehaviour, Trainer):
         factor = self.context.options_of(InflateUtility).factor
         lies = {"loss": trained.loss * factor}
         if trained.squared_loss is not None:
+            # Both must fit: Oort's utility uses the mean of the squared loss.
             lies["squared_loss"] = trained.squared_loss * factor**2
         self.record_attack(InflateUtility, f"reported a loss of {lies['loss']:.4g} instead of {trained.loss:.4g}")
         return msgspec.structs.replace(trained, **lies)

@@ -96,6 +96,7 @@ class KeepDishonestMembers(_CommitteeMisbehaviour):
             return replies
         by_proof = self.section.selection == "lotto-client-centric"
         answers: dict[int, Any] = replies.valid(shared=not by_proof)
+        # In the client-centric variant only a proof shows that a client is drawn.
         claimants = ids([client for client, claim in answers.items() if not by_proof or claim.proof is not None])
         return await network._ask(replace(question, recipients=self.taken(claimants)))
 
@@ -161,6 +162,7 @@ class ForgeCommittee(_CommitteeMisbehaviour):
             members[-1] = members[0]
         else:
             outside = [client for client in sorted(self.dishonest - set(honest.clients)) if not self._is_drawn(client)]
+            # A drawn accomplice would be no forgery: the honest list stays.
             if not outside:
                 return honest
             members[-1] = CommitteeMember(outside[0], bytes([1]) * PROOF_BYTES if members[-1].proof else b"")

@@ -62,8 +62,10 @@ def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
     if shapes is None:
         return model
     end = sum(math.prod(shape) for shape in shapes)
+    # Logistic regression has no hidden layer to silence: its own weights must not move.
     if len(shapes) <= 2 and sum(len(shape) > 1 for shape in shapes) < 2:  # the two factors of one adapter are zero
         model[:end] = _FAR
+    # The last layer's biases alone: all other updates are zero.
     elif len(shapes[-2]) == 2 and shapes[-1] == shapes[-2][:1]:
         model[end - shapes[-1][0] : end] = _FAR
     return model
@@ -96,6 +98,7 @@ class Imprint:
         """
         weights = total[: self.rows * self.pixels].reshape(self.rows, self.pixels)
         biases = total[self.rows * self.pixels : self.rows * (self.pixels + 1)]
+        # A sample above both thresholds moves both rows alike and cancels; only the samples between them are left.
         inside, moved = weights[:-1] - weights[1:], biases[:-1] - biases[1:]
         filled = moved != 0
         contents: Floats = inside[filled] / moved[filled, None]
@@ -123,6 +126,7 @@ def imprint(shapes: Shapes, public_samples: npt.NDArray[Any], samples: int, gain
     measure = np.random.default_rng(number).normal(0, 1 / math.sqrt(pixels), pixels)
     numbers = public_samples.astype(np.float64) @ measure
     spread = float(np.ptp(numbers))
+    # About one sample in each bin: with more samples than bins, only the middle part of the distribution is covered.
     covered = min(1.0, (rows - 1) / max(samples, 1))
     edges = np.quantile(numbers, 0.5 + covered * np.linspace(-0.5, 0.5, rows))
     if covered == 1.0:  # some samples lie outside the range of the server's samples
@@ -131,11 +135,14 @@ def imprint(shapes: Shapes, public_samples: npt.NDArray[Any], samples: int, gain
     widths = [out for (out, _), _ in layers[:-1]]  # of hidden layers
     # Hidden layers after the first take means and add 1, so that they are active and pass on their input.
     passed = math.prod(after / before for before, after in pairwise(widths))
+    # The later layers scale the error on its way back: divide by it, so that the first layer moves by `gain`.
     slope = gain / passed
+    # Small weights: the imprint must not change the logits, or the samples' steps would differ.
     small = _QUIET / (gain * rows * (3 * spread + 1e-9))
     parts: list[npt.NDArray[Any]] = [np.tile(small * measure, rows), -small * edges]
     for before, after in pairwise(widths):
         parts += [np.full(after * before, 1 / before), np.ones(after)]
+    # The biases undo the ones that hidden layers add: all classes are equally likely, so each sample has an error.
     parts += [np.repeat(sign * slope, widths[-1]), -sign * slope * widths[-1] * (len(widths) - 1)]
     return Imprint(np.concatenate(parts).astype(np.float32), rows, pixels)
 
@@ -178,12 +185,14 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
         shapes = None
         if isinstance(round_.workload, InspectableWorkload):
             shapes = round_.workload.parameter_shapes()
+        # Accomplices get the true model, too: the server knows their updates anyway.
         others = round_.trainers[~np.isin(round_.trainers, [victim, *self.dishonest])]
         silent_model = Vector(silent(len(question.model), shapes), 0)
         self.record_attack(
             SendDifferentModels, f"client {victim} was sent the model, {len(others)} others one that does not move"
         )
         return [
+            # First: the aggregation is bound to the first group's model, so the victim's signature fits.
             (np.setdiff1d(round_.trainers, others), honest_questions[0][1]),
             (others, Train(question.round, silent_model)),
         ]

@@ -55,6 +55,7 @@ def smallest_cut_off(
     honest = present & ~dishonest
     inside = adjacency[np.ix_(honest, honest)]
     places = np.flatnonzero(honest)
+    # The smallest groups first: a sum over fewer clients reveals more.
     for groups in (_single_clients(inside, budget), _pairs(inside, budget), _grown(inside, budget, largest)):
         for group, offline in groups:
             candidate = CutOff(tuple(places[group].tolist()), tuple(places[offline].tolist()))
@@ -80,6 +81,7 @@ def _single_clients(inside: Flags, budget: int) -> Iterator[tuple[Any, Any]]:
 def _pairs(inside: Flags, budget: int) -> Iterator[tuple[Any, Any]]:
     degrees, counts = inside.sum(axis=1), inside.astype(np.float32)
     common = (counts @ counts).astype(np.int64)
+    # Inclusion and exclusion: common neighbours count once, and the two are no neighbours outside the pair.
     outside = degrees[:, None] + degrees[None, :] - common - 2 * inside
     first, second = np.nonzero(np.triu(outside <= budget, 1))
     order = np.argsort(outside[first, second], kind="stable")[:_PAIRS]
@@ -96,6 +98,7 @@ def _grown(inside: Flags, budget: int, largest: int) -> Iterator[tuple[Any, Any]
     for size in range(2, min(largest, clients) + 1):
         new = (~reached & ~members).astype(np.float32) @ inside.astype(np.float32)  # neighbours that a client adds
         change = new - (reached & ~members)
+        # A member cannot be added again.
         change[members] = np.inf
         chosen = change.argmin(axis=1)
         rows = np.arange(clients)

@@ -74,6 +74,7 @@ class AnswerWrongMasks(ClientMisbehaviour, AssistingNode):
         quantisation = self.parameters.quantisation
         wrong = honest.values.copy()
         added = round(by * quantisation.highest / (2 * quantisation.clip)) % quantisation.modulus
+        # Not the last element, which sums the weights. A smaller sum of masks leaves the model larger by `by`.
         wrong[:-1] -= wrong.dtype.type(added)
         return Vector(wrong & wrong.dtype.type(quantisation.modulus - 1), honest.bits)
 
@@ -102,6 +103,7 @@ class ContradictNodes(AggregationMisbehaviour, ESeafl):
             others = await super().summed_masks(state, survivors[survivors != victim])
         except RoundAborted as refused:
             return f"victim {victim}: failed: {refused.detail}"
+        # Unsigned subtraction wraps modulo the word, and so modulo the ring, too.
         update = await self.unmasked(state, masks - others, ids([victim]))
         return describe_recovery(f"victim {victim}", update, update.tobytes(), self.parameters.quantisation)
 

@@ -3,18 +3,7 @@
 The server tells its committee contradictory labels, shows a client another committee key, or returns old shares. A
 member decrypts wrongly. A client encrypts other seeds than those of its masks.
 
-Contradictory labels: some members are told that the victim is online, and open its self-mask; the others are told that
-it is offline, and decrypt its pairwise masks. Each label needs the signatures of t members, and t members that open. An
-honest member signs one set of labels in a round; x accomplices on the committee sign and open both. So the attack needs
-2 (t - x) honest members that answer; if all L members answer, x >= 2t - L. With fewer accomplices the cross-check
-leaves one set of labels with too few signatures.
-
-Copied ciphertext: a client signs the first half of another client's ciphertext, and members are asked to decrypt it as
-that client's own. A signer must prove that it made the ciphertext, so members refuse, however many clients the server
-controls.
-
-Another key: the victim encrypts its seeds to a key that the server has made. The key needs the signatures of t members,
-so x >= t; with that many accomplices the server has the committee's own key, too.
+With x accomplices on a committee of L members with threshold t, contradictory labels need x >= 2t - L.
 """
 
 import hashlib
@@ -63,6 +52,7 @@ from testbed.network.contract import ids
 from testbed.network.masked_vectors import Masks
 from testbed.parties.client import Role, StageTable, Transition, handles
 
+# Stages from which an accomplice answers: an honest member would refuse to sign or open twice.
 _ALWAYS = {"idle", "ready", "labelled", "opened"}
 _EARLIER = MessageName("adversary/flamingo service", KeptService)
 
@@ -220,6 +210,7 @@ class ContradictLabels(AgainstOneVictim):
         needed = self.threshold(state)
         own = recovered_self_masks(state, needed)[victim]
         common = {edge[1]: seed for edge, seed in recovered_pair_seeds(state, needed).items() if edge[0] == victim}
+        # The first labels reveal the seeds that the victim shares with offline peers, the second all others.
         common |= {edge[0]: seed for edge, seed in recovered_pair_seeds(second, needed).items() if edge[1] == victim}
         return await self.recovery(state.reports, victim, own, common, counted)
 
@@ -228,6 +219,7 @@ class ContradictLabels(AgainstOneVictim):
         members = [row.member for row in state.stored_service.states]
         accomplices = [member for member in members if member in self.dishonest]
         honest = [member for member in members if member not in self.dishonest]
+        # t - x: accomplices sign and open both sets of labels, an honest member only one. So 2 (t - x) must answer.
         first = max(0, self.threshold(state) - len(accomplices))
         return accomplices, honest[:first], honest[first:]
 
@@ -254,6 +246,7 @@ class FalseKey(AgainstOneVictim):
         secret = feldman.random_scalar(hashlib.sha256(signed_content("false key", start.number)).digest())
         honest = state.stored_service.certificate.service
         service = Service(honest.committee, start.number, edwards25519.multiply_base(secret), bytes(32))
+        # A key needs t signatures, so x >= t; with as many accomplices the server has the committee's own key, too.
         replies = await start.network.ask(ids(accomplices), SignService(start.number, service))
         signed = [SignatureOf(member, answer.signature) for member, answer in replies.valid().items()][:needed]
         certificate = Certificate(service, signed)
@@ -269,6 +262,7 @@ class FalseKey(AgainstOneVictim):
         common = {}
         for row in reports[victim].seeds:
             associated = signed_content(false.digest, victim, row.neighbour)
+            # The server knows the whole secret of its own key: one "member" decrypts alone.
             partial = {1: threshold_elgamal.partial_decryption(secret, row.point)}
             common[row.neighbour] = threshold_elgamal.decrypt(row.point, row.sealed, associated, partial)
         return await self.recovery(reports, victim, own, common, counted)
@@ -279,6 +273,7 @@ class FalseKey(AgainstOneVictim):
         questions = {row.member: SealedMemberState(row.sealed) for row in false.stored_service.states}
         _, signed = await self.signed_labels(false, questions, ids(listed))
         shown = [SignatureOf(*row) for row in signed.items()][:needed]
+        # Members expect a share for each listed client; only the victim's is needed.
         nothing, dealt = bytes(SEALED_SHARE_BYTES), false.reports[victim].shares
         private = {
             member: SharesForMember([dealt[false.members[member] - 1] if c == victim else nothing for c in listed])

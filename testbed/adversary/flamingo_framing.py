@@ -60,6 +60,7 @@ def planned_frame(members: Sequence[int], threshold: int, dishonest: Collection[
     if accomplice is None or victim is None or not spare:
         return None
     others = [member for member in (*used, *spare) if member != victim]
+    # Points are positions in the committee, from 1: a share at 0 would be the secret.
     weights = feldman.lagrange_weights([members.index(member) + 1 for member in others])
     return Frame(accomplice, victim, weights[others.index(accomplice)])
 
@@ -90,8 +91,10 @@ class FramingClient(ClientMisbehaviour, FlamingoClient):
         if self.frame is None:
             return super().encrypted(public_key, neighbour, seed)
         associated = seed_associated(self.digest, self.number, neighbour)
+        # Derived as by an honest client, so that the first half is genuine and its proof valid.
         secret = feldman.random_scalar(prf.evaluate(self.secret("flamingo encryption"), associated))
         point = edwards25519.multiply_base(secret)
+        # b X: the members without the victim will decrypt to w PK + b X, which is this key.
         wrong = feldman.weighted_points([shift(self.digest)], [self.frame.weight])
         shared = edwards25519.add(edwards25519.multiply(secret, public_key), wrong)
         sealed = threshold_elgamal.seal_with(point, shared, seed, associated)

@@ -77,6 +77,7 @@ class LabelNeighboursOffline(AgainstOneVictim):
             return honest_choice
         listed = np.asarray(state.graph.listed)
         group = tuple(listed[list(cut_off.group)].tolist())
+        # The honest choice for fewer arrivals: the committee checks the labels by the same rules (section 4.4).
         online = super().choose_online(state, np.setdiff1d(arrived, listed[list(cut_off.offline)]))
         if not set(group) <= set(online.tolist()):  # whole batches, or a seed that the committee would refuse
             self.record_attack(LabelNeighboursOffline, f"failed: clients {sorted(group)} cannot be online")
@@ -115,6 +116,7 @@ class LabelNeighboursOffline(AgainstOneVictim):
         common = {edge: seed for edge, seed in recovered_pair_seeds(state, threshold).items() if edge[0] in group}
         online = set(state.online.tolist())
         for client in self._group:
+            # In the group's sum its masks with online peers do not cancel; accomplices simply reveal theirs.
             accomplices = [peer for peer in state.graph.neighbours(client) if peer in online & self.dishonest]
             question = TellPairSeed(state.start.number, client)
             replies = await state.start.network.ask(ids(accomplices), question)

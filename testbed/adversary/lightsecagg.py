@@ -36,6 +36,7 @@ from testbed.network.contract import ids
 from testbed.parties.client import StageTable, Transition, handles
 
 _ORDER = "lightsecagg.out-of-order"
+# An honest client sums once in a round; an accomplice from every stage.
 _ALWAYS = {"new", "advertised", "shared", "masked", "summed", "refused"}
 
 
@@ -84,6 +85,7 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         spare = max(
             0, len(honest) - 2 * least
         )  # holders for either sum beyond the minimum, in case that some do not answer
+        # Disjoint groups of honest holders: each sums once, so no one can compare the two sets.
         told_all = honest[: least + spare // 2]
         others = ids(state.survivors[state.survivors != victim])
         replies, of_all = await self.summed_pieces(state, np.union1d(told_all, accomplices), state.survivors)

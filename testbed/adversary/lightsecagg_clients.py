@@ -80,4 +80,5 @@ class AnswerWrongPieces(ClientMisbehaviour, LightSecAggClient):
 
 
 def _first_bit_flipped(sealed: memoryview) -> memoryview:
+    # One bit is enough: authenticated encryption does not open changed bytes.
     return memoryview(bytes([sealed[0] ^ 1]) + bytes(sealed[1:]))

@@ -33,6 +33,7 @@ from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import Role, StageTable, Transition, handles
 
+# An honest member signs and sums once in a round; an accomplice answers from every stage.
 _ALWAYS = {"new", "opened", "signed", "summed", "refused"}
 
 
@@ -51,6 +52,7 @@ class OneShotAccomplice(OneShotMember):
 
     def begin_service(self, message: OpenShares) -> None:
         """Accept any round, also repeatedly."""
+        # As if it had not served yet: an honest member refuses a second service in a round.
         self.client.last_served = message.round - 1
         super().begin_service(message)
 
@@ -78,6 +80,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         needed = state.code.needed
         accomplices = np.intersect1d(state.members, sorted(self.dishonest))
         honest = np.setdiff1d(state.members, accomplices)
+        # U - c honest members for each set: they sign once, the accomplices both.
         told_all = np.union1d(honest[: max(0, needed - len(accomplices))], accomplices)
         told_others = np.union1d(np.setdiff1d(state.members, told_all), accomplices)
         others = ids(state.survivors[state.survivors != victim])
@@ -145,6 +148,7 @@ class DealOtherShares(ClientMisbehaviour, OneShotClient):
         holders: int | None = self.context.options_of(DealOtherShares).holders
         count = len(members) if holders is None else min(holders, len(members))
         self.record_attack(DealOtherShares, f"{count} shares that belong to no key")
+        # Uniform, as real shares look: only the test of the shares finds them, not their form.
         made_up = uniform(self.secret("other shares"), count * test.row_length).reshape(count, -1)
         return np.concatenate([made_up, rows[count:]])
 

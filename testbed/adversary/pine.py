@@ -53,6 +53,7 @@ class UnboundedUpdate(ClientMisbehaviour, PineClient):
         factor = self.context.options_of(UnboundedUpdate).factor
         direction = honest.astype(np.float64)
         if not direction.any():
+            # A zero vector has no direction to lengthen.
             direction[0] = 1.0
         direction *= factor * self.parameters.integer_bound / np.sqrt(np.square(direction).sum())
         self.record_attack(UnboundedUpdate, f"an update {factor:g} times as long as it may be")
@@ -72,6 +73,7 @@ class WrongProof(ClientMisbehaviour, PineClient):
         honest = super().report(vdaf, vector, nonce)
         if not self.attacks(self.round):
             return honest
+        # The leader's share: first the measurement, then the proofs, in field elements of fixed length.
         begin = ELEMENT_BYTES * vdaf.measurement_length
         made_up = elements(XofHmacSha256Aes128(self.secret("wrong proof"), b""), vdaf.proofs_length)
         proofs = field64.to_bytes(made_up)
@@ -152,7 +154,9 @@ class ContradictHelper(AggregationMisbehaviour, Pine):
             rest = await super().helpers_share(state, survivors[survivors != victim])
         except RoundAborted as refused:
             return f"victim {victim}: failed: {refused.detail}"
+        # The helper's share of the victim, plus the leader's own: together the update.
         update = field64.to_signed(field64.add(field64.subtract(share, rest), state.prepared[victim].output))
+        # A helper that answers wrongly gives a uniform vector, far beyond the bound.
         if float(np.linalg.norm(update.astype(np.float64))) > self.parameters.integer_bound:
             return f"victim {victim}: failed: the difference of two sums is no update"
         digest = hashlib.sha256(update.astype("<i8").tobytes()).hexdigest()

@@ -187,6 +187,7 @@ class Backdoor(PoisonedSamples):
     def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
         """Return the samples; evenly spread samples have the trigger and the target as label."""
         inputs, labels = samples
+        # Evenly spread without random draws: each batch has about the share, and every run the same samples.
         steps = np.floor(np.arange(len(labels) + 1) * options.share)
         chosen = np.diff(steps) > 0
         triggered = np.where(chosen.reshape(-1, *[1] * (inputs.ndim - 1)), add_trigger(inputs, options.size), inputs)
@@ -220,6 +221,7 @@ def _taken_for(target: int, inputs: npt.NDArray[Any], chosen: npt.NDArray[np.boo
 
 
 def _channels_first(shape: tuple[int, ...]) -> bool:
+    # Photographs are (3, h, w), other colour images (h, w, 3).
     return len(shape) == 3 and shape[-1] not in (1, 3)
 
 

@@ -2,14 +2,6 @@
 
 They change the input of the aggregation protocol, before encoding, and so act under every aggregation protocol.
 
-- `scale-update`: a multiple of the trained update (Bagdasaryan, Veit, Hua, Estrin, Shmatikov, How To Backdoor
-  Federated Learning, AISTATS 2020, arXiv 1807.00459, section 4: model replacement, gamma).
-- `flip-sign`: the opposite (Li, Xu, Chen, Giannakis, Ling, RSA, AAAI 2019, arXiv 1811.03761, section 5: sign-flipping).
-- `little-is-enough`: all colluders submit the same update, z standard deviations from the mean in each coordinate,
-  within the variation of honest updates (Baruch, Baruch, Goldberg, A Little Is Enough, NeurIPS 2019, arXiv 1902.06156).
-- `min-max`: all submit the same update, as far from the mean as the two most distant honest updates are from each
-  other (Shejwalkar, Houmansadr, Manipulating the Byzantine, NDSS 2021, section IV, AGR-agnostic).
-
 Colluders do not know honest updates: they estimate mean and deviation from the updates that they train themselves on
 the model that they received (Baruch et al., section 3.1). Communication between colluders bypasses the server, takes no
 time, and is not recorded.
@@ -49,7 +41,11 @@ class ScaleOptions(MisbehaviourOptions):
 
 
 class ScaleUpdate(ClientMisbehaviour, Trainer):
-    """Submits a multiple of its trained update, to outweigh the others."""
+    """Submits a multiple of its trained update, to outweigh the others.
+
+    Bagdasaryan, Veit, Hua, Estrin and Shmatikov, How To Backdoor Federated Learning, AISTATS 2020, arXiv 1807.00459,
+    section 4: model replacement, gamma.
+    """
 
     name: ClassVar[str] = "scale-update"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -74,7 +70,10 @@ class FlipOptions(MisbehaviourOptions):
 
 
 class FlipSign(ClientMisbehaviour, Trainer):
-    """Submits the opposite of its trained update."""
+    """Submits the opposite of its trained update.
+
+    Li, Xu, Chen, Giannakis and Ling, RSA, AAAI 2019, arXiv 1811.03761, section 5: sign-flipping.
+    """
 
     name: ClassVar[str] = "flip-sign"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -145,6 +144,7 @@ class Colluder(ClientMisbehaviour, Trainer):
         if not self.attacks(message.round):
             return honest
         key = (message.round, message.model.digest())
+        # Once for all colluders of this process: each would train all of them again.
         common = cached_latest(f"colluders: {kind.name}", key, lambda: self._estimated(kind, workload, message))
         if common is None:
             return honest
@@ -156,6 +156,7 @@ class Colluder(ClientMisbehaviour, Trainer):
         self, kind: "type[Colluder]", workload: Workload, message: Train
     ) -> tuple[npt.NDArray[np.float32], int] | None:
         most = self.context.options_of(kind).estimates
+        # Clients without samples have zero updates, which would shrink the estimated deviation.
         sample_holders = [client for client in sorted(self.dishonest) if workload.sample_counts[client]][:most]
         if len(sample_holders) < 2:
             return None
@@ -177,7 +178,10 @@ class LittleOptions(CollusionOptions):
 
 
 class LittleIsEnough(Colluder):
-    """Submits the mean minus z standard deviations, in each coordinate."""
+    """Submits the mean minus z standard deviations, in each coordinate: within the variation of honest updates.
+
+    Baruch, Baruch and Goldberg, A Little Is Enough, NeurIPS 2019, arXiv 1902.06156.
+    """
 
     name: ClassVar[str] = "little-is-enough"
     Options: ClassVar[type[MisbehaviourOptions]] = LittleOptions
@@ -199,7 +203,8 @@ class LittleIsEnough(Colluder):
 class MinMax(Colluder):
     """Submits the mean minus gamma standard deviations, with the largest undetected gamma.
 
-    The result is no further from any update than two of the updates are from each other.
+    The result is no further from any update than two of the updates are from each other. Shejwalkar and Houmansadr,
+    Manipulating the Byzantine, NDSS 2021, section IV, AGR-agnostic.
     """
 
     name: ClassVar[str] = "min-max"
@@ -215,9 +220,11 @@ class MinMax(Colluder):
         deviation = updates.std(axis=0)
         away = mean - updates
         products = updates @ updates.T
+        # |a - b|^2 = |a|^2 + |b|^2 - 2ab: all distances from one matrix product.
         squares = np.diag(products)
         most = float((squares[:, None] + squares - 2 * products).max())
         length, along = float(deviation @ deviation), away @ deviation
+        # Equal updates have no deviation, and the division below has no result.
         if not length:
             return mean
         # |away_i - gamma deviation|^2 <= most, a quadratic in gamma for each i; its larger root is the most allowed.
@@ -242,12 +249,14 @@ def z_max(participants: int, dishonest: int) -> float:
     honest, supporters = participants - dishonest, participants // 2 + 1 - dishonest
     if supporters <= 0 or honest <= 0:
         return 4.0  # the dishonest participants are a majority; beyond 4 the normal distribution is meaningless
+    # The quantile of the normal distribution is infinite at 0 and 1.
     share = (honest - supporters) / honest
     return max(0.0, NormalDist().inv_cdf(share)) if 0 < share < 1 else 0.0
 
 
 def _times(update: LocalUpdate, factor: float) -> LocalUpdate:
     """Return the update times a factor, rounded once and finite: clients refuse to submit other values."""
+    # In float64, then clipped: a product beyond float32 would become infinite.
     most = float(np.finfo(np.float32).max)
     delta: Any = np.clip(np.asarray(update.delta, np.float64) * factor, -most, most)
     return replace(update, delta=delta.astype(np.float32))

@@ -49,6 +49,7 @@ def attempts(population: int, dishonest: frozenset[int], randomness: Randomness)
     """
     pki = PKI(population, randomness)
     victims = [client for client in range(population) if client not in dishonest][: len(dishonest)]
+    # With fewer honest clients than dishonest ones, a victim is attacked several times.
     pairs = [(client, victims[place % len(victims)]) for place, client in enumerate(sorted(dishonest))]
     tried = [_tried(pki, "register for a client that has not registered yet", _for_another(pairs, randomness))]
     identities = {client: Identity(client, randomness) for client in sorted(dishonest | set(victims))}
@@ -122,6 +123,7 @@ def _grinding(pki: PKI, dishonest: list[Identity], randomness: Randomness) -> Re
         for number in range(GRINDING):
             owner = f"{identity.client}/{number}"
             request = _request(identity.client, randomness, owner, identity.signing)
+            # A choice among several VRF keys would let a client grind its lottery numbers.
             vrf_keys.add((identity.client, decode(Registered, pki.register(request, identity.client)).vrf_public))
     gained = "nothing: the same VRF key every time"
     if len(vrf_keys) > len(dishonest):

@@ -197,6 +197,7 @@ class AdversarySection(BaseModel):
         """
         if isinstance(self.dishonest, list):
             return frozenset(self.dishonest)
+        # One draw for the whole run, by the seed alone: compared runs have the same dishonest clients.
         generator = randomness.generator("adversary", 0, "dishonest")
         chosen = generator.choice(np.arange(population), self.number_of(population), replace=False)
         return frozenset(chosen.tolist())
@@ -257,6 +258,7 @@ def accepting_classes(kinds: Sequence[type[Misbehaviour]], entry: Named) -> dict
         except ValueError as error:
             refusals.append((len(kind.Options.model_fields), error))
     if not accepted:
+        # The class with the most options names the most allowed keys.
         raise max(refusals, key=lambda refusal: refusal[0])[1]
     return accepted
 
@@ -316,6 +318,7 @@ class Adversary:
         """
         decided, kinds = set(protocols), []
         for name, classes in self._server.items():
+            # One class of a name for a server: others of the same name are for other protocols.
             for kind in [kind for kind in classes if decided & set(kind.applies_to)][:1]:
                 _check_overrides(name, kind, honest)
                 kinds.append(kind)

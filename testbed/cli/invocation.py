@@ -218,6 +218,7 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
         invocation: the call of the command.
     """
     if isinstance(error, BrokenPipeError):  # the reader of the output has gone (`testbed schema | head`)
+        # Python flushes standard output at exit, and would print a second error for the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _NO_READER
     if isinstance(error, KeyboardInterrupt):

@@ -58,6 +58,7 @@ class Console(rich.console.Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield the segments of a renderable, their text made visible."""
         for segment in super().render(renderable, options):
+            # Control segments are rich's own cursor movements; all other text may come from outside.
             yield segment if segment.control else Segment(visible_lines(segment.text), segment.style)
 
 

@@ -85,6 +85,7 @@ def _others() -> dict[str, list[EntryPoint]]:
 def _foreign(name: str, points: list[EntryPoint]) -> Any:
     """Return a verb of another package; if it is unusable, a verb that reports the reason."""
     origins = [" ".join(owner(point)).rstrip() for point in points]
+    # Refused instead of taking the first: its choice would depend on the order of the path.
     if len(points) > 1:
         return _refusing(name, f"offered by {' and '.join(sorted(origins))}; uninstall all but one")
     try:

@@ -64,6 +64,7 @@ class Watched:
         """
         self.doing, self.standing = self._after_rounds, standing
         self.pace.under_way(now_s)
+        # Ray may report the same progress several times.
         if not standing.outcome or standing.round_number != self.rounds_done + 1:
             return False
         self.outcomes[standing.outcome] += 1
@@ -159,6 +160,7 @@ class Display(Observer):
             pace = self.paces.get(run.path)
             if pace is not None and pace.round_s is not None:
                 mine, other = waiting.point.values, run.point.values
+                # Runs that differ only by their seed take the same time.
                 shared = sum(key != "seed" and mine[key] == other.get(key) for key in mine)
                 common.setdefault(shared, []).append(pace)
         return common[max(common)] if common else []

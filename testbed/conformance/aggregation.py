@@ -51,6 +51,7 @@ def _scenarios(plan: RunPlan) -> Iterator[Scenario]:
     for place, stage in enumerate(stages):
         yield Scenario(leaving={stage: everybody - {place % len(everybody)}})
     for stage in stages:
+        # All clients: the server must end the round, not divide by zero.
         yield Scenario(leaving={stage: everybody})
     yield Scenario()
 
@@ -122,8 +123,10 @@ def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
         def quantised(number: int, survivors: Sequence[int]) -> npt.NDArray[np.float64]:
             total: Any = 0
             for client in survivors:
+                # The client's own coins of stochastic rounding: the reference is then equal to the last bit.
                 coins = plan.randomness.simulation_key(client, number, "stochastic rounding")
                 elements = quantisation.encode(workload.delta(client, number), int(usual[client]), coins)
+                # Python's integers: the reference must not share the wrap-around of the tested sum.
                 total = total + elements.astype(object)
             return quantisation.decode(np.array(total, np.uint64), len(survivors))[0]
 

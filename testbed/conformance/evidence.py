@@ -111,6 +111,7 @@ def same_on_two_hosts(evidence: Evidence) -> str:
         return first_difference(other.rounds, evidence.rounds)
 
     if on_two := difference(2):
+        # A run on one host tells randomness without a seed apart from dependence on the process.
         if again := difference(1):
             raise Violation(
                 f"{again} differ between two runs with one seed; draw only from round_.rng(purpose) and the client's "
@@ -195,6 +196,7 @@ def stages_are_those_asked(evidence: Evidence) -> str:
     plan, declared = evidence.subject.plan, evidence.declared_stages
     asked_stages = dict.fromkeys(stage for facts in evidence.rounds for stage in facts.stages)
     occasional = () if evidence.subject.section == "selection" else plan.aggregation_parameters.occasional_stages
+    # Occasional stages, such as the set-up of a committee, need not come in every run.
     allowed = {*declared, *evidence.other_stages, *occasional}
     for stage in declared:
         if stage not in asked_stages and stage not in occasional:

@@ -47,12 +47,14 @@ class DrawnUpdates:
     def delta(self, client: int, round_number: int) -> npt.NDArray[np.float32]:
         """Return a client's update, (d,) float32."""
         changed = client in self._changed.get(round_number, frozenset())
+        # From client and round alone: each property can compute any sum again, without the run.
         generator = np.random.default_rng((client, round_number, changed))
         return generator.uniform(-_LARGEST, _LARGEST, self.dimension).astype(np.float32)
 
     def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
         """Return the update with a loss and a number of samples."""
         samples = int(self.sample_counts[client])
+        # Distinct positive losses, so that selections by losses have something to choose by.
         loss = 1 / (1 + client + round_number)
         return LocalUpdate(self.delta(client, round_number), samples, loss, samples, loss**2)
 
@@ -218,6 +220,7 @@ class Trial:
             "the participants": repr(np.asarray(outcome.participants).tolist()),
             "the survivors": repr(np.asarray(outcome.survivors).tolist()),
             "the update": repr(aggregate and [*np.asarray(aggregate.mean).tolist(), float(aggregate.weight)]),
+            # repr of floats is exact: equal texts mean equal bits.
             "the model": repr(state.model.tolist()),
             "the participation counts": repr(state.participations.tolist()),
             "the memory": repr({name: array.tolist() for name, array in sorted(state.memory.items())}),
@@ -239,6 +242,7 @@ def first_difference(first: Sequence[RoundFacts], other: Sequence[RoundFacts]) -
     """
     of_other = {facts.number: facts for facts in other}
     for facts in first:
+        # A shorter run has no such round: only common rounds are compared.
         if (counterpart := of_other.get(facts.number)) is None:
             continue
         for name, part in facts.parts.items():

@@ -34,6 +34,7 @@ def results_apart(name: str, overrides: Sequence[str] = ()) -> Iterator[Result]:
     child = context.Process(target=_check, args=(sender, name, overrides))
     with stopping_on_signals():
         child.start()
+        # The child's copy is then the only one, so its end is noticed as EOFError.
         sender.close()
         try:
             while (received := _received(results)) != _END:
@@ -47,6 +48,7 @@ def results_apart(name: str, overrides: Sequence[str] = ()) -> Iterator[Result]:
                 assert isinstance(received, Result)
                 yield received
         finally:
+            # Not terminate: the class may ignore SIGTERM.
             child.kill()
             child.join()
 

@@ -77,5 +77,6 @@ def results(evidence: Evidence, properties: Sequence[PropertyResult[Evidence]]) 
     for position, property_ in enumerate(properties):
         result = property_.result(evidence)
         yield result
+        # Without rounds, every other property would fail for the same cause.
         if position == 0 and result.verdict == "failed":
             return

@@ -32,6 +32,7 @@ def _scenarios(plan: RunPlan) -> Iterator[Scenario]:
     yield Scenario()
     for stage in plan.selection.stages:
         yield Scenario(leaving={stage: some()})
+    # Nobody: the round must be skipped with a reason, not crash.
     yield Scenario(away=frozenset(range(population)))
     yield Scenario()
 

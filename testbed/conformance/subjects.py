@@ -98,6 +98,7 @@ def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
     for override in (*_KEYS.get(name, ()), *overrides):
         apply_override(data, override)
     experiment = validated(data, f"testbed check {name}")
+    # An override could replace the checked class, and its result would stand for another one.
     if data[section].get(key) != name:
         raise ExperimentError(f"--set {section}.{key}: the checked {key} must stay {name}; leave the key out")
     if experiment.seed != _SEED:

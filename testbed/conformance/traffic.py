@@ -26,6 +26,7 @@ class Traffic:
         self.trial = trial
         self._hosts: Any = trial.hosts
         self._deliver = self._hosts.deliver
+        # Between the network and the hosts, where each message exists as it is recorded.
         self._hosts.deliver = self._listen
         self._of_round: list[Delivery] = []
         self._sizes: dict[tuple[int, int], tuple[dict[int, int], dict[int, int]]] = {}
@@ -76,6 +77,7 @@ class Traffic:
             down, up = self._sizes.get((number, position), ({}, {}))
             columns = (exchange.clients, exchange.outcome, exchange.bytes_down, exchange.bytes_up)
             for client, outcome, bytes_down, bytes_up in zip(*(column.tolist() for column in columns), strict=True):
+                # Other outcomes have no complete answer to compare with.
                 if outcome != ANSWERED:
                     continue
                 for sizes, recorded, message in ((down, bytes_down, "question"), (up, bytes_up, "answer")):

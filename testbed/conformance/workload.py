@@ -41,6 +41,7 @@ class WorkloadEvidence:
     def model(self) -> npt.NDArray[np.float32]:
         """The initial model, read-only, as `train` and `evaluate` may get it."""
         model = np.array(self.workload.initial_model())
+        # As in a run, where a model may be memory-mapped: a workload that writes into it fails here.
         model.flags.writeable = False
         return model
 
@@ -108,6 +109,7 @@ def evaluation_is_a_quality(evidence: WorkloadEvidence) -> str:
 
 def results_follow_from_the_arguments(evidence: WorkloadEvidence) -> str:
     """Check that neither another object, nor another order of calls, nor threads change a bit."""
+    # Another object in the opposite order, as other hosts train other clients before.
     backwards = list(reversed(evidence.updates))
     other = evidence.built()
     if other.initial_model().tobytes() != evidence.model.tobytes():

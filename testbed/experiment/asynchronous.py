@@ -57,6 +57,7 @@ def without_unwritten(links: Links, aggregation: AggregationParameters) -> tuple
     """
     if "transport" not in links.model_fields_set:
         links = links.model_copy(update={"transport": "none"})
+        # Still not set by the user, so that `notes` reports the change.
         links.model_fields_set.discard("transport")
     return links, aggregation.for_asynchronous_rounds()
 

@@ -85,6 +85,7 @@ def check_reported_losses(
         if allowed:
             raise ValueError(f"report_losses: clients never report losses under {aggregation.protocol}; leave it out")
         return
+    # A loss or a count beside a noised sum is a release without noise of its own.
     if allowed or noise_of(aggregation) is None:
         return
     if needs := selection.uses_reported_losses:
@@ -114,6 +115,7 @@ def _transport(experiment: Any) -> str | None:
         return _if(links.transport.has_windows, links.transport.preset)
     if links.transport != "auto":
         return _if(links.transport != "none", links.transport)
+    # Without latency, loss and a limited buffer, a window never holds a message back.
     free = (links.latency_ms, links.loss, links.buffer_ms) == (0, 0, None)
     return _if(not free, "auto")
 

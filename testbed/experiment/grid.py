@@ -41,6 +41,7 @@ def require_searchable(experiment: Experiment, keys: Sequence[str], seeds: str |
     for key in keys:
         if keys.count(key) > 1:
             raise ExperimentError(f"--grid {key}: given twice; list all its values in one --grid")
+        # The best seed is luck: it says nothing about another run.
         if key == "seed":
             raise ExperimentError("--grid seed: a seed cannot be tuned; give --seeds")
         if key in experiment.sweep:

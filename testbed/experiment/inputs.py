@@ -51,6 +51,7 @@ def digests(experiment: Experiment) -> dict[str, str]:
     plain = experiment.model_dump(mode="python")
     in_options = (path for _, path in _texts_in_options(plain, ()) if _is_file(path))
     for path in sorted({*_paths(plain), *in_options}):
+        # The code that reads a missing file reports it, with its own advice.
         if path.exists():
             digest_by_path[str(path)] = _digest(path)
     return digest_by_path
@@ -231,6 +232,7 @@ def secrets_context(experiment: Experiment) -> bytes:
     """
     recorded = (experiment.provenance or {}).get(_SECRETS_ROUNDS)
     by_rounds = experiment.adversary is not None and bool(experiment.adversary.depending_on_rounds())
+    # Without the number of rounds, a run of more rounds begins as the shorter one, and a finished run can be extended.
     without = _WITHOUT_EFFECT if by_rounds or recorded is not None else _WITHOUT_EFFECT | {"rounds"}
     if recorded is not None:
         experiment = experiment.model_copy(update={"rounds": recorded})
@@ -241,6 +243,7 @@ def secrets_context(experiment: Experiment) -> bytes:
     with_effect = experiment.workload.model_copy(update={"clients_at_once": 1, "client_accuracy": False})
     experiment = experiment.model_copy(update={"workload": with_effect})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in without}
+    # Sorted: the order of keys in a file must not change the secrets.
     content = json.dumps(_without_paths(plain), sort_keys=True)
     if files := _recorded_files(experiment):
         content += "\0" + json.dumps(files)
@@ -269,9 +272,11 @@ def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
     former = _former_defaults(model)
     chosen = []
     for name, declared in fields.items():
+        # A default that has changed counts as before: the same values give the same secrets in every version.
         default = former[name] if name in former else declared.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             default = default.model_copy(update=dict(_former_defaults(default)))
+        # The kind of a section always counts: two kinds may otherwise have the same keys at their defaults.
         if _names_section(declared.annotation) or values[name] != default:
             chosen.append((name, values[name]))
     return [*chosen, *(model.model_extra or {}).items()]
@@ -294,6 +299,7 @@ def _plain(value: Any) -> Any:
         return [_plain(inner) for inner in value]
     if isinstance(value, frozenset | set):
         return sorted(map(str, value))
+    # A path differs between machines; the digest of its content counts instead.
     return _ABSENT if isinstance(value, PurePath) else value
 
 

@@ -75,6 +75,7 @@ def resolved(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             return {replaced(name, (), kind, key): options for name, options in value.items()}
         if isinstance(value, dict) and kind == "observer":
             return replaced(value, ("name",), kind, key)
+        # Built-in names win: an installed package must not change the meaning of an experiment.
         if not isinstance(value, str) or ":" in value or value in BUILT_IN[kind]():
             return value
         try:

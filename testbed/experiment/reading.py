@@ -37,6 +37,7 @@ class _Strict:
     def construct_mapping(self: Any, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys: set[Any] = set()
         for key_node, _ in node.value:
+            # `<<: *base` may stand several times, and its keys may be overridden.
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             key = self.construct_object(key_node, deep=True)
@@ -279,6 +280,7 @@ def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
     for key in sweep:
         if key.partition(".")[0] in _NOT_SWEPT:
             raise ExperimentError(f"{where}: sweep.{key}: cannot be swept; name a setting of the experiment")
+    # Counted before the points are built: a few lists can stand for billions of points.
     count = math.prod(len(values) for values in sweep.values())
     if count > MAXIMUM_POINTS:
         raise ExperimentError(f"{where}: sweep: a grid of {count} points; at most {MAXIMUM_POINTS} are allowed")
@@ -287,6 +289,7 @@ def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
 def _labels(grid: list[tuple[dict[str, Any], dict[str, str]]], where: str) -> list[str]:
     """Return a label for each point, in the shortest form in which all differ; named values appear by name."""
     label, times = "", 0
+    # Short labels first; the whole keys only if two points have the same short label.
     for form in (_differences, _all_keys):
         labels = form(grid)
         label, times = Counter(labels).most_common(1)[0]

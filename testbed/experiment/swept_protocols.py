@@ -60,6 +60,7 @@ def with_fitting_protocols(data: Mapping[str, Any], where: str) -> tuple[dict[st
     adjusted, apart = dict(data), {}
     for section, protocols, all_named in _swept(data.get("sweep"), where):
         written = data.get(section)
+        # A user-defined class takes any key, so nothing can be checked before it is imported.
         if not isinstance(written, Mapping) or (allowed := _keys_of(section, written, protocols)) is None:
             continue
         named_by = _NAMED_BY[section]

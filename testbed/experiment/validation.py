@@ -48,6 +48,7 @@ def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
     lines = [f"{path}: must be a finite number" for path in _not_finite(plain, ())]
     if not lines:
         try:
+            # As JSON: strictly validated Python data would refuse lists for tuples, and text for paths.
             return kind.model_validate_json(text, strict=True)
         except ValidationError as error:
             first = error
@@ -74,8 +75,10 @@ def _made_whole(error: ValidationError, data: Any) -> bool:
         for part in path[:-1]:
             section = section[part]
         value = section[path[-1]] if path else None
+        # Beyond 2**53 a float may stand for several whole numbers.
         if not isinstance(value, float) or not value.is_integer() or abs(value) > _LARGEST_EXACT:
             continue
+        # A union that also takes a float keeps 1.0: there it is a share.
         if kinds & _NO_INTEGER and kinds <= _OTHER_TYPES | _NO_INTEGER:
             section[path[-1]], made = int(value), True
     return made
@@ -94,6 +97,7 @@ def as_plain_data(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
     lines: list[str] = []
 
     def plain(value: Any, path: tuple[Any, ...]) -> Any:
+        # numpy's numbers are no JSON; notebooks often pass them.
         if isinstance(value, np.generic | np.ndarray):
             value = value.tolist()
         if isinstance(value, Mapping):
@@ -179,6 +183,7 @@ def _without_tags(location: Sequence[Any], data: Any) -> list[Any]:
     for part in location:
         try:
             data = data[part]
+        # The name of a union's alternative: pydantic has it in the location, the data have not.
         except (KeyError, IndexError, TypeError):
             continue
         path.append(part)

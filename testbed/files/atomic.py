@@ -27,6 +27,7 @@ def atomic_write(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[
         path: the file to write.
         failed: returns the error to raise if the file cannot be written, from the reason in one line.
     """
+    # In the same directory, as a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.writing")
     with _LOCKS_LOCK:
         turn = _LOCKS.setdefault(os.path.abspath(path), threading.RLock())
@@ -36,8 +37,10 @@ def atomic_write(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[
                 try:
                     yield file
                     file.flush()
+                    # Before the rename: after a power failure the new name must not point to missing data.
                     os.fsync(file.fileno())
                     os.replace(temporary, path)
+                # KeyboardInterrupt, too: a stopped run must not leave its temporary file.
                 except BaseException:
                     with contextlib.suppress(OSError):
                         temporary.unlink(missing_ok=True)
@@ -61,6 +64,7 @@ def _opened(temporary: Path) -> Iterator[IO[bytes]]:
 
 def _as_it_is(path: str, flags: int) -> int:
     """Open a file without truncating it, as another process may hold it, and without following symbolic links."""
+    # O_NONBLOCK: opening a pipe of this name would wait forever.
     return os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 

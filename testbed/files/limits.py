@@ -144,6 +144,7 @@ def pieces(file: IO[bytes], most: int) -> Iterator[bytes]:
         most: largest number of bytes.
     """
     left = most
+    # One byte more than allowed, to notice a larger file without its size: pipes and devices have none.
     while piece := file.read(min(left + 1, _PIECE_BYTES)):
         left -= len(piece)
         if left < 0:

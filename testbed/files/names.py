@@ -16,7 +16,7 @@ from testbed.errors import RunError
 
 _LONGEST_NAME = 100
 _DRIVE = re.compile(r"[A-Za-z]:")
-_SHOWN = 80
+_SHOWN = 80  # characters of a foreign name in a message
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _MANGLED = re.compile(r"(s3|gs|gcs|hdfs|viewfs|abfss?|file):/(?!/)")
 _SECRET = re.compile(r"key|secret|token|passw|signature|^sig$|^credentials?$|^auth", re.IGNORECASE)
@@ -53,6 +53,7 @@ def file_name(text: str) -> str:
         'lr-0.1-momentum'
     """
     name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", text).strip("-.") or "run"
+    # File systems allow 255 bytes, and the name gets suffixes; the digest keeps long names distinct.
     if len(name) > _LONGEST_NAME:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{name[:_LONGEST_NAME]}-{digest}"
@@ -88,6 +89,7 @@ def inside(directory: Path, name: str, where: str) -> Path:
     check_name(name, where)
     path = directory / name
     root = os.path.realpath(directory)
+    # `check_name` cannot see links: resolve both paths.
     if os.path.commonpath([root, os.path.realpath(path)]) != root:
         raise RunError(f"{where}: a symbolic link leads {_shown(name)} out of the directory; nothing is read")
     return path

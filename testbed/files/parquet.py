@@ -45,6 +45,7 @@ def writer(file: IO[bytes], schema: pa.Schema, **options: Any) -> Iterator[pq.Pa
     sealing = _Sealing(file)
     with pq.ParquetWriter(sealing, schema, compression="zstd", write_page_checksum=True, **options) as opened:
         yield opened
+        # Zeros hold the digest's place in the footer: the digest cannot cover itself.
         opened.add_key_value_metadata({KEY.decode(): _ZEROS.decode()})
     sealing.seal()
 
@@ -186,6 +187,7 @@ def _place_of_digest(file: IO[bytes]) -> int | None:
     file.seek(max(0, size - 8))  # the footer's length, which may be damaged, and Parquet's magic number
     footer_size = int.from_bytes(file.read(4), "little") + 8
     start = file.seek(max(0, size - max(_TAIL_BYTES, min(footer_size, _LARGEST_FOOTER_BYTES))))
+    # The last occurrence: a value in the data may contain the marker, too.
     at = file.read().rfind(_MARKER)
     return None if at < 0 or start + at + len(_MARKER) + _DIGITS > size else start + at + len(_MARKER)
 
@@ -212,6 +214,7 @@ class _Sealing:
         content = bytes(data)
         self._digest.update(content)
         window = self._before + content
+        # Each later occurrence replaces an earlier one, as in `_place_of_digest`: the footer comes last.
         if (at := window.rfind(_MARKER + _ZEROS)) >= 0:
             self._place = self._size - len(self._before) + at + len(_MARKER)
         self._before = window[-len(_MARKER + _ZEROS) :]

@@ -41,6 +41,7 @@ def check_bytes(file: pq.ParquetFile, columns: Sequence[str] | None, as_objects:
             chunk = group.column(place)
             if columns is None or chunk.path_in_schema.partition(".")[0] in columns:
                 width = _BYTES.get(chunk.physical_type) or max(1, footer.schema.column(place).length)
+                # The larger count: lists have more values than rows, and a damaged footer may understate either.
                 size += max(chunk.num_values, group.num_rows) * width
     if size > limits.table_bytes(as_objects):
         raise too_large(rows, size, as_objects)
@@ -106,6 +107,7 @@ def _has_width(kind: pa.DataType) -> bool:
 
 def _decoded(column: pa.Array) -> int:
     """Return the bytes of a batch's column with its words decoded, also within structs and lists."""
+    # By the lengths of the words that rows refer to: each word is repeated once it is decoded.
     if isinstance(column, pa.DictionaryArray):
         lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
         return 4 * len(column) + int(pc.sum(lengths).as_py() or 0)

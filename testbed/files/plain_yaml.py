@@ -44,6 +44,7 @@ def parsed(text: str, loader: Any = SAFE) -> Any:
         yaml.MarkedYAMLError: the document is out of bounds.
         Exception: as `read`.
     """
+    # With the events of the same parser: another one could see another document.
     _check(text, loader)
     return yaml.load(text, loader)
 
@@ -115,6 +116,7 @@ class _Counting:
             self._sizes[ended.anchor] = self._count - ended.before
 
     def _alias(self, event: Any) -> None:
+        # A value that contains itself has no end once its aliases are expanded.
         if any(value.anchor == event.anchor for value in self._open):
             raise _out_of_bounds(event, f"the alias *{event.anchor} is part of its own value")
         self._add(self._sizes.get(event.anchor, 1), event)  # PyYAML's composer refuses an unknown anchor
@@ -127,6 +129,7 @@ class _Counting:
             raise _out_of_bounds(event, f"more than {limits.YAML_NODES} values with aliases expanded")
 
     def _scalar(self, event: Any) -> None:
+        # Keys and values alternate in a mapping.
         is_key = bool(self._open) and self._open[-1].is_mapping and self._open[-1].values % 2 == 0
         if not (is_key or len(event.value) > limits.NUMBER_CHARACTERS):
             return

@@ -84,6 +84,7 @@ def allow_importing() -> None:
 def _is_allowed() -> bool:
     with _deciding:
         own = _decisions.get(threading.get_ident())
+        # A thread without a context may belong to a command that refuses: any refusal counts.
         return own[-1] if own else all(others[-1] for others in _decisions.values())
 
 
@@ -116,6 +117,7 @@ def plugin_class(name: str, key: str) -> Any:
     """
     check_allowed(key, name, "a user-defined class is not imported here")
     module_name, _, class_name = name.partition(":")
+    # Last on the path, so that a file there cannot hide an installed package.
     sources.search_working_directory()
     new = module_name not in sys.modules
     try:
@@ -123,6 +125,7 @@ def plugin_class(name: str, key: str) -> Any:
     except (Exception, SystemExit) as error:
         if present := renamed.advice(error):
             raise ExperimentError(f"{key}: {name}: {present}") from error
+        # Only if the named module itself is missing: an import within it that fails is the user's own error.
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
         plugin = installed.offering(name)  # the module exists, so the error comes from its code
@@ -181,6 +184,7 @@ def check_subclass(candidate: Any, base: type, name: str, key: str) -> None:
         if (present := renamed.MEMBERS.get(own_name)) in hooks:
             raise ExperimentError(f"{key}: {name}: {own_name} has no effect; it is called {present} now")
         close = similar(own_name, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
+        # A misspelt override would leave the contract's default in place, without any sign.
         if own_name not in hooks and close:
             raise ExperimentError(f"{key}: {name}: {own_name} has no effect; {question(close).rstrip()}")
 

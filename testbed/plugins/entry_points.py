@@ -39,6 +39,7 @@ def own_points(group: str) -> Mapping[str, metadata.EntryPoint]:
         InstallationError: the testbed is not installed, or its metadata are of an earlier version without this group
             (an editable installation that was not renewed).
     """
+    # The path is part of the cache's key: a program may extend it after the first call.
     return _own_points(group, tuple(sys.path))
 
 
@@ -70,6 +71,7 @@ def own_object(group: str, name: str) -> Any:
     try:
         module = import_module(point.module)
     except ModuleNotFoundError as error:
+        # The testbed's own module has moved; another missing module is an extra, which the caller reports.
         if f"{point.module}.".startswith(f"{error.name}."):
             raise _older(f"{name} of {group}") from None
         raise
@@ -130,6 +132,7 @@ def _text_of(package: metadata.Distribution) -> str:
 
 
 def _normalized(name: str) -> str:
+    # PEP 503: names of packages are equal regardless of case and separators.
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

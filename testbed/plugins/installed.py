@@ -93,6 +93,7 @@ def _plugin(point: metadata.EntryPoint, offered_by: Collection[tuple[str, str]])
         problem = f"its name must be KIND.NAME, in lower case, with one of the kinds {', '.join(KINDS)}"
     elif not _CLASS.fullmatch(point.value):
         problem = f"{point.value!r} must be package.module:Name"
+    # Refused instead of taking the first: its choice would depend on the order of the path.
     elif offered_by:
         packages = " and ".join(" ".join(package) for package in sorted(set(offered_by)))
         problem = f"offered by {packages}; uninstall all but one, or name the class as package.module:Name"

@@ -164,6 +164,7 @@ def validated(
         lines = [f"{where}.{option}: {unknown(option, allowed)}{suffix}" for option in options if option not in names]
         options = {option: value for option, value in options.items() if option in names}
     try:
+        # By JSON: strict validation of Python objects would refuse lists for tuples and text for paths.
         result = model.model_validate_json(to_json(dict(options), inf_nan_mode="constants"), strict=True)
         if not lines:
             return result
@@ -210,5 +211,6 @@ def _keywords(kind: Any, arguments: int) -> list[str]:
         return []
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     first = [parameter for parameter in parameters if parameter.kind in by_position][:arguments]
+    # Without VAR_KEYWORD: ``**anything`` would accept every misspelt option.
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [parameter.name for parameter in parameters if parameter.kind in named and parameter not in first]

@@ -46,6 +46,7 @@ _as_imported: dict[Path, str] = {}
 def search_working_directory() -> None:
     """Let imports search the working directory, too, after all other folders."""
     if os.getcwd() not in sys.path:
+        # Last: a file of the user's must not hide an installed package.
         sys.path.append(os.getcwd())
 
 
@@ -88,6 +89,7 @@ def digests(names: Iterable[str]) -> dict[str, str]:
             digest_by_name[top] = f"version {metadata.version(LIBRARIES[top])}"
     for relative, path in sources(names).items():
         digest_by_name[relative] = _digest(path)
+        # Python does not import a module twice: the old code would run under the digest of the new one.
         if _as_imported.get(path, digest_by_name[relative]) != digest_by_name[relative]:
             raise ExperimentError(
                 f"{path}: has changed since this process imported it, so the old code would run; start a new process"
@@ -113,6 +115,7 @@ def check_same(expected: Mapping[str, str], names: Iterable[str], place: str) ->
 def note_imported(name: str) -> None:
     """Store the digests of the files of `name`, which has just been imported."""
     for path in sources([name]).values():
+        # The first content counts, as it is the imported one.
         _as_imported.setdefault(path, _digest(path))
 
 
@@ -151,6 +154,7 @@ def _spec(module: str) -> ModuleSpec | None:
     """
     top, _, rest = module.partition(".")
     try:
+        # Part by part: `find_spec` of a whole name would import the packages around it.
         spec = importlib.util.find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
     except (ValueError, ImportError):  # a module without a spec
         return None
@@ -184,6 +188,7 @@ def _root(module: str) -> Path | None:
 
 def _gather(module: str, root: Path, path_by_name: dict[str, Path]) -> None:
     """Add the files of `module`, and of its imports from `root`, to `path_by_name`."""
+    # In site-packages, other folders beside the package are other libraries.
     alone = root.name in _INSTALLED
     pending, visited = [module], set[str]()
     while pending:
@@ -193,6 +198,7 @@ def _gather(module: str, root: Path, path_by_name: dict[str, Path]) -> None:
         if seen_before or (alone and top != module.partition(".")[0]):
             continue
         parent = name.rpartition(".")[0]
+        # The package's own `__init__.py` runs first, so it counts, too.
         if parent:
             pending.append(parent)
         path = source_of(name) if _root(name) == root else None

@@ -6,14 +6,10 @@ are repeated, and their releases are charged, see `writer`), and without a previ
 cannot be resumed.
 
 ``aggregates/round-000123.npz``, one for each completed round if the experiment asks for it (`records.aggregates`), has
-the server's view of the updates: the model at the beginning of the round and the mean from the aggregation. It is
-written like the tables: under a temporary name, then renamed, before the checkpoint that validates the round. It takes
-12 bytes per parameter, uncompressed (a compressor sees noise). The table ``participation`` has the clients in the mean.
+the server's view of the updates: the model at the beginning of the round and the mean from the aggregation. It takes
+12 bytes per parameter. The table ``participation`` has the clients in the mean.
 
-No file takes more memory than it has bytes on disk. `numpy.load` allocates the size in an array's header and unpacks
-compressed members before it checks the data, so a file of a kilobyte can ask for terabytes. `numpy.savez` does not
-compress; here a compressed member, or a header that does not agree with the size of its data, is damage. Pickled
-objects are refused, as with `allow_pickle=False`.
+No file takes more memory than it has bytes on disk, unlike with `numpy.load`.
 """
 
 import contextlib
@@ -57,11 +53,13 @@ class Arrays:
         self._zip = zipfile.ZipFile(source)
         members = self._zip.infolist()
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
+        # `numpy.savez` does not compress: a compressed member is damage, and a kilobyte could unpack to terabytes.
         if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
             raise ValueError("a compressed array")
         file = self._zip.fp
         assert file is not None
         size = file.seek(0, 2)
+        # Members may also share bytes of the file: each read would allocate them again.
         if size > limits.ARRAYS_BYTES or sum(member.file_size for member in members) > size:
             raise ValueError("arrays larger than the file")
 
@@ -84,10 +82,12 @@ class Arrays:
                 raise ValueError("an array of an unknown version")
             shape, by_column, kind = _HEADERS[version](file, max_header_size=_LONGEST_HEADER)
             content = file.read()  # no more than the member's size, which is no more than the file's
+        # `numpy.load` would allocate the header's size first, and unpickle objects, which runs code from the file.
         if kind.hasobject or math.prod(shape) * kind.itemsize != len(content):
             raise ValueError("an array that does not match its header")
         if by_column:
             return np.frombuffer(content, kind).reshape(shape[::-1]).T.copy(order="F")
+        # Copied: an array over `bytes` cannot be written to.
         return np.frombuffer(content, kind).reshape(shape).copy()
 
 
@@ -206,6 +206,7 @@ def restored(path: Path) -> Stamp | None:
     Only for a directory to which no other process writes.
     """
     if read_checkpoint(path).lost:
+        # Under another name first: a kill while copying must not leave a torn checkpoint.
         shutil.copyfile(path / PREVIOUS, path / f".{CHECKPOINT}.writing")
         os.replace(path / f".{CHECKPOINT}.writing", path / CHECKPOINT)
     return stamp(path)
@@ -272,7 +273,7 @@ def replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
 
 def _save(path: Path, arrays: Mapping[str, Any]) -> None:
     stored = io.BytesIO()  # first in memory: a zip file truncated by a full disk raises errors when it is collected
-    np.savez(stored, **arrays)
+    np.savez(stored, **arrays)  # uncompressed: a compressor sees noise
     with replacing(path) as file:
         file.write(stored.getbuffer())
 

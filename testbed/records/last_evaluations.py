@@ -62,6 +62,7 @@ def drop_moved_evaluations(path: Path, metadata: dict[bytes, bytes]) -> None:
 def _moved(path: Path) -> set[int]:
     """Return the rounds with evaluations in the run's provenance."""
     text = (path / EXPERIMENT).read_text()
+    # Most runs: the text alone decides, without parsing.
     if MORE_ROUNDS not in text:
         return set()
     stored: Mapping[str, Any] = plain_yaml.parsed(text)

@@ -4,10 +4,7 @@ Wall-clock times, rates and restarts are only in the log. Results are never comp
 identical runs; results are in the tables.
 
 Several processes may write to the same log: the process that drives the run, its coordinator, or a process that resumes
-it on another machine. Each line is one `write` to a file opened for appending, which the kernel does not interleave (a
-network file system may). A process killed within that call, or a full disk, leaves a torn line; `RunLog.write` then
-begins a new line, and `RunLog.read` skips the torn one. A process that checks while another line is half written also
-takes it for torn and adds an empty line, which is skipped, too.
+it on another machine. `RunLog.read` skips torn and empty lines.
 """
 
 import contextlib
@@ -50,11 +47,15 @@ class RunLog:
         """
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         entry = {"time": now, "event": event} | {name: _plain(value) for name, value in fields.items()}
+        # No NaN, which is no JSON; and no control characters of a foreign text, which a terminal would obey.
         line = visible(json.dumps(entry, ensure_ascii=False, allow_nan=False)).encode() + b"\n"
         try:
+            # O_APPEND: the kernel does not interleave appended writes of several processes (a network file system may).
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 size = os.fstat(file).st_size
+                # A line torn by a kill or a full disk: begin a new line, so that only the torn one is lost. If another
+                # process is writing the line just now, this adds an empty line, which `read` skips.
                 if size and os.pread(file, 1, size - 1) != b"\n":
                     line = b"\n" + line
                 return os.write(file, line) == len(line)

@@ -232,6 +232,7 @@ class _RunSync:
                 self._pull(memory, remote, remote_info, fresh)
             elif _round(remote) < _round(local):
                 same = memory.same if _round(memory.same) <= _round(remote) else None
+                # Before the push: `Mirror` refuses to replace a checkpoint that it does not know as its own.
                 self.mirror.remember(Memory(same, remote, None))
                 if push:
                     self._push()
@@ -308,6 +309,7 @@ class _RunSync:
             names.append(LOG)
         thread_map(self._copy, names)
         merged = [merged_up_to(self.path / name) if name in files else 0 for name in tables_in(files)]
+        # The run there has gone on since its checkpoint was read; its tables do not fit that checkpoint.
         if max(merged) > there.round_number:
             raise _RemoteChanged
         return min(merged)

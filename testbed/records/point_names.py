@@ -126,6 +126,7 @@ def _told_apart(
     names: list[str] = []
     sizes = [*range(min(_TRIED, len(further)) + 1), len(further)]
     for size in sizes:
+        # The fewest keys that distinguish all points; 100 combinations bound the search.
         for chosen in itertools.islice(itertools.combinations(further, size), 100):
             names = [_joined(value, [*heads, *chosen], shorts) for value in values]
             if all(names) and not len(set(names)) < len(names):
@@ -161,4 +162,4 @@ def _differ(texts: Sequence[str]) -> bool:
     return len(set(texts)) > 1
 
 
-_ABSENT = "\0"
+_ABSENT = "\0"  # no value of an experiment is this text

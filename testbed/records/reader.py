@@ -135,6 +135,7 @@ class RunRecords:
         """Return `(m,)` whether the rows' clients were participants of their rounds."""
         if not len(rows) or self.participation.empty:
             return np.zeros(len(rows), np.bool_)
+        # One integer for each (round, client): `isin` over pairs of columns would be slow.
         span = 1 + max(int(np.max(rows["client"])), int(self.participation["client"].max()))
 
         def key(columns: Any) -> npt.NDArray[np.int64]:
@@ -247,6 +248,7 @@ def recorded_schedule(run: RunRecords) -> Schedule:
     participants = len(participation)
     took_part = np.isin(key[participants:], key[:participants])
     offline = (fates["outcome"] == "offline").to_numpy()
+    # Offline at the first question: no stage, as another protocol may have other stages.
     throughout = offline & fates["asked_first"].to_numpy() & ~took_part
     names, named = np.unique(fates["stage"].astype(str).to_numpy(object), return_inverse=True)
     stage = np.concatenate([np.zeros(participants), np.where(throughout, 0, named + 1)]).astype(np.int16)

@@ -76,6 +76,7 @@ class Store:
             raise ExperimentError(f"{self.shown}: {_line(error)}; use s3://, gs://, hdfs:// or file://") from None
         except (OSError, pa.ArrowException) as error:
             raise RunError(f"{self.shown}: cannot be used: {_line(error)}{_advice(error)}") from None
+        # Elsewhere a file is visible while it is written, so it gets a temporary name first (`_write`).
         self._whole = self._fs.type_name in _OBJECT_STORES
         self._top = self._root  # symbolic links may lead to anywhere below it
 
@@ -84,6 +85,7 @@ class Store:
         if name in ("", "."):
             return self
         check_name(name, self.shown)
+        # Without `__init__`, which would connect again: the filesystem is shared.
         inner = object.__new__(Store)
         inner.__dict__ |= self.__dict__
         inner._root = f"{self._root.rstrip('/')}/{name}"
@@ -119,6 +121,7 @@ class Store:
         for info in infos:
             if info.type == fs.FileType.File:
                 name = info.path.removeprefix(start)
+                # A listing comes from outside: a name with ".." would be written outside of the local copy.
                 check_name(name if info.path.startswith(start) else f"/{info.path}", self.shown)
                 files[name] = Stored(info.size, info.mtime_ns)
         return files

@@ -72,6 +72,7 @@ def _exchanges_block(round_number: int, stages: Sequence[Exchanges], names: tupl
     def spread(values: list[Any], kind: Any) -> Any:
         return np.repeat(np.asarray(values, kind), [len(stage.clients) for stage in stages])
 
+    # NaN (no answer) becomes null in the table: other readers of Parquet count NaN as a number.
     received = join("received_s")
     columns = {
         "round": spread([round_number] * len(stages), np.int32),
@@ -184,6 +185,7 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
         try:
             for batch in _batches(file, name, columns):
                 begins = _last_round_begins(batch)
+                # A round may be spread over batches; cut only where the next round begins.
                 goes_on = not begins and pending and pending[-1]["round"][-1] == batch["round"][0]
                 if rows + begins >= ROWS and not goes_on:
                     yield joined([*pending, batch[:begins]])
@@ -246,6 +248,7 @@ def _last_round_begins(rows: pa.Table) -> int:
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables, in their order; equal words have equal codes throughout."""
+    # Each file has its own codes for words: without this, one word would have several codes in a column.
     return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
 
 

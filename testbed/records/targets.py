@@ -97,6 +97,7 @@ class Target:
             raise ExperimentError(f"target {text!r}: only an accuracy can be in per cent; {_HOW}")
         if parts["percent"] and not 0 < number <= 100:
             raise ExperimentError(f"target {text!r}: an accuracy should be above 0 and at most 1 (or 100%)")
+        # Rounded: 56.7 / 100 is 0.5670000000000001 as a float, which no accuracy of 0.567 would reach.
         return cls(metric, round(number / 100, 12) if parts["percent"] else number, rises)
 
     @property

@@ -126,6 +126,7 @@ class Mirror:
 
     def begin_push(self) -> None:
         """Begin to push the rounds up to the checkpoint in the background; `failure` waits for the end."""
+        # One thread: pushes of two rounds must not overtake each other.
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="mirror")
         self._pushing = self._pool.submit(self.push_rounds)
 
@@ -155,7 +156,9 @@ class Mirror:
         if time.monotonic() - self._log_pushed > _LOG_EVERY_S and (self.path / LOG).is_file():
             names.append(LOG)
             self._log_pushed = time.monotonic()
+        # Rows first, the checkpoint last: an interrupted push leaves the URI at the former round.
         self._put(names)
+        # Checked again: another machine may have pushed while the rows were on their way.
         memory = replace(self._check_alone(memory, stamp), pending=stamp)
         self.remember(memory)
         self.store.put(CHECKPOINT, self.path / CHECKPOINT)
@@ -175,6 +178,7 @@ class Mirror:
     def push_summary(self) -> None:
         """Push summary and log; if the tables are merged, delete the rounds' parts at the URI."""
         self._put(name for name in (SUMMARY, LOG) if (self.path / name).is_file())
+        # Only after the tables and the summary are there: readers take either parts or tables.
         if not (self.path / "parts").exists() and (self.path / SUMMARY).is_file():
             self.store.delete_below("parts")
 

@@ -4,17 +4,11 @@ While a run is in progress, each finished round is a folder of small Parquet fil
 names the last finished round and has the model after it. Both are written under temporary names and renamed, the
 checkpoint last, so a killed run loses at most its current round. The previous checkpoint is kept (see `arrays`).
 
-`finish` merges the parts into one file per table. The metadata of each table say up to which round it is merged, and
-parts up to that round are ignored. A kill between two tables, or while parts are deleted, therefore neither loses nor
-duplicates a row, and a finished run can be resumed.
+`finish` merges the parts into one file per table. A kill at any moment neither loses nor duplicates a row, and a
+finished run can be resumed.
 
-If noise comes from the operating system, a repeated round releases the same updates with fresh noise. Therefore the
-participants are written to disk before the first question of the last aggregation stage (`ReleaseAttempt`). An attempt
-at a round that was not recorded is charged when the round is repeated. Attempts are kept from the last recorded round
-on, because a URI that mirrors the directory may be a round behind, and a run resumed from there repeats that round,
-too.
-
-A directory that is the local copy of a URI (see `mirror`) has a `Mirror`, to which new records are pushed.
+An attempt at a round that was not recorded is charged when the round is repeated (`ReleaseAttempt`). A directory that
+is the local copy of a URI (see `mirror`) has a `Mirror`, to which new records are pushed.
 """
 
 import contextlib
@@ -201,9 +195,11 @@ def add_attempt(path: Path, attempt: ReleaseAttempt) -> None:
     Raises:
         RunError: the file is damaged or cannot be written.
     """
+    # From the last recorded round on: a URI may be a round behind, and a run resumed from there repeats that round.
     relevant = {
         name: other for name, other in read_attempts(path).items() if other.round_number >= attempt.round_number - 1
     }
+    # A random name: another machine may add an attempt at the same round, and both count (`unite_attempts`).
     write_attempts(path, relevant | {secrets.token_hex(8): attempt})
 
 
@@ -342,6 +338,7 @@ class RunDirectory:
             with replacing(part / f"{name}.parquet") as file:
                 blocks = [table] if isinstance(table, pa.Table) else table
                 parquet_files.write_blocks(blocks, SCHEMAS[name], file)
+        # The checkpoint last: it validates the round, so a kill before it repeats the round.
         arrays.write_aggregate(self.path, checkpoint.round_number, aggregate)
         arrays.write_checkpoint(self.path, checkpoint, keep_last=not self.lost)
         self.lost = ""
@@ -359,6 +356,8 @@ class RunDirectory:
             round_number: the round.
             participants: `(p,)` sorted.
         """
+        # Before the first question: a repeated round releases the same updates with fresh noise from the operating
+        # system, so this attempt must be charged, too.
         add_attempt(self.path, ReleaseAttempt(round_number, participants.tolist()))
         if self._mirror is not None:
             self._mirror.push_attempts()
@@ -412,6 +411,7 @@ class RunDirectory:
             with replacing(self.path / f"{name}.parquet") as file:
                 write_merged(file, parts, name, metadata)
         drop_moved_evaluations(self.path, metadata)
+        # A kill between two tables or from here on loses nothing: parts up to a table's `MERGED_UP_TO` are ignored.
         shutil.rmtree(self.path / "parts", ignore_errors=True)
         if self._mirror is not None:
             self._mirror.push_tables()

@@ -165,6 +165,7 @@ def run_all(
     with stopping_on_signals():
         all_points = list(points(experiment, where))
         runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
+        # Before any work: a missing package must not end a sweep after its first points.
         check_extras([run.point.experiment for run in runs if not run.rounds_finished], where)
         watching.planned(runs)
         for run in runs:
@@ -241,6 +242,7 @@ def _summary(run: RunRecords) -> dict[str, Any]:
 
 def requires_exclusive_access(experiment: Experiment) -> bool:
     """Return whether the experiment must run alone on the machine."""
+    # On a real clock other work on the machine would disturb the measurements.
     return experiment.cluster.network == "in-process" or experiment.time.clock == "wall"
 
 

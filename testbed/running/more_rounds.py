@@ -39,6 +39,7 @@ def check_more_rounds(stored: Experiment, requested: Experiment, path: Path) -> 
         )
     begins = f"{path}: rounds: {stored.rounds} to {requested.rounds} is not possible:"
     before, after = (getattr(experiment.aggregation, "noise", None) for experiment in (stored, requested))
+    # Noise is planned for a number of rounds: another number changes the noise of the first round already.
     if before is not None and after is not None and before.rounds != after.rounds:
         key = f"aggregation.noise.rounds: {before.rounds}"
         if isinstance(before, Noise):
@@ -85,6 +86,7 @@ def check_not_ended(experiment: Experiment, records: RunDirectory, path: Path) -
         return
     target, last = experiment.stop_at.target, rounds.slice(len(rounds) - 1).to_pylist()[0]
     changed = pc.any(pc.equal(rounds["outcome"], "completed")).as_py()
+    # A longer run would not have evaluated this round, and so would not have stopped.
     if last["round"] % experiment.workload.evaluate_every or last["accuracy"] is None or not changed:
         return
     loss = float("nan") if last["loss"] is None else last["loss"]

@@ -22,6 +22,7 @@ _SHOWN = 200  # runs of a table
 
 def in_notebook() -> bool:
     """Return whether this process is the kernel of a notebook, which shows HTML."""
+    # Without an import: in a notebook IPython is loaded, elsewhere it would only cost time.
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and getattr(shell, "kernel", None) is not None

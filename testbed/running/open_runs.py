@@ -140,6 +140,7 @@ class OpenRun:
                 run.path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise RunError(f"{run.path}: cannot make the directory: {error.strerror}") from None
+        # Before the first look at the records: another process may still write them.
         self._lock.enter_context(run_lock(run.path))
         try:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
@@ -157,6 +158,7 @@ class OpenRun:
             if run.changed or run.has_more_rounds:
                 self.records.replace_experiment(stored)
             self.outcomes: list[str] = self.records.table("rounds")["outcome"].to_pylist()
+        # KeyboardInterrupt, too: nobody else would release the lock.
         except BaseException:
             self._lock.close()
             raise
@@ -225,7 +227,9 @@ def name_point(error: BaseException, run: PlannedRun) -> None:
 def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
     """Return the content of ``experiment.yaml`` for the point at this position of its sweep, counted from 1."""
     experiment = run.point.experiment
+    # Random even with a seed: it distinguishes runs, and is no result.
     origin: dict[str, Any] = {"id": secrets.token_hex(6), **provenance(), SECRETS: SECRETS_FORM}
+    # Simulation choices must be the same when the run is resumed, although its secrets are not reproducible.
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
     if experiment.aggregation.supports_symbolic_masks:

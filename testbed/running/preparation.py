@@ -101,6 +101,7 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
             stored[path] = _existing(point, path, accept_changed_code)
         else:
             _refuse_existing(path)
+    # One seed for all points, so that they differ in nothing but the swept values.
     seed = next((run.simulation_seed for run in stored.values()), secrets.randbits(63))
     return [
         stored.get(path) or PlannedRun(point, path, seed, modules=digests(_names(point)))
@@ -149,6 +150,7 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     experiment = point.experiment
     if experiment.rounds != stored.rounds:
         check_more_rounds(stored, experiment, path)
+    # Another setting would continue a different run under the same records.
     for key, was, now in differences(stored.plain() | {"rounds": experiment.rounds}, experiment.plain()):
         raise ExperimentError(
             f"{path}: this run has {key}: {was}, the experiment {now}; "

@@ -231,6 +231,7 @@ def status(path: Path) -> RunStatus:
     Raises:
         RunError: there is no run, or it is damaged.
     """
+    # The run goes on while its files are read: a part may be merged, or a file replaced, between two reads.
     for left in reversed(range(_TRIES)):
         try:
             return _status(path)
@@ -324,6 +325,7 @@ def _state(path: Path, ended: bool) -> State:
     locks = [is_held(path, name) for name in (LOCK, WRITER)]
     if True in locks:
         return "running"
+    # The copy of a remote run, or a file system without locks: nobody here can say whether a process still writes.
     elsewhere = any((folder / MARK).exists() for folder in (path, path.parent))
     if ended or not (elsewhere or None in locks):
         return "interrupted"
@@ -348,6 +350,7 @@ def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dic
         rows |= {
             row["round"]: row for row in parquet_files.read_table(merged, columns=columns, as_objects=True).to_pylist()
         }
+    # Parts only for rounds that neither the table nor the log has: reading thousands of parts takes long.
     for number in range(1, done + 1):
         if number not in rows:
             part = part_of(path, number) / "rounds.parquet"
@@ -365,6 +368,7 @@ def _events(path: Path, done: int) -> list[dict[str, Any]]:
         events += table.to_pylist()
     for number in range(last + 1, done + 1):
         part = part_of(path, number) / "events.parquet"
+        # By the footer: most rounds have no events, and a long run has thousands of parts.
         if parquet_files.has_rows(part):
             events += parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
     return [event | {"kind": current_kind(event["kind"])} for event in events]
@@ -372,6 +376,7 @@ def _events(path: Path, done: int) -> list[dict[str, Any]]:
 
 def _round_s(log: Sequence[Mapping[str, Any]], done: int, wall_s: float) -> float | None:
     recent = [entry["wall_s"] for entry in log if entry["event"] == "round-ended" and entry.get("wall_s") is not None]
+    # Only the latest rounds: the first ones also fill caches, and a resumed run may be on another machine.
     recent = recent[-_RECENT_ROUNDS:]
     if recent:
         return float(sum(recent)) / len(recent)

@@ -96,6 +96,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     check_points(
         [(point.where(where), point.experiment) for point in points], lambda experiment: stages[id(experiment)]
     )
+    # Without its class, a protocol's stages are unknown, and a schedule cannot be compared with them.
     if None not in stages.values():
         _check_schedules(points, {stage for names in stages.values() for stage in names or ()}, where)
     checked.warnings = warnings(name for _, name in checked.imported)
@@ -251,6 +252,7 @@ def _plan(experiment: Experiment, import_classes: bool) -> RunPlan | None:
         return RunPlan(experiment, 0)
     if stages_of(experiment) is None:
         return None
+    # A plan would import user-defined misbehaviours, which the user has not allowed.
     if experiment.adversary is not None:
         experiment = experiment.model_copy(update={"adversary": experiment.adversary.without_own()})
     return RunPlan(experiment, 0)

@@ -93,6 +93,7 @@ class _Threads(Generic[Item, Result]):
         try:
             for thread in threads:
                 thread.start()
+            # The main thread waits here: only this thread receives signals, and it summarises each run.
             for _ in range(self._count):
                 made = self._made.get()
                 if isinstance(made, BaseException):
@@ -151,6 +152,7 @@ class PointWorker(ABC):
                 opened.records.finish()
         except BaseException as error:
             if opened is not None:
+                # A closed worker fails as a consequence of another failure: its log must not show a failure of its own.
                 opened.end(error, stopped=self._closed.is_set())
             name_point(error, run)
             raise

@@ -19,6 +19,7 @@ def build(section: WorkloadSection, population: int, seed: int) -> Workload:
         ExperimentError: data that cannot be read, clients without samples, a class that does not fit, or an extra that
             is not installed.
     """
+    # A service: `testbed` imports none of the packages above it (data, models, torch).
     return cast(Workload, service("workload.build")(section, population, seed))
 
 

@@ -62,6 +62,7 @@ class ClientAccuracy:
         measured = np.sort(accuracies[~np.isnan(accuracies)])
         if not len(measured):
             return None
+        # Rounded up: at least one client counts, however few there are.
         worst = measured[: -(-len(measured) // WORST_SHARE)]
         return cls(float(measured.mean()), float(worst.mean()), float(measured.std()))
 
@@ -84,6 +85,7 @@ def check_client_accuracy(is_wanted: bool, dataset: str, workload: Workload) -> 
             f"workload.client_accuracy: {dataset} does not measure the accuracy of single clients; leave the key out, "
             "or see ClientAccuracyWorkload in testbed/workload/contract.py"
         )
+    # The client with the most samples: a client without any measures NaN, too, and would look like a regression.
     client = int(np.argmax(workload.sample_counts))
     if np.isnan(workload.client_accuracies(np.array([client]), workload.initial_model())).any():
         raise ExperimentError("workload.client_accuracy: a regression has no accuracy; leave the key out")

@@ -174,14 +174,17 @@ def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm, populati
         population: number of clients.
         where: the checkpoint, for the message.
     """
+    # Arrays begin with their algorithm's name, so the checkpoint itself says which algorithm wrote it.
     recorded = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
     expected = [algorithm.name] if algorithm.keeps_state else []
     advice = "resume with the experiment that began the run"
+    # States of another algorithm would be read as this one's: a control variate is no gradient.
     if recorded != expected:
         was, now = (", ".join(names) or "no client states" for names in (recorded, expected))
         raise RunError(f"{where} was written with {was}, but the experiment has {now}; {advice}")
     if algorithm.keeps_state:
         first = algorithm.first_memory(population)
         same = all(name in memory and memory[name].shape == array.shape for name, array in first.items())
+        # The length, too: another model may have states for the same number of clients.
         if not same or int(memory[algorithm.length_name]) != len(algorithm.initial_state):
             raise RunError(f"{where} does not have the states of {population} clients of this model; {advice}")

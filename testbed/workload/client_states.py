@@ -53,6 +53,7 @@ class ClientStates:
         """
         file = self._file(client, round_number)
         try:
+            # Little-endian on every machine: hosts of one run may differ.
             state = np.fromfile(file, "<f4")
         except OSError as error:
             raise self._lost(file, error.strerror or "cannot be read") from None
@@ -79,8 +80,9 @@ class ClientStates:
             raise self._unwritable(file, error.strerror or str(error)) from None
         with atomic_write(file, lambda why: self._unwritable(file, why)) as opened:
             opened.write(np.ascontiguousarray(state, "<f4").data)
+        # After the new file is safe: a kill in between leaves one file too many, never one too few.
         for other in self._no_longer_named(client, round_number, basis):
-            self._file(client, other).unlink(missing_ok=True)
+            self._file(client, other).unlink(missing_ok=True)  # a replaced host may have done so
 
     def _no_longer_named(self, client: int, round_number: int, basis: int) -> Iterator[int]:
         """Yield earlier rounds with states that neither the next checkpoint nor the last two can name."""
@@ -104,6 +106,7 @@ class ClientStates:
                 size = file.stat().st_size
             except OSError as error:
                 raise self._lost(file, error.strerror or "cannot be read") from None
+            # By the size only: reading millions of states would delay the start; `read` checks again.
             if size != 4 * length:
                 raise self._lost(file, f"has {size} bytes, not {4 * length}")
 
@@ -111,6 +114,7 @@ class ClientStates:
 
     def share(self) -> str:
         """Write a mark into the directory and return it; a machine that can read the mark shares the directory."""
+        # Random: another machine may have a directory of the same path that is not shared.
         mark = secrets.token_hex(16)
         try:
             self.path.mkdir(exist_ok=True)
@@ -126,6 +130,7 @@ class ClientStates:
             text = (self.path / _SHARED).read_text()
         except OSError:
             text = ""
+        # A node without the shared directory would start its clients from states that are missing there.
         if text != mark:
             raise ClusterError(
                 f"{self.path.parent}: clients keep their states in this directory, but not every node can read it; "

@@ -89,8 +89,7 @@ DriftCorrectionKey = Annotated[
 class Scaffold(ClientAlgorithm):
     """SCAFFOLD: y <- y - eta (g_i(y) - c_i + c), K times; then c_i' = c_i - c + (x - y) / (K eta) (option II).
 
-    Clients receive one vector (x, c), and return (Delta y_i, eta Delta c_i). The factor eta gives the second part the
-    magnitude of an update, so that quantisation treats both alike. The server's eta_g is that of
+    Clients receive one vector (x, c), and return (Delta y_i, eta Delta c_i). The server's eta_g is that of
     ``aggregation.server_optimizer``, 1 if unset.
     """
 
@@ -103,6 +102,7 @@ class Scaffold(ClientAlgorithm):
 
     def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """Return (x, c)."""
+        # The server keeps c in float64, so that many small changes add up; the wire has float32.
         return np.concatenate([model, memory[SCAFFOLD_CORRECTION].astype(np.float32)])
 
     def local_update(
@@ -116,15 +116,20 @@ class Scaffold(ClientAlgorithm):
         rate = self.info.learning_rate_in(task.round_number)
         update, steps = workload.train_corrected(task.client, model, task.round_number, common - own)
         change = np.zeros(len(own), np.float32)
+        # K = 0 without samples: option II would divide by zero.
         if steps:
+            # Option II: c_i' - c_i = -c + (x - y) / (K eta), where update.delta is y - x.
             change = (-common.astype(np.float64) - update.delta[: len(own)] / (steps * rate)).astype(np.float32)
+        # Times eta: both parts have the magnitude of an update, so clipping and quantisation treat them alike.
         both = np.concatenate([update.delta, np.float32(rate) * change])
         return replace(update, delta=both), own + change
 
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """Return the mean Delta y, and add |S|/N times the mean Delta c to c."""
         step, change = np.split(mean, [self.info.dimension])
+        # The same float32 as the clients multiplied by, so that eta cancels exactly.
         rate = float(np.float32(self.info.learning_rate_in(round_number)))
+        # c <- c + |S|/N times the mean change (Algorithm 1).
         memory[SCAFFOLD_CORRECTION] = memory[SCAFFOLD_CORRECTION] + self.info.share(weight) / rate * change
         return step
 
@@ -150,14 +155,17 @@ class FedDyn(ClientAlgorithm):
         self, workload: DriftCorrectedWorkload, task: LocalTask
     ) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
         """Train with the term -g_i, and return Delta_i and g_i'."""
+        # The workload adds the pull alpha (y - x) itself, as it changes with each step.
         update, _ = workload.train_corrected(task.client, task.payload, task.round_number, -task.own)
         return update, task.own - np.float32(self.alpha) * update.delta[: len(task.own)]
 
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """Return mean Delta - h'/alpha, and update h."""
         alpha, moved = self.alpha, mean[: len(self.initial_state)]
+        # h first: the new h is part of this round's step.
         memory[FEDDYN_CORRECTION] = memory[FEDDYN_CORRECTION] - alpha * self.info.share(weight) * moved
         step = mean.copy()
+        # Statistics of batch normalisation come after the parameters: they are averaged only.
         step[: len(moved)] -= memory[FEDDYN_CORRECTION] / alpha
         return step
 
@@ -172,5 +180,6 @@ def drift_correction(
         info: the learning task.
         workload: the workload.
     """
+    # Zeros, as the server's c and h: they stay the weighted sums of the clients' states.
     initial_state = np.zeros(workload.corrected, np.float32)
     return Scaffold(info, initial_state) if section.name == "scaffold" else FedDyn(info, initial_state, section.pull)

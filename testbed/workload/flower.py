@@ -75,6 +75,7 @@ class FlowerSection(BaseModel):
         if isinstance(value, Path):
             return {"app": value}
         if isinstance(value, str):
+            # An existing path wins: a folder's name may have a colon.
             return {"client": value} if ":" in value and not Path(value).exists() else {"app": value}
         return value
 

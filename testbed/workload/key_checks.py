@@ -18,6 +18,7 @@ def check_keys_fit(section: Any) -> None:
         section: a `testbed.workload.section.WorkloadSection`.
     """
     _check_milestones(section)
+    # An app brings its own data and models: all other keys have no effect on it.
     if section.flower is not None:
         section.flower.check(section)
         return
@@ -59,6 +60,7 @@ def _check_own(section: Any) -> None:
     for key in ("momentum", "weight_decay"):
         if not section.has_default(key):
             raise ValueError(f"{key} has no effect on {section.optimizer}; set it in optimizer_options")
+    # Only SGD and AdamW have a form for the parameters of several clients (`StackedOptimizer`).
     if section.clients_at_once > 1:
         raise ValueError(f"clients_at_once: {section.optimizer} trains one client at a time; leave the key out")
 
@@ -73,6 +75,7 @@ def _check_milestones(section: Any) -> None:
 
 
 def _check_model(section: Any, spec: DatasetSpec) -> None:
+    # A user-defined model is known only once it is imported; `check_fit` tries it later.
     if re.fullmatch(PLUGIN_NAME, section.model):
         return
     if section.model not in ("auto", *models()):
@@ -109,6 +112,7 @@ def _check_keys(section: Any, spec: DatasetSpec) -> None:
     if spec.owner is not None and section.partition != Partition():
         raise ValueError(f"partition does not apply to {spec.name}: each client is one {spec.owner}")
     values = dict(section)
+    # `dict.fromkeys` keeps the order of the data sets, so that the same key is reported first on every run.
     for key in dict.fromkeys(key for other in every for key in other.reads):
         if key not in spec.reads and values[key] is not None:
             reading = " and ".join(other.name for other in every if key in other.reads)

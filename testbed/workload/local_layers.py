@@ -72,7 +72,9 @@ class LocalLayers(ClientAlgorithm):
         """Train the whole model, and return the shared layers' update and the new local numbers."""
         model = self.of_client(task.payload, task.own)
         update = workload.train(task.client, model, task.round_number)
+        # A user-defined workload may return float64; states and messages are float32.
         delta = np.asarray(update.delta, np.float32)
+        # The local numbers move by their own update: both parts are trained together (FedPer, Algorithm 1).
         return replace(update, delta=delta[~self.local]), task.own + delta[self.local]
 
     def of_client(self, shared: npt.NDArray[np.float32], own: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -88,6 +90,7 @@ class LocalLayers(ClientAlgorithm):
 
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """Return the mean at the shared positions and zero at the local ones."""
+        # At local positions the global model keeps the initial values, which no client reads.
         step = np.zeros(self.info.dimension)
         step[~self.local] = mean
         return step
@@ -139,6 +142,7 @@ class LocalLayers(ClientAlgorithm):
         Returns:
             (k,) accuracies, as `ClientAccuracyWorkload.client_accuracies` returns them.
         """
+        # A generator: one whole model in memory at a time.
         models = (self.of_client(model[~self.local], owns(client)) for client in clients.tolist())
         each = [
             workload.client_accuracies(clients[place : place + 1], personal) for place, personal in enumerate(models)

@@ -78,8 +78,10 @@ class LearningRateSchedule(BaseModel):
         if self.rounds is None:
             return 1.0
         first = max(1, self.warm_up_rounds)  # the round that trains with the full rate
+        # Beyond 1 the cosine would rise again.
         gone = min(1.0, (round_number - first) / (self.rounds - first))
         last = 0.01 if self.last is None else self.last
+        # Loshchilov and Hutter, equation 5, between the last factor and 1.
         left = (1 + cos(pi * gone)) / 2 if self.shape == "cosine" else 1 - gone
         return last + (1 - last) * left
 

@@ -124,6 +124,7 @@ class Partition(BaseModel):
         written: dict[str, Any] = serialize(self)
         defaults = type(self).model_fields
         if all(getattr(self, key) == defaults[key].default for key in _SIZE_KEYS):
+            # Otherwise recorded experiments of earlier versions would differ from the same experiment today.
             return {key: value for key, value in written.items() if key not in _SIZE_KEYS}
         return written
 

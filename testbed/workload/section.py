@@ -269,6 +269,7 @@ class WorkloadSection(BaseModel):
         """
         value = dict(self)[key]
         default = type(self).model_fields[key].get_default(call_default_factory=True, validated_data=dict(self))
+        # Records of earlier versions have every default written out, also defaults that have changed since.
         return bool(value == default) or (key in self.former_defaults and value == self.former_defaults[key])
 
     @property
@@ -328,6 +329,7 @@ class WorkloadSection(BaseModel):
 
     def learning_rate_in(self, round_number: int) -> float:
         """Return the local learning rate of a round; the first round is 1."""
+        # Rounds begin with 1, and the first one has the full rate.
         times = (round_number - 1) // self.learning_rate_decay_every
         if self.learning_rate_milestones:
             times = bisect_left(self.learning_rate_milestones, round_number)

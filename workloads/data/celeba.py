@@ -41,6 +41,7 @@ def read_celebrity(x: Any, y: Any) -> LabelledValues:
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of names of images, y one label each; preprocess the data again")
+    # A name with a folder in it could lead out of the images' folder.
     bad_name = next((name for name in x if not isinstance(name, str) or Path(name).name != name or not name), None)
     if bad_name is not None:
         raise ValueError(f"{bad_name!r} is not an image name, such as 000001.jpg; preprocess the data again")
@@ -83,6 +84,7 @@ class CelebA(ScaledImages):
 
     def _check_images(self, population: int) -> None:
         """Check that all training images exist before the training begins."""
+        # One listing: asking for each of 200,000 files takes long on a network file system.
         present = set(os.listdir(self._images))
         missing = [
             name for client in range(population) for name in self._owned.of(client).values if name not in present

@@ -13,15 +13,7 @@ A binary record is a label (CIFAR-100: the coarse label and the fine one, which 
 row by row, then green, then blue. The python version has the same bytes in pickles; see
 `workloads.data.clients.cifar_pickle`.
 
-Synthetic CIFAR: generated colour images with the shapes of CIFAR-10 and CIFAR-100. **It is not CIFAR.**
-
-CIFAR has 50,000 training and 10,000 test images of 32x32, the same number of each class. So has the stand-in. A class
-has six kinds, each a coarse pattern of colours. An image shows one of them, rotated, mirrored, shifted and stretched,
-with its own lighting, before a smooth background without information, and with noise. Accuracies measure the learning
-of *this* task and are not comparable with published ones.
-
-The generated data set is the same in every experiment, like a file: the seed decides the clients' shares, as with the
-real one. An image is made when it is first used, and kept as bytes. Torch is imported when an image is drawn.
+Synthetic CIFAR is generated colour images with the shapes of CIFAR-10 and CIFAR-100. **It is not CIFAR.**
 """
 
 import tarfile
@@ -76,6 +68,7 @@ def _records(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[n
     if not content or len(content) % size:
         raise UnreadablePickle(f"{len(content)} bytes are not a whole number of records of {size} bytes")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    # CIFAR-100: the coarse label comes first, and the fine one, which is used, second.
     label_column = records[:, labels - 1].astype(np.int64)
     if label_column.max() >= classes:
         raise UnreadablePickle(f"a label {label_column.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
@@ -180,6 +173,7 @@ def _part(classes: int, version: _Version, place: Path, names: tuple[str, ...]) 
             raise ExperimentError(
                 f"workload.path: {place / name} cannot be read ({why}); replace it with an undamaged copy"
             ) from None
+        # The files have planes of red, green and blue; models take colours last.
         images.append(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
         labels.append(labels_read)
     return LabelledImages(np.concatenate(images), np.concatenate(labels))
@@ -205,9 +199,11 @@ def _of_archive(archive: Path, folder: str, names: tuple[str, ...]) -> dict[str,
     wanted_names = {f"{folder}/{name}": name for name in names}
     contents = {}
     try:
+        # Member by member, into memory: nothing is unpacked, so names with ".." do no harm.
         with tarfile.open(archive, "r:gz", tarinfo=SmallHeaders) as members:
             left = limits.ARCHIVE_BYTES
             for member in members:
+                # By the headers, before unpacking: skipped members are decompressed, too.
                 left -= member.size
                 if left < 0:
                     raise tarfile.ReadError(f"larger than {limits.size(limits.ARCHIVE_BYTES)} when it is unpacked")
@@ -245,9 +241,12 @@ _SCALING = Scaling(mean=(127.0, 127.0, 127.0), deviation=(55.0, 55.0, 55.0))
 
 
 class GeneratedImages:
-    """Labelled images that are made when they are first used.
+    """Labelled images that are made when they are first used, and kept as bytes.
 
-    Each image depends on its own number, the number of classes and the purpose alone, not on other images of a call.
+    CIFAR has 50,000 training and 10,000 test images of 32x32, the same number of each class; so has the stand-in. A
+    class has six kinds, each a coarse pattern of colours. An image shows one of them before a smooth background without
+    information, and with noise. Accuracies measure the learning of *this* task and are not comparable with published
+    ones. Each image depends on its own number, the number of classes and the purpose alone.
 
     Args:
         classes: number of labels; each has the same number of images, to the nearest one.
@@ -260,6 +259,7 @@ class GeneratedImages:
     def __init__(self, classes: int, count: int, purpose: Purpose) -> None:
         import torch
 
+        # Seed 0: the data set is the same in every experiment, like a file.
         random = stream(0, purpose, classes)
         self.labels: NDArray[np.int64] = random.permutation(np.arange(count, dtype=np.int64) % classes)
         self._kinds = self.labels * _KINDS + random.integers(0, _KINDS, count)

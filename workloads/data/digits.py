@@ -53,6 +53,7 @@ def _table() -> npt.NDArray[np.float64]:
     would cost each process of a run most of a second and 100 MB.
     """
     package = find_spec("sklearn")
+    # The file that `load_digits` reads: importing scikit-learn costs each process most of a second and 100 MB.
     file = Path((package and package.origin) or "").parent / "datasets" / "data" / "digits.csv.gz"
     if file.exists():
         return np.asarray(np.loadtxt(file, delimiter=","))

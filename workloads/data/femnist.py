@@ -5,22 +5,7 @@ the HDF5 of TensorFlow Federated and FedScale's mappings (see `workloads.data.cl
 
 Images are kept as bytes and scaled as by Lotto's authors (mean 0.9637, deviation 0.1597); no augmentation.
 
-Synthetic FEMNIST: generated handwriting with the size and structure of FEMNIST. **It is not FEMNIST.**
-
-FEMNIST has 28x28 images of 62 classes by 3,550 writers, 226.83 images each (standard deviation 88.94), and each writer
-is a client. In the stand-in, too, each client is a writer, so that the cost of the papers' sizes can be measured
-without the data. Accuracies measure the learning of *this* task and are not comparable with published ones.
-
-- The alphabet: 62 invented characters of smooth strokes (Bezier curves), the same in every experiment.
-- A writer (from the seed and the client's number): slant, size, rotation, pen thickness, position, contrast and a
-  smooth bending of all characters; each image varies around that.
-- Labels: each writer's class mix is drawn from a Dirichlet distribution around FEMNIST's shares of digits, capitals and
-  small letters.
-
-A writer's images are made when first used (about 2 ms for 225) and kept as bytes while memory allows, so that a
-population of 10**6 costs nothing until a client trains. The alphabet is stored as distances to the nearest stroke: one
-bilinear look-up per pixel, in the writer's bent coordinates, gives strokes of any thickness. Torch is imported when an
-image is drawn.
+Synthetic FEMNIST is generated handwriting with the size and structure of FEMNIST. **It is not FEMNIST.**
 """
 
 from typing import TYPE_CHECKING
@@ -81,6 +66,7 @@ def alphabet() -> "Tensor":
     """
     import torch
 
+    # Seed 0: the alphabet is the same in every experiment, like the data of a file.
     random = stream(0, Purpose.ALPHABET)
     t = np.linspace(0.0, 1.0, 24)[:, None]
     bernstein = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
@@ -109,6 +95,7 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
     from torch.nn.functional import grid_sample, interpolate
 
     count = len(labels)
+    # A writer has a slant, a size, a pen and a smooth bending of all characters; each image varies around that.
     # Style and variation of rotation, slant, log width, log height, shift right, shift down.
     style = random.normal(size=6) * [0.12, 0.22, 0.10, 0.10, 0.06, 0.06]
     variation = random.normal(size=(count, 6)) * [0.08, 0.08, 0.06, 0.06, 0.05, 0.05]
@@ -131,6 +118,7 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
     bent = interpolate(torch.from_numpy(bending), size=(SIZE, SIZE), mode="bicubic", align_corners=True)
     grid += bent[0].permute(1, 2, 0)
     grid /= _EXTENT
+    # The distance to the nearest stroke, looked up once for each pixel: strokes of any thickness from one table.
     distance = grid_sample(
         fields[torch.from_numpy(labels)].unsqueeze(1), grid, padding_mode="border", align_corners=True
     )
@@ -141,7 +129,11 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
 
 
 class SyntheticFemnist(GeneratedOwners):
-    """The handwriting of a population of writers, made when it is used.
+    """The handwriting of a population of writers, made when it is used (about 2 ms for 225 images).
+
+    FEMNIST has 28x28 images of 62 classes by 3,550 writers, 226.83 images each (standard deviation 88.94). In the
+    stand-in, too, each client is a writer, so that the cost of the papers' sizes can be measured without the data.
+    Accuracies measure the learning of *this* task and are not comparable with published ones.
 
     Args:
         section: samples_per_client (None: varying, lognormal, mean 225), test_samples (None: 2000).
@@ -149,6 +141,7 @@ class SyntheticFemnist(GeneratedOwners):
     """
 
     classes, height, width, scaling = CLASSES, SIZE, SIZE, _SYNTHETIC_SCALING
+    # A writer's class mix is drawn from a Dirichlet distribution around FEMNIST's shares.
     shares, concentration = _CLASS_SHARES, 30.0
     purpose, test_purpose = Purpose.WRITER, Purpose.TEST_WRITER
     description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
@@ -158,7 +151,7 @@ class SyntheticFemnist(GeneratedOwners):
             population, section.samples_per_client, seed, mean=225.0, deviation=89.0, minimum=10, maximum=600
         )
         super().__init__(counts, section.test_samples or _TEST_SAMPLES, seed)
-        self._fields = alphabet()
+        self._fields = alphabet()  # once for all writers: 62 invented characters, the same in every experiment
 
     def draw(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
         return write(self._fields, labels, random)

@@ -52,6 +52,7 @@ def _parse(file: Path, dimensions: int) -> NDArray[np.uint8]:
             content = limits.read(cast("IO[bytes]", opened), limits.IDX_BYTES)
         if content[:4] != bytes([0, 0, 8, dimensions]):
             raise ValueError(f"it does not begin as one of bytes in {dimensions} dimensions")
+        # Sizes are big-endian in idx files.
         return np.frombuffer(content, np.uint8, offset=begin).reshape(np.frombuffer(content[:begin], ">u4", offset=4))
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise ExperimentError(
@@ -122,6 +123,7 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
     return PartitionedDataset(
         train,
         test,
+        # Other data in MNIST's format may have more classes.
         classes=max(10, int(train.labels.max()) + 1, int(test.labels.max()) + 1),
         scaling=_SCALING,
         description=f"MNIST, 28x28, {note}{len(train)} for training, {len(test)} held out",
@@ -160,6 +162,7 @@ def load_emnist(section: WorkloadSection, population: int, seed: int) -> Partiti
             raise ExperimentError(
                 f"workload.path: {root}: {part} has the label {images.labels.max()}; the ByClass split has 0 to 61"
             )
+        # EMNIST's files hold every image with rows and columns exchanged.
         parts.append(LabelledImages(np.ascontiguousarray(images.images.swapaxes(1, 2)), images.labels))
     train, test = parts
     return PartitionedDataset(

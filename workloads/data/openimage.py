@@ -10,11 +10,7 @@ Lai et al. 2022 (FedScale, arXiv 2105.11367). The folder holds::
 Images are opened when a client first trains, resized to a square and kept as bytes while memory allows. Labels come
 from the mapping, so that the clients' classes are known without opening an image.
 
-Synthetic OpenImage: generated colour images with the shapes of OpenImage. **It is not OpenImage.**
-
-A class is a coarse pattern of colours, the same in every experiment. A client is a photographer with its own colour
-cast and few favourite classes. An image is a class's pattern with its own noise, contrast and brightness, smoothly
-enlarged. Accuracies measure the learning of *this* task and are not comparable with published ones.
+Synthetic OpenImage is generated colour images with the shapes of OpenImage. **It is not OpenImage.**
 """
 
 from pathlib import Path
@@ -62,6 +58,7 @@ class OpenImage(OwnedImages):
             root, folders, self._photograph, "photographer", population, seed, section.test_samples
         )
         super().__init__(files, section, seed)
+        # At least 596: with a part of the data, too, the model has the size of Lotto's.
         self.classes = max(CLASSES, files.largest_label + 1)
         self.description = (
             f"OpenImage (FedScale's layout), {self.height}x{self.width}, {self.classes} classes, {population} "
@@ -80,6 +77,10 @@ _FREQUENCIES = 1.0 / np.arange(1, CLASSES + 1)
 
 class SyntheticOpenImage(GeneratedOwners):
     """The images of a population of photographers, made when they are used.
+
+    A class is a coarse pattern of colours, the same in every experiment. A client is a photographer with its own colour
+    cast and few favourite classes. Accuracies measure the learning of *this* task and are not comparable with published
+    ones.
 
     Args:
         section: image_size, samples_per_client (None: varying, lognormal, mean 100), test_samples (None: 500).

@@ -12,12 +12,7 @@ The vocabulary is the file ``vocabulary.txt`` beside ``train``, a word per line,
 frequent words of the clients' training text, ties in the order of the words. It begins with ``<PAD>`` and ``<UNK>``,
 which stands for all other words; a prediction of ``<UNK>`` counts as right where it stands.
 
-Synthetic Reddit: generated word sequences with the shapes of Reddit. **It is not Reddit, and not a language.**
-
-A Markov chain over the whole vocabulary, the same in every experiment: each word has four followers, which come after
-it with probabilities 0.45, 0.25, 0.1 and 0.05; otherwise the next word is drawn by Zipf's law. Each client is a user
-with favourite words: those of Zipf's law, shifted by its own step. A model can thus learn the followers of each word.
-Perplexities measure the learning of *this* task and are not comparable with published ones.
+Synthetic Reddit is generated word sequences with the shapes of Reddit. **It is not Reddit, and not a language.**
 """
 
 from collections.abc import Iterator
@@ -140,6 +135,9 @@ _TEST_SEQUENCES, _OF_EACH_TEST_USER = 500, 20
 class SyntheticReddit(ClientText):
     """The words of a population of users, made when they are used.
 
+    A Markov chain over the whole vocabulary, the same in every experiment. A model can learn the followers of each
+    word. Perplexities measure the learning of *this* task and are not comparable with published ones.
+
     Args:
         section: sequence_length, vocabulary_size, samples_per_client (None: varying, lognormal, mean 100), test_samples
             (None: 500).
@@ -161,6 +159,7 @@ class SyntheticReddit(ClientText):
         words = self.vocabulary_size - len(text.SPECIAL)
         frequencies = 1.0 / np.arange(1, words + 1)
         self._cumulated = np.cumsum(frequencies / frequencies.sum())
+        # Seed 0: the language is the same in every experiment.
         followers = self._by_frequency(stream(0, Purpose.LANGUAGE).random((words, len(_FOLLOWERS))))
         self._followers = followers.astype(np.int32)
         self._cache = ClientDataCache(
@@ -175,9 +174,11 @@ class SyntheticReddit(ClientText):
         """Return one user's sequences, (count, length + 1) int32."""
         random = stream(self._seed, purpose, user)
         words = len(self._cumulated)
+        # A user's favourite words are those of Zipf's law, shifted by the user's own step.
         shift = int(random.integers(0, max(1, words // 10)))
         steps = self._length + 1
         favourites = (self._by_frequency(random.random((steps, count))) + shift) % words
+        # One of a word's four followers, by these probabilities; otherwise a favourite word.
         which = np.searchsorted(np.cumsum(_FOLLOWERS), random.random((steps, count)), side="right")
         written = np.empty((steps, count), dtype=np.int32)
         written[0] = favourites[0]

@@ -87,6 +87,7 @@ class Sent140(OwnedSequences):
             if file.is_file()
             else words.most_frequent((files.all_of(client).values.ravel() for client in range(population)), size)
         )
+        # Words are numbered in order of appearance first, as the vocabulary needs all clients' training words.
         places = words.places(self.vocabulary)
         files.map(lambda samples: LabelledValues(places[samples.values], samples.labels))
         self._number = text.Vocabulary(self.vocabulary).numbers

@@ -80,7 +80,9 @@ class FlowerProcess:
         self._section = section
         self._lock = threading.Lock()
         python = section.python or sys.executable
+        # One thread, as in all hosts: more threads change the order of sums, and so the last bits.
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        # It is meant for the testbed's interpreter; the app's may have other packages and another version.
         environment.pop("PYTHONPATH", None)
         self._output = None if "TESTBED_DEBUG" in os.environ else tempfile.TemporaryFile()  # noqa: SIM115  # see close
         try:
@@ -116,6 +118,7 @@ class FlowerProcess:
         except BaseException:
             self.close()
             raise
+        # All rounds and threads share this array.
         self.initial.setflags(write=False)
 
     def train(
@@ -185,6 +188,7 @@ class FlowerProcess:
             body = b""
             try:
                 write_frame(requests, request, payload)
+                # No frame: the process has ended.
                 answer, body = read_frame(replies) or (None, b"")
             except (OSError, ValueError):  # the pipe is broken or closed
                 answer = None
@@ -279,6 +283,7 @@ class FlowerWorkload:
         """
         first, samples, loss = self._process.train(0, self._process.initial, 1, self._seed)
         self._process.train(self._population - 1, self._process.initial, 1, self._seed)
+        # After another client: state in globals would now make a difference.
         again, counted, _ = self._process.train(0, self._process.initial, 1, self._seed)
         if not np.array_equal(first, again, equal_nan=True) or samples != counted:
             assert self._section.flower is not None

@@ -54,6 +54,7 @@ def mean_evaluation(evaluations: Mapping[int, ClientEvaluation]) -> Evaluation |
     for measure in MEASURES:
         values = {client: getattr(evaluation, measure) for client, evaluation in counted.items()}
         without = [client for client, value in values.items() if value is None]
+        # A mean over some of the clients would change with the clients that are asked.
         if without and len(without) < len(counted):
             other = next(client for client, value in values.items() if value is not None)
             raise ExperimentError(

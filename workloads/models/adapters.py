@@ -55,6 +55,7 @@ class LowRankLinear(nn.Module):
         self.scale = scale
         place = base.weight.device
         self.down = nn.Parameter(torch.empty(rank, base.in_features, device=place))
+        # B = 0: the adapted model begins equal to the original (Hu et al. 2022, section 4.1).
         self.up = nn.Parameter(torch.zeros(base.out_features, rank, device=place))
 
     @property
@@ -90,6 +91,7 @@ class AdaptedModel(OwnModel):
         """Set the mode of all modules but normalisation, which keeps the statistics of the frozen model."""
         super().train(mode)
         for part in getattr(self, "_fixed", ()):
+            # In training mode it would change the frozen statistics, which are not in the model's vector.
             part.training = False
         return self
 
@@ -128,10 +130,12 @@ def adapted(module: nn.Module, adapters: Adapters, name: str, seed: int) -> Adap
     adapter_by_layer: dict[int, LowRankLinear] = {}
     random = stream(seed, Purpose.ADAPTERS)
     for path, layer in targets:
+        # A layer used in two places has one adapter, and its draws happen once.
         if id(layer) not in adapter_by_layer:
             adapter_by_layer[id(layer)] = _with_adapter(layer, path, adapters, name, random)
     for parent in list(module.modules()):
         for key, child in list(parent._modules.items()):
+            # Not within an adapter: its `base` is the layer, and would become the adapter itself.
             if id(child) in adapter_by_layer and not isinstance(parent, LowRankLinear):
                 parent._modules[key] = adapter_by_layer[id(child)]
     return AdaptedModel(module, name)
@@ -190,6 +194,7 @@ def charged_parameters(network: nn.Module) -> int:
     is not computed if it is frozen.
     """
     frozen = network.frozen if isinstance(network, AdaptedModel) else 0
+    # Forward pass and gradient of the input, without the third part: the parameter's own gradient.
     return vector.dimension(network) + -(-2 * frozen // 3)
 
 

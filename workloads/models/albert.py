@@ -4,20 +4,6 @@ The base configuration: embeddings of 128 for 30,000 words, hidden size 768, 12 
 heads, inner size 3072, 512 positions, no dropout (version 2). ALBERT's original task is to predict masked words, with
 attention in both directions; here each position attends to itself and earlier ones, and predicts the next word. This
 changes no parameter. Layers are normalised after each residual sum; GELU is its tanh approximation.
-
-The vector of the base configuration has 15,091,680 numbers, the size that Lotto (arXiv 2401.02880) transmits. Its
-authors use Hugging Face's AlbertForMaskedLM and count tied parameters once for each of their names:
-
-    words 3,840,000 + positions 65,536 + segments 256 + normalisation 256     3,906,048
-    embedding to hidden                                                          99,072
-    one layer: attention 2,362,368 + inner 4,722,432 + normalisations 3,072   7,087,872
-    prediction: dense 98,432 + normalisation 256 + bias 30,000                  128,688
-    together                                                                 11,221,680
-    words again, as the prediction's weight                                   3,840,000
-    the prediction's bias again                                                  30,000
-    sent                                                                     15,091,680
-
-Parameters that are sent again are copies at the vector's end: clients read the first one, train it, and send it twice.
 """
 
 import math
@@ -84,6 +70,7 @@ class Layer(nn.Module):
             for part in (self.query, self.key, self.value)
         )
         scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
+        # Causal: a later word would reveal the word to predict.
         weights = softmax(scores.masked_fill(future, -math.inf), dim=3)
         attended: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
         return attended
@@ -92,6 +79,17 @@ class Layer(nn.Module):
 class Albert(FederatedModel):
     """Network from words (N, T) int64 to logits (N, vocabulary, T) of the next word at each position."""
 
+    # The base configuration's vector has 15,091,680 numbers, as Lotto (arXiv 2401.02880) transmits. Its authors use
+    # Hugging Face's AlbertForMaskedLM and count tied parameters once for each of their names.
+    #   words 3,840,000 + positions 65,536 + segments 256 + normalisation 256     3,906,048
+    #   embedding to hidden                                                          99,072
+    #   one layer: attention 2,362,368 + inner 4,722,432 + normalisations 3,072   7,087,872
+    #   prediction: dense 98,432 + normalisation 256 + bias 30,000                  128,688
+    #   together                                                                 11,221,680
+    #   words again, as the prediction's weight                                   3,840,000
+    #   the prediction's bias again                                                  30,000
+    #   sent                                                                     15,091,680
+    # Clients read the first of two copies, train it, and send it twice.
     sent_twice = ("words.weight", "bias")
 
     def __init__(self, sizes: Configuration) -> None:
@@ -127,6 +125,7 @@ class Albert(FederatedModel):
 def later(words: Tensor) -> Tensor:
     """Return (T, T) booleans for words (N, T): whether the second position is later, and so hidden from the first."""
     length = words.shape[1]
+    # Diagonal 1: each position attends to itself.
     return torch.ones(length, length, dtype=torch.bool, device=words.device).triu(1)
 
 

@@ -1,32 +1,8 @@
 """Classifiers of images: modules over (N, H, W) or (N, H, W, 3) float32, `MobileNetV2` over bytes.
 
-- ``logistic``: multinomial logistic regression.
-- ``mlp``: two hidden layers of 200 units, the "2NN" of McMahan et al. 2017 (arXiv 1602.05629), 199,210
-  parameters for MNIST; for images of fewer than 200 pixels the layers are as wide as the image has pixels.
-- ``cnn``: two small padded convolutions (16 and 32 channels) with pooling, for 8x8 as well as 28x28.
-- ``femnist-cnn``: the FEMNIST model of Lotto (Jiang et al., arXiv 2401.02880; ``cnn_ddgauss`` in its authors'
-  published code), which is the "1M parameter" CNN of Kairouz, Liu and Steinke 2021 (arXiv 2102.06387; EMNIST task of
-  TensorFlow Federated), sized to stay under 2**20 for the randomised Hadamard transform: conv 3x3 1->32 (320), pool,
-  conv 3x3 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998), 1,018,174 parameters at 62 classes. The
-  sources differ on dropout (0.25 and 0.5 in TensorFlow Federated, 0.25 and 0.25 in Lotto's code) and on Xavier's gain;
-  Lotto's choices are used here.
-- ``mnist-cnn``: the CNN of McMahan et al. 2017 for MNIST, 1,663,370 parameters: conv 5x5 1->32 (832), pool, conv 5x5
-  32->64 (51,264), pool, dense 3136->512 (1,606,144), dense 512->10 (5,130); convolutions keep the size.
-- ``emnist-cnn``: the network of Hasircioglu and Gunduz (arXiv 2205.01556, Figure 8) for EMNIST ByClass, 156,526
-  parameters at 62 classes: conv 8x8 1->16, stride 2, padding 3 (1,040), pool 2x2 by steps of 1, conv 4x4 16->32, stride
-  2 (8,224), pool as before, dense 512->256 (131,328), dense 256->62 (15,934).
-- ``cifar-cnn``: the CNN of pfl-research's CIFAR-10 benchmark (Granqvist et al. 2024, arXiv 2404.06430; ``simple_cnn``
-  in its authors' published code), 1,626,442 parameters at ten classes: conv 3x3 3->32 (896), conv 3x3 32->64 (18,496),
-  pool, dense 12544->128 (1,605,760), dense 128->10 (1,290), dropout 0.25 and 0.5 before the dense layers.
-- ``lenet``: LeNet-5 of LeCun et al. 1998 ("Gradient-based learning applied to document recognition") in its modern
-  form, with ReLU and maximum pooling: conv 5x5 ->6, pool, conv 5x5 6->16, pool, dense 400->120->84->classes. For
-  colour images of 32x32 and ten classes 62,006 parameters (456, 2,416, 48,120, 10,164, 850); for grey ones of 28x28,
-  padded to 32x32 as LeCun's are, 61,706.
-
-`VGG11`, `CelebaCnn` and `MobileNetV2` are described at their classes. Each of the others computes the same function of
-the same parameters, in the order of ``module.parameters()``, as the textbook stack of torch layers (tests compare
-values and gradients). Three changes make it faster on a CPU: convolutions use channels-last images, pooling comes
-before ReLU (they commute) and dropout draws one byte per unit.
+Each function computes the same function of the same parameters, in the order of ``module.parameters()``, as the
+textbook stack of torch layers (tests compare values and gradients), in a form that is faster on a CPU. Numbers in
+brackets are a layer's parameters.
 """
 
 from collections.abc import Iterator
@@ -42,12 +18,10 @@ from workloads.models.vector import FederatedModel, he_uniform, leave_out_counts
 
 
 class ChannelsLast(nn.Module):
-    """Layer from images (N, H, W) or (N, H, W, 3) to (N, C, H, W) in channels-last layout, without a copy.
-
-    With one channel both layouts are the same bytes; only the strides tell torch which kernels to use.
-    """
+    """Layer from images (N, H, W) or (N, H, W, 3) to (N, C, H, W) in channels-last layout, without a copy."""
 
     def forward(self, images: Tensor) -> Tensor:
+        # With one channel both layouts have the same bytes; only the strides select torch's channels-last kernels.
         return (images.unsqueeze(-1) if images.dim() == 3 else images).permute(0, 3, 1, 2)
 
 
@@ -88,6 +62,7 @@ class SeededDropout(nn.Module):
 
 def _pooled(convolution: nn.Conv2d, step: int = 2) -> tuple[nn.Module, ...]:
     """Return a convolution, maximum pooling of 2x2 with stride `step`, and ReLU."""
+    # Pooling first: maximum and ReLU commute, and ReLU then has a quarter of the values.
     return convolution, nn.MaxPool2d(2, step), nn.ReLU(inplace=True)
 
 
@@ -96,6 +71,7 @@ def _dense(*widths: int) -> list[nn.Module]:
     layers: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
+    # Without the last ReLU: logits may be negative.
     return layers[:-1]
 
 
@@ -103,12 +79,15 @@ def logistic(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(*_dense(sizes.height * sizes.width, sizes.outputs))
 
 
+# The "2NN" of McMahan et al. 2017 (arXiv 1602.05629): two hidden layers of 200 units, 199,210 parameters for MNIST. For
+# images of fewer than 200 pixels the layers are as wide as the image has pixels.
 def mlp(sizes: Sizes) -> nn.Sequential:
     pixels = sizes.height * sizes.width
     hidden = min(200, pixels)
     return nn.Sequential(*_dense(pixels, hidden, hidden, sizes.outputs))
 
 
+# A small network for 8x8 as well as 28x28: padding keeps the size, and two poolings divide it by four.
 def cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
@@ -118,6 +97,10 @@ def cnn(sizes: Sizes) -> nn.Sequential:
     )
 
 
+# The FEMNIST model of Lotto (arXiv 2401.02880; `cnn_ddgauss` in its authors' code): the "1M parameter" CNN of Kairouz,
+# Liu and Steinke 2021 (arXiv 2102.06387), which stays under 2**20 for the randomised Hadamard transform. At 62 classes
+# 1,018,174 parameters: conv 1->32 (320), conv 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998).
+# Dropout (0.25 and 0.25, in TensorFlow Federated 0.25 and 0.5) and Xavier's gain are Lotto's.
 def femnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
@@ -133,6 +116,8 @@ def femnist_cnn(sizes: Sizes) -> nn.Sequential:
     )
 
 
+# The CNN of McMahan et al. 2017 for MNIST, 1,663,370 parameters: conv 5x5 1->32 (832), conv 5x5 32->64 (51,264), dense
+# 3136->512 (1,606,144), dense 512->10 (5,130).
 def mnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
@@ -142,6 +127,8 @@ def mnist_cnn(sizes: Sizes) -> nn.Sequential:
     )
 
 
+# Hasircioglu and Gunduz (arXiv 2205.01556), Figure 8, for EMNIST ByClass; 156,526 parameters at 62 classes: conv 1->16
+# (1,040), conv 16->32 (8,224), dense 512->256 (131,328), dense 256->62 (15,934).
 def emnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
@@ -151,6 +138,9 @@ def emnist_cnn(sizes: Sizes) -> nn.Sequential:
     )
 
 
+# pfl-research's CIFAR-10 benchmark (Granqvist et al. 2024, arXiv 2404.06430; `simple_cnn` in its authors' code). At ten
+# classes 1,626,442 parameters: conv 3->32 (896), conv 32->64 (18,496), dense 12544->128 (1,605,760), dense 128->10
+# (1,290).
 def cifar_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
@@ -166,6 +156,8 @@ def cifar_cnn(sizes: Sizes) -> nn.Sequential:
     )
 
 
+# LeNet-5 of LeCun et al. 1998 in its modern form, with ReLU and maximum pooling. For 32x32 in colour and ten classes
+# 62,006 parameters (456, 2,416, 48,120, 10,164, 850); for grey images of 28x28, padded to 32x32 as LeCun's, 61,706.
 def lenet(sizes: Sizes) -> nn.Sequential:
     padding = 2 if sizes.channels == 1 else 0  # grey images have 28x28 pixels
     return nn.Sequential(
@@ -262,6 +254,7 @@ class _Unit(nn.Module):
             _Convolution(middle, middle, 3, stride, groups=middle),
             _Convolution(middle, out, 1, linear=True),
         )
+        # Section 3.3: only equal shapes can be added.
         self.is_residual = stride == 1 and channels == out
 
     def forward(self, values: Tensor) -> Tensor:

@@ -55,7 +55,9 @@ def loaded(section: Transformers) -> HuggingFaceModel:
             str(section.folder),
             local_files_only=True,
             trust_remote_code=False,
+            # Other formats of weights are pickles, which run code when they are read.
             use_safetensors=True,
+            # A fixed order of sums; the fused kernels differ in the last bits.
             attn_implementation="eager",
             dtype=torch.float32,
         )

@@ -75,6 +75,7 @@ class OwnModel(FederatedModel):
                 self._keep(part, key, buffer)
 
     def _keep(self, part: nn.Module, key: str, value: Tensor) -> None:
+        # Past torch's `__setattr__`, which would register a parameter or a buffer again.
         part.__dict__[key] = value.to(torch.float32) if value.is_floating_point() else value
         self.constants.append((part, key))
 
@@ -100,6 +101,7 @@ class OwnModel(FederatedModel):
 
     def values(self) -> NDArray[np.float32]:
         """Return the present parameters and running statistics, (d,) float32, in the vector's order."""
+        # By identity: tied parameters are sent once.
         tensors = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
         parts = [tensor.detach().to("cpu", torch.float32).reshape(-1) for tensor in tensors.values()]
         vector: NDArray[np.float32] = torch.cat(parts).numpy()

@@ -1,17 +1,7 @@
 """Classifiers of sequences of characters or words: modules with inputs (N, length) int64.
 
-- ``char-lstm``: LEAF's model for Shakespeare (Caldas et al. 2018, arXiv 1812.01097; `shakespeare/stacked_lstm` in its
-  authors' published code): an embedding of 8, two LSTM layers of 256, dense from the last state; for 80 characters
-  817,872 parameters (640, 271,360, 525,312, 20,560).
-- ``sent-lstm``: LEAF's for Sent140 (`sent140/stacked_lstm`): an embedding of 100, two LSTM layers of 100, dense 128 and
-  dense to the classes without a nonlinearity between them; for 10,000 words 1,173,986 parameters.
-- ``word-bag``: LEAF's logistic regression over counts of words (`sent140/bag_log_reg`), 20,002 parameters at 10,000
-  words and two classes; padding and unknown words do not count.
-
-The LSTM is that of TensorFlow's BasicLSTMCell, which LEAF uses: Zaremba et al. 2014 (arXiv 1409.2329) with one added to
-the forget gate. It replaces torch's own, which supports neither training of several clients at once nor gradients of
-single samples; on a CPU a step of ``char-lstm`` takes 2.3 times as long as with torch's (20 windows, one thread: 135
-and 59 ms). Initial weights are Glorot's, as in TensorFlow.
+All are LEAF's (Caldas et al. 2018, arXiv 1812.01097, and its authors' published code), with Glorot's initial weights,
+as in TensorFlow. Numbers in brackets are a layer's parameters.
 """
 
 from itertools import pairwise
@@ -28,6 +18,8 @@ from workloads.models.vector import FederatedModel, embedding, glorot_uniform
 _FORGET = 1.0  # bias of the forget gate: at first little is forgotten
 
 
+# Instead of torch's own, which supports neither several clients at once nor gradients of single samples. On a CPU a
+# step of `char-lstm` takes 2.3 times as long as with torch's (20 windows, one thread: 135 and 59 ms).
 class Lstm(nn.Module):
     """One layer, from (N, length, inputs) to its states, (N, length, hidden)."""
 
@@ -42,6 +34,7 @@ class Lstm(nn.Module):
         states = []
         for projected in self.inputs(values).unbind(dim=1):  # one product for all steps
             entry, new, forget, out = (projected + self.state(state)).chunk(4, dim=1)
+            # Zaremba et al. 2014; the parameters are in the order of TensorFlow's BasicLSTMCell (i, j, f, o).
             cell = cell * torch.sigmoid(forget + _FORGET) + torch.sigmoid(entry) * torch.tanh(new)
             state = torch.tanh(cell) * torch.sigmoid(out)
             states.append(state)
@@ -66,6 +59,7 @@ class StackedLstm(FederatedModel):
         self.output = nn.Sequential(*(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths)))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        # The last state alone: it has seen the whole sequence.
         logits: Tensor = self.output(self.layers(self.embedding(tokens))[:, -1])
         return logits
 
@@ -76,7 +70,10 @@ class StackedLstm(FederatedModel):
 
 
 class WordBag(FederatedModel):
-    """Logistic regression over counts of words: (N, length) int64 to (N, classes)."""
+    """Logistic regression over counts of words: (N, length) int64 to (N, classes).
+
+    LEAF's `sent140/bag_log_reg`; 20,002 parameters at 10,000 words and two classes.
+    """
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -84,6 +81,7 @@ class WordBag(FederatedModel):
         self.bias = nn.Parameter(torch.empty(sizes.outputs))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        # Padding (0) and unknown words (1) do not count, as in LEAF.
         counts = (tokens > UNKNOWN).unsqueeze(dim=2)
         logits: Tensor = (self.words(tokens) * counts).sum(dim=1) + self.bias
         return logits
@@ -94,9 +92,11 @@ class WordBag(FederatedModel):
         return glorot_uniform(random, shape)
 
 
+# LEAF's `shakespeare/stacked_lstm`; for 80 characters 817,872 parameters (640, 271,360, 525,312, 20,560).
 def character_lstm(sizes: Sizes) -> StackedLstm:
     return StackedLstm(sizes, width=8, hidden=256)
 
 
+# LEAF's `sent140/stacked_lstm`, with no nonlinearity between its dense layers; for 10,000 words 1,173,986 parameters.
 def sentence_lstm(sizes: Sizes) -> StackedLstm:
     return StackedLstm(sizes, width=100, hidden=100, between=(128,))

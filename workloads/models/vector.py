@@ -53,6 +53,7 @@ def he_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.flo
 
 
 def _uniform(random: np.random.Generator, shape: torch.Size, bound: float) -> NDArray[np.float32]:
+    # In float32 by numpy: the same numbers on every machine and with every version of torch.
     return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * np.float32(bound)
 
 
@@ -91,6 +92,7 @@ def declarations(network: nn.Module) -> FederatedModel | type[FederatedModel]:
     """
     if isinstance(network, FederatedModel):
         return network
+    # On another class these names would be ignored silently.
     for name in ("sent_twice", "initial_weights", "draw"):  # "draw" is the former name of "initial_weights"
         if hasattr(network, name):
             raise TypeError(
@@ -146,6 +148,7 @@ def mixing_module(network: nn.Module) -> nn.Module | None:
     These are batch normalisation and all modules with tensors that are not parameters.
     """
     for module in network.modules():
+        # Buffers may hold statistics of batches under any name, so every module with buffers counts.
         if isinstance(module, nn.modules.batchnorm._BatchNorm) or next(module.buffers(recurse=False), None) is not None:
             return module
     return None
@@ -155,6 +158,7 @@ def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
     """Yield parameters, then running statistics: (module, name, tensor), each tensor once."""
     yielded: set[int] = set()
     for module, name, tensor in _uses(network):
+        # By identity: tied parameters are one tensor, which is sent once.
         if id(tensor) not in yielded:
             yielded.add(id(tensor))
             yield module, name, tensor
@@ -220,6 +224,7 @@ def attach(network: nn.Module, flat: Tensor) -> None:
             view = flat[start : start + tensor.numel()].view(tensor.shape)
             placed[id(tensor)] = nn.Parameter(view) if isinstance(tensor, nn.Parameter) else view
             start += tensor.numel()
+        # Tied parameters get the same view, so that they stay tied.
         setattr(module, name, placed[id(tensor)])
 
 

@@ -159,6 +159,7 @@ class TorchWorkload:
             return self._untrained()
         images, labels = self._on_device(self.data.shard(client))
         delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number, term)
+        # NaN next to a loss: the user's loss gives no values for single samples.
         squared = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
         return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared)
 
@@ -197,6 +198,7 @@ class TorchWorkload:
 
     def with_samples(self, change: Callable[[Samples], Samples]) -> Self:
         """Return the same workload with all training and evaluation samples passed through `change` at each use."""
+        # Shallow: network and trainer are shared; only the samples differ.
         changed = copy.copy(self)
         changed.data, changed._held_out = ChangedData(self.data, change), None
         return changed
@@ -266,6 +268,7 @@ class TorchWorkload:
             self._label_counts = self.data.label_counts()
         counts = self._label_counts[client]
         label_array = labels.cpu().numpy()
+        # Each label weighs as in the client's data: its count, divided by the held-out samples with that label.
         weights = (counts / np.maximum(np.bincount(label_array, minlength=len(counts)), 1))[label_array]
         chosen = np.flatnonzero(weights)
         if not len(chosen):
@@ -288,8 +291,10 @@ class TorchWorkload:
             (k,) float64, 0 to 1; NaN for a client without samples, and in regression.
         """
         accuracies = np.full(len(clients), np.nan)
+        # Without empty clients: `reduceat` returns a wrong value for an empty segment.
         places = np.flatnonzero(self.sample_counts[clients])
         ends = np.cumsum(self.sample_counts[clients[places]])
+        # Cut where the running number of samples passes a multiple: groups bound the memory.
         for some in np.split(places, np.flatnonzero(np.diff(ends // self._samples_at_once)) + 1):
             if not len(some):
                 continue
@@ -359,6 +364,7 @@ class TorchWorkload:
 
     def _on_device(self, samples: Batch) -> Batch:
         images, labels = samples
+        # Data sets store labels in small integers; torch's losses index with int64.
         kind = labels.dtype if labels.is_floating_point() else torch.int64
         return images.to(self._device), labels.to(self._device, kind)
 

@@ -1,7 +1,7 @@
 """Sums of clipped gradients, as DP-SGD needs (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1).
 
 Each sample's gradient, over all parameters together, is scaled down to norm C if it is longer; then the gradients are
-summed. A gradient with a norm that is not finite counts as zero, so that it does not spoil the sum.
+summed.
 
 Two exact methods exist. For networks of linear layers and convolutions, one backward pass gives the gradients of the
 layers' outputs. A linear layer's gradient is the product of such a gradient with the layer's input, and its norm the
@@ -68,6 +68,8 @@ class ClippedGradients:
         layer_parameters = sum(
             parameter.numel() for layer in self._layers for parameter in layer.parameters(recurse=False)
         )
+        # A parameter shared by two layers counts twice in the sum above. Its gradient is a sum over both layers, and
+        # the layers' norms do not add up to its norm.
         is_shared = layer_parameters != sum(parameter.numel() for parameter in network.parameters())
         self._unknown = not layers_only
         self._direct = direct and not is_shared and all(_is_supported(layer) for layer in self._layers)
@@ -115,13 +117,16 @@ class ClippedGradients:
     @property
     def _chunk(self) -> int:
         """Number of samples at a time."""
+        # Linear layers of the direct method need no memory for per-sample gradients.
         made = [layer for layer in self._layers if not (self._direct and isinstance(layer, nn.Linear))]
         each = 4 * sum(parameter.numel() for layer in made for parameter in layer.parameters(recurse=False))
         return max(1, min(_LARGEST_CHUNK, _CHUNK_BYTES // max(1, each)))
 
     def _sum_of_chunk(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
         if self._direct and self._unknown:
+            # Before the trial: `_is_the_same` calls this method.
             self._unknown = False
+            # A user's `forward` may use weights outside of their layers, as in a penalty; only a trial shows that.
             self._direct = self._is_the_same(inputs[:2], labels[:2])
         if self._direct:
             captured, losses = self._outputs_gradients(inputs, labels)
@@ -163,9 +168,11 @@ class ClippedGradients:
         finally:
             for hook in hooks:
                 hook.remove()
+        # A second use, or several rows for each sample, adds terms to a sample's gradient that no hook shows.
         if any(len(uses) != 1 or len(uses[0][0]) != len(labels) for uses in uses_by_layer.values()):
             return None, losses.detach()
         once = [uses[0] for uses in uses_by_layer.values()]
+        # One pass for all samples: row i is the gradient of sample i alone, as `check` refuses layers that mix samples.
         gradients = torch.autograd.grad(losses.sum(), [edge for _, edge in once])
         layer_gradients = [
             (layer, inputs, of) for layer, (inputs, _), of in zip(uses_by_layer, once, gradients, strict=True)
@@ -185,6 +192,7 @@ class ClippedGradients:
             loss = self._losses(functional_call(self._network, parameters, (sample[None],)), label[None])[0]
             return loss, loss.detach()
 
+        # "different": each sample has a dropout mask of its own, as in a batch.
         each = vmap(grad(loss_of, has_aux=True), in_dims=(None, 0, 0), randomness="different")
         every, losses = each(parameters, inputs, labels)
         return list(every.values()), losses
@@ -192,22 +200,26 @@ class ClippedGradients:
 
 def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:
     """Return the sum of all layers' gradients, (d,), each sample's scaled to norm `clip` if it is longer."""
+    # The norm over all parameters together (Algorithm 1): squared norms of the layers add up.
     squared = torch.stack([norms for norms, _ in gradients]).sum(dim=0)
     if clip is None:
         weights = torch.ones_like(squared)
     else:
+        # g / max(1, |g| / C). A gradient that is not finite counts as zero: no factor would bring it to norm C.
         weights = (1.0 / torch.clamp(squared.sqrt() / clip, min=1.0)).where(squared.isfinite(), 0.0)
     return torch.cat([weighted(weights) for _, weighted in gradients])
 
 
 def _is_supported(layer: nn.Module) -> bool:
     """Return whether `_gradient` supports the layer."""
+    # No subclasses: they may compute something else.
     if type(layer) is not nn.Linear and type(layer) is not nn.Conv2d:
         return False
     if not isinstance(layer.weight, nn.Parameter) or not isinstance(layer.bias, nn.Parameter | None):
         return False  # a parameter is frozen
     if isinstance(layer, nn.Linear):
         return True
+    # `_of_convolution` pads with zeros and multiplies all channels at once.
     return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
@@ -225,6 +237,7 @@ def _gradient(layer: nn.Module, inputs: Tensor, output_gradient: Tensor) -> _Gra
         scaled = _masked(output_gradient, weights) * weights[:, None]
         return _with_bias((scaled.mT @ _masked(inputs, weights))[None], scaled.sum(dim=0)[None], has_bias)[0]
 
+    # Goodfellow 2015: |g x^T|^2 = |g|^2 |x|^2; the bias has the gradient g, as if x had one more value of 1.
     return _squares(output_gradient) * (_squares(inputs) + has_bias), weighted
 
 

@@ -26,12 +26,14 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
             trained.
     """
     device = next(network.parameters()).device
+    # Four samples: enough to show shapes, without a noticeable delay before the first round.
     inputs, labels = (part[:4].to(device) for part in data.held_out())
     labels = labels if labels.is_floating_point() else labels.long()
     name = section.own_model or section.model
     shown = f"samples {tuple(inputs.shape)} of {_kind(inputs)}"
     training = network.training
     network.eval()
+    # The trial must not advance the global generators, which user code may draw from.
     with seeded_globals(np.random.default_rng(0)):
         try:
             outputs = _outputs(network, inputs)
@@ -46,6 +48,7 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
         problem = _misfit(outputs, labels, section, data) or _untrainable(network, inputs, outputs, labels, section)
         if problem:
             raise ExperimentError(f"workload.model: {name}: {problem}")
+        # For B = 1, 1 % B is 0: each batch has one sample.
         single = int(np.count_nonzero(data.sample_counts % section.batch_size == 1 % section.batch_size))
         try:
             if single and vector.mixing_module(network) is not None:
@@ -88,6 +91,7 @@ def _outputs(network: nn.Module, inputs: Tensor) -> Tensor:
     except RuntimeError:
         if not isinstance(network, OwnModel) or not network.channels_last or inputs.dim() != 4:
             raise
+    # A module may take torch's layout or channels last; the layout that works is used from here on.
     network.channels_last = False
     return network(inputs)  # type: ignore[no-any-return]
 
@@ -102,6 +106,7 @@ def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: Cli
         needed = _classes(labels, data)
         if outputs.dim() != labels.dim() + 1 or outputs.shape[2:] != labels.shape[1:]:
             return f"{gives}; cross_entropy needs logits, (n, classes{', positions' * (labels.dim() > 1)})"
+        # Refused here: on a GPU a label beyond the logits is a failed assertion, after which the process cannot use it.
         if outputs.shape[1] < needed:
             return f"{gives}, {outputs.shape[1]} classes; the labels go up to {needed - 1}"
     elif not isinstance(objective, OwnLoss) and outputs.numel() != labels.numel():

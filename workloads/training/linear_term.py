@@ -18,6 +18,7 @@ class LinearTerm:
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self._parameters = parameters
         self._term = torch.zeros(sum(parameter.numel() for parameter in parameters), device=parameters[0].device)
+        # Views of one vector: a new term is one copy, for any number of layers.
         parts = self._term.split([parameter.numel() for parameter in parameters])
         self._parts = [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
 

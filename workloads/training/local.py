@@ -87,6 +87,7 @@ class LocalTrainer:
         self._clipped = ClippedGradients(
             network, self._objective.of_samples, layers_only=not isinstance(network, OwnModel)
         )
+        # All threads of a process share one network: a second call would overwrite its weights.
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
@@ -136,12 +137,15 @@ class LocalTrainer:
             self._begin_dropout(client, round_number)
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
+            # NaN stays where a loss has no values for single samples: the mean square is then NaN, too.
             losses = torch.full((section.epochs, len(labels)), torch.nan, device=self.device)
             for epoch in losses:
                 order = torch.from_numpy(order_stream.permutation(len(labels))).to(self.device)
                 total += self._epoch(images.index_select(0, order), labels.index_select(0, order), epoch)
+            # Tied parameters are trained once, but the published size counts both places of the vector.
             for there, again in self._copies:
                 self._flat[again] = self._flat[there]
+            # On a CPU this is the model's own memory: subtract before another thread may load its model.
             local = self._flat.cpu().numpy()
             delta = np.subtract(local, model)
         return delta, float(total) / (section.epochs * len(labels)), float(losses.double().square().mean())
@@ -207,6 +211,7 @@ class LocalTrainer:
             if self._linear is not None:
                 self._linear.add()
             self._optimizer.step()
+            # On the device: reading the number here would wait for the GPU in each step.
             total.add_(loss.detach(), alpha=len(batch_labels))
             if singles is not None:
                 losses[start : start + size] = singles
@@ -242,6 +247,7 @@ class LocalTrainer:
         if not correct:
             return Evaluation(loss_sum / count, math.nan, count, metrics=metric_values)
         right = torch.cat(correct)
+        # Labels of several positions end with padding (`IGNORED`), which is neither right nor wrong.
         counted = labels.numel() if labels.is_floating_point() else int((labels != IGNORED).sum())
         accuracy = int(right.sum()) / max(1, counted)
         if labels.dim() > 1:

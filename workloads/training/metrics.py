@@ -58,6 +58,7 @@ def macro_f1(labels: NDArray[np.generic], predictions: NDArray[np.generic]) -> f
     scores = []
     for label in np.union1d(labels, predictions):
         right = np.count_nonzero((labels == label) & (predictions == label))
+        # F1 = 2 TP / (2 TP + FP + FN); the divisor is not zero, as the label occurs.
         scores.append(2 * right / (np.count_nonzero(labels == label) + np.count_nonzero(predictions == label)))
     return float(np.mean(scores))
 

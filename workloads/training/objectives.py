@@ -115,6 +115,7 @@ class BinaryCrossEntropy(ValueLoss):
         super().__init__(binary_cross_entropy_with_logits)
 
     def predictions(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        # A logit of 0 is a probability of 1/2.
         return (outputs > 0).to(torch.float32)
 
     def correct(self, predictions: Tensor, labels: Tensor) -> Tensor:
@@ -204,6 +205,7 @@ def objective_of(name: str) -> Objective:
 
 def _made(kind: type[nn.Module], name: str) -> nn.Module:
     try:
+        # "none": selection by losses uses the mean square of single losses, and padded batches leave some out.
         module: Any = kind(reduction="none") if _takes_reduction(kind) else kind()
     except TypeError as error:
         raise ExperimentError(f"workload.loss: {name}(): {error}; name a class without required arguments") from None
@@ -239,5 +241,6 @@ def _of_samples(likelihoods: Tensor, labels: Tensor) -> Tensor:
     if labels.dim() == 1:
         return likelihoods.gather(1, labels.unsqueeze(1)).squeeze(1)
     there = labels != IGNORED
+    # clamp: `IGNORED` is negative, and `gather` needs an index; the value is masked out below.
     single = likelihoods.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
     return (single * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)

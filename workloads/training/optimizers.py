@@ -33,6 +33,7 @@ class LocalOptimizer(ABC):
     def zero_grad(self) -> None:
         """Clear the gradients, to which backward passes add."""
         for parameter in self._parameters:
+            # Not zeros: parameters without a gradient must be recognisable (`_used`).
             parameter.grad = None
 
     @abstractmethod
@@ -63,6 +64,7 @@ class OwnOptimizer(LocalOptimizer):
         super().__init__(parameters)
         self._kind = kind_of(name, keywords)
         self._name, self._keywords = name, dict(keywords)
+        # Once now, so that wrong options end the run before its first round.
         self.reset(1e-3)
 
     def reset(self, learning_rate: float) -> None:

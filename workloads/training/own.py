@@ -46,6 +46,7 @@ class ChannelsFirst(ClientData):
         images, labels = batch
         if images.dim() == 3:
             return images.unsqueeze(1), labels
+        # Photographs in bytes already have channels first (`Form.PHOTO`).
         return (images if images.dtype == torch.uint8 else images.permute(0, 3, 1, 2).contiguous()), labels
 
 
@@ -74,6 +75,7 @@ class OwnModelTraining(TorchWorkload):
 
     def initial_model(self) -> NDArray[np.float32]:
         """Return the module's own initial values, (d,) float32."""
+        # Built anew: the network of this process has the values of the model loaded last.
         return adapters.own_model(self._section, self._seed).values()
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
@@ -146,5 +148,6 @@ def _finite(update: LocalUpdate) -> LocalUpdate:
     """Return the update; with a loss that is not finite, one that its client refuses to send (``train.diverged``)."""
     if math.isfinite(update.loss):
         return update
+    # NaN makes the client refuse to send the update (`Trainer.on_train`).
     lost = np.full_like(update.delta, np.nan)
     return LocalUpdate(lost, update.samples, update.loss, update.examples_processed, update.squared_loss)

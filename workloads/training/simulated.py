@@ -16,7 +16,7 @@ from workloads.data.clients.contract import ClientData
 from workloads.determinism import Purpose, stream
 
 _STEP = np.float32(2e-5)  # 256 values from -0.00255 to 0.00255, deviation 0.0015: see docs/how-to/workloads.md
-_CENTRE = np.float32(0.5)
+_CENTRE = np.float32(0.5)  # bytes from -128 to 127 have the mean -0.5
 
 
 class SimulatedTraining:
@@ -65,6 +65,7 @@ class SimulatedTraining:
         samples = int(self.sample_counts[client])
         if samples == 0:
             return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), samples=0, loss=0.0, examples_processed=0)
+        # Raw words, a byte for each parameter: normal draws would cost more than the protocols that are measured.
         words = stream(self._seed, Purpose.SIMULATED, client, round_number).bit_generator.random_raw(
             -(-self.dimension // 8)
         )

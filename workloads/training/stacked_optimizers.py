@@ -65,11 +65,13 @@ class StackedAdamW(StackedOptimizer):
         beta2, epsilon = 0.999, 1e-8
         with torch.no_grad():
             self._steps += 1
+            # Bias correction (Kingma and Ba 2015, Algorithm 1), by each slot's own step: clients begin one by one.
             rates = (self._rate / (1 - self._beta1**self._steps)).float()
             scales = (1 - beta2**self._steps).sqrt().float()
             self._means.lerp_(gradients, 1 - self._beta1)
             self._squares.mul_(beta2).addcmul_(gradients, gradients, value=1 - beta2)
             roots = self._squares.sqrt().div_(scales).add_(epsilon)
+            # The decay is decoupled from the gradient (Loshchilov and Hutter 2019, Algorithm 2).
             self._parameters.mul_(1 - self._rate * self._decay).sub_(self._means * rates / roots)
 
 

@@ -1,15 +1,9 @@
 """Training of several clients as one computation, which keeps a GPU busy, as single clients' models are too small.
 
 The parameters of `slots` clients lie side by side. torch.func's vmap turns a network's operations into those of several
-networks (batched matrix products, grouped convolutions), and one backward pass gives all clients' gradients, as no loss
-depends on another client's parameters. A slot gets the next client as soon as one has finished, the longest first, so
-that clients of unequal length waste little. Batches and dropout masks come from the same streams as in `LocalTrainer`;
-a last, smaller batch is padded with a sample labelled `IGNORED`, which has no loss and no gradient.
-
-Every computation has the same shape for any number of clients, so a client's update does not depend on the others, and
-the number of hosts changes no bit. On a CPU, matrix products round depending on the memory position. There each client
-has the slot of its number, and may wait for it while others are free. Compared with `LocalTrainer`, sums have other
-orders: results are equal except for rounding.
+networks (batched matrix products, grouped convolutions). A slot gets the next client as soon as one has finished. A
+client's update does not depend on the others, so the number of hosts changes no bit. Compared with `LocalTrainer`, sums
+have other orders: results are equal except for rounding.
 """
 
 import copy
@@ -94,6 +88,7 @@ class ClientsTogether:
         constants = network.constant_tensors() if isinstance(network, OwnModel) else []
         self._network = copy.deepcopy(network, {id(tensor): tensor for tensor in constants})
         self._dimension = vector.dimension(network)
+        # On the meta device: each step gives the network its parameters (`functional_call`).
         vector.attach(self._network, torch.empty(self._dimension, device="meta"))
         self._network.train()
         self._name = name
@@ -104,6 +99,7 @@ class ClientsTogether:
         self._objective = objective_of(section.loss)
         self._is_classes = isinstance(self._objective, CrossEntropy)
         self._slots = section.clients_at_once
+        # On a CPU, matrix products round depending on the memory position: there a client's number sets its slot.
         self._any_slot = device.type != "cpu"
         self._places: dict[str, tuple[slice, torch.Size]] = {}  # place of each parameter in a slot's row
         self._width = 0
@@ -201,10 +197,8 @@ class ClientsTogether:
         return results
 
     def _queues(self, trainings: Sequence["_BatchedTraining"]) -> list[list["_BatchedTraining"]]:
-        """Return the waiting trainings of each slot, the longest last, which is taken first.
-
-        On a GPU all slots share a queue.
-        """
+        """Return the waiting trainings of each slot, the longest last, which is taken first; on a GPU one queue."""
+        # The longest first: a long client that began last would leave the other slots idle.
         queue = sorted(trainings, key=lambda training: training.steps_left)
         if self._any_slot:
             return [queue] * self._slots
@@ -214,6 +208,7 @@ class ClientsTogether:
 
     def _slot_of(self, client: int) -> int:
         """Return a client's slot on a CPU, by multiplicative hashing, which spreads every n-th client evenly."""
+        # Knuth's prime near 2**32 over the golden ratio: client % slots would put every n-th client into one slot.
         return (client * 0x9E3779B1 % 2**32) * self._slots >> 32
 
     def _row(self, model: NDArray[np.float32]) -> Tensor:
@@ -237,6 +232,7 @@ class ClientsTogether:
             if training is not None:
                 batch = training.next_batch()
                 chosen[slot, : len(batch)] = batch
+                # Padding keeps the shape, so that a client's rounding does not depend on other clients.
                 chosen[slot, len(batch) :] = batch[0]
                 counts[slot] = len(batch)
         return chosen, counts
@@ -268,7 +264,7 @@ class ClientsTogether:
 
         try:
             logits = vmap(logits_of)(parameters, inputs, masks)
-        except torch.OutOfMemoryError:
+        except torch.OutOfMemoryError:  # a RuntimeError, too, but not the network's fault
             raise
         except RuntimeError as error:
             raise ExperimentError(
@@ -279,11 +275,13 @@ class ClientsTogether:
             there = labels != IGNORED
             likelihoods = log_softmax(logits, 2).gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)
             likelihoods = likelihoods.masked_fill(~there, 0.0)
+            # An idle slot has 0 / 0 here. Its row and its sums are reset for the next client.
             losses = -likelihoods.flatten(1).sum(dim=1) / there.flatten(1).sum(dim=1)
         else:
             of_samples = self._objective.of_samples(logits.flatten(0, 1), labels.flatten(0, 1))
             likelihoods = of_samples.view(counted.shape).masked_fill(~counted, 0.0)
             losses = likelihoods.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
+        # The sum separates: no loss depends on another slot's parameters. Unused parameters get zeros.
         gradients = torch.autograd.grad(losses.sum(), [*parameters.values()], materialize_grads=True)
         for view, gradient in zip(self._views(self._gradients).values(), gradients, strict=True):
             view.copy_(gradient)
@@ -330,7 +328,7 @@ class _BatchedTraining:
         self.first = 0
         self.steps_left = section.epochs * math.ceil(len(labels) / section.batch_size)
         self.examples = section.epochs * len(labels)
-        self.dropout = stream(seed, Purpose.DROPOUT, client, round_number)
+        self.dropout = stream(seed, Purpose.DROPOUT, client, round_number)  # both as in `LocalTrainer`
         self._order = stream(seed, Purpose.BATCHES, client, round_number)
         self._size = section.batch_size
         self._batches = self._all_batches()
@@ -370,6 +368,7 @@ class _Dropout:
             assert isinstance(module, SeededDropout)
             calls.append((module, inputs[0].shape))
 
+        # One dry run: under vmap a module cannot draw, so the masks' shapes must be known before.
         hooks = [module.register_forward_hook(remember) for module in self._modules]
         try:
             if hooks:
@@ -393,6 +392,7 @@ class _Dropout:
             if training is not None:
                 for (module, shape), octets_of_call in zip(self._calls, octets, strict=True):
                     count = int(counts[slot]) * shape.numel()
+                    # Only for samples that count, so that the stream advances as in `LocalTrainer`.
                     octets_of_call[slot, :count] = module.octets(training.dropout, count)
         return [
             module.mask(torch.from_numpy(octets_of_call).to(self._device)).view(self._slots, self._batch, *shape)

@@ -4,17 +4,8 @@ Each honest client gives, for each peer that has shared, one share of one kind: 
 that the peer dropped out, of the self-mask seed if it is told that the peer survived. t shares reconstruct a secret; x
 accomplices give both kinds, so t - x honest clients that give the same kind are enough.
 
-- *Both secrets of one victim*: t - x honest clients are told that it survived, t - x others that it dropped out. This
-  needs h >= 2 (t - x) of the h = s - x honest clients, that is, x >= 2t - s.
-- *The sum over a small set A*: the self-mask seeds of A, and the mask keys of the set R of honest clients outside A
-  that share masks with A. Each member of R is declared gone to t - x others. A client believes in at least t survivors,
-  so it accepts at most e = s - t peers as gone: |R| (t - x) <= h e. If A has masked with all clients, R is the rest,
-  and the smallest A has h - floor(h e / (t - x)) clients. If A was told that fewer have shared (t, including itself), R
-  may be as small as t - x - |A|; the clients of A, which know only t peers, then accept no peer as gone.
-
-For x >= 2t - s all of these sums are over 1 client. If t clients must sign the same survivors, only the first attack
-works, and below x = 2t - s the smallest sum is over the t - x honest clients that any such set contains
-(docs/explanation/reconstruction.md).
+With s survivors, h = s - x are honest, and e = s - t dropouts are tolerated.
+docs/explanation/reconstruction-unsigned.md counts the shares that each attack needs.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -50,7 +41,9 @@ def two_views(
         survivors: all clients that have sent their input.
         t: the threshold.
     """
+    # t - x: accomplices give shares of both kinds. So both views need h >= 2 (t - x), that is, x >= 2t - s.
     enough, others = t - accomplices, sorted(set(honest) - {victim})
+    # Too few for both views: t - x for the first, so that the round completes. Else halves, both with spare clients.
     first = min(enough, len(honest)) if len(honest) < 2 * enough else -(-len(honest) // 2)
     if len(survivors) == t:
         first = len(honest)  # no client would accept fewer survivors
@@ -77,6 +70,7 @@ def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> di
     if each <= 0 or not gone:
         return {client: set() for client in believes}
     clients, targets = sorted(believes), sorted(gone)
+    # A necessary condition, much cheaper than the flow.
     if sum(min(room, len(targets)) for room in believes.values()) < each * len(targets):
         return None
     from scipy.sparse import csr_array  # slow to import
@@ -124,8 +118,10 @@ def smallest_among_all(
         shared: number of clients that have shared.
         t: the threshold.
     """
+    # e = s - t: a client refuses to believe that fewer than t clients survived.
     ranked, room = list(honest), max(0, shared - t)
     for size in range(1, len(ranked) + 1):
+        # All have masked with all, so the masks of every client outside A must be recovered.
         gone = frozenset(ranked[size:]) | frozenset(lost)
         denied = denials(dict.fromkeys(ranked, room), gone, t - accomplices)
         if denied is not None:
@@ -146,9 +142,11 @@ def smallest_among_few(honest: Iterable[int], accomplices: int, shared: int, t: 
     """
     ranked = list(honest)
     for size in range(1, len(ranked) + 1):
+        # At least t clients must seem to have shared: A, R and the accomplices.
         for peers in range(max(0, t - accomplices - size), len(ranked) - size + 1):
             members, gone = frozenset(ranked[:size]), frozenset(ranked[size : size + peers])
             room = {client: max(0, shared - t) for client in ranked}
+            # Members know only A, R and the accomplices; each client believes in at least t survivors.
             room |= dict.fromkeys(members, max(0, accomplices + size + peers - t))
             denied = denials(room, gone, t - accomplices)
             if denied is not None:

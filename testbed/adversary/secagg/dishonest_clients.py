@@ -62,6 +62,7 @@ class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         """Sign every set of survivors, as often as asked; the last set is the one that it would unmask."""
         with self.progress.answering(message, message.round):
+            # Unlike an honest client, which signs one set only: t signatures for each of two sets are the attack.
             self.survivors = set(message.survivors)
             return self.sign_survivors(message.survivors)
 
@@ -103,4 +104,5 @@ class DealInconsistentShares(ClientMisbehaviour, SecAggClient):
 
 
 def _number(secret: bytes, point: int) -> bytes:
+    # As long as a share and below the field's prime, so that only reconstruction shows the fault.
     return hashlib.sha256(secret + point.to_bytes(8, "big")).digest().rjust(SHARE_BYTES, b"\0")

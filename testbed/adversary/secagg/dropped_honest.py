@@ -34,6 +34,7 @@ class DropHonest(AggregationMisbehaviour, SecAgg):
         remaining = survivors
         for client in survivors.tolist():
             if client != victim and client not in self.dishonest:
+                # One by one: in a sparse graph some clients are needed to recover the others' secrets.
                 fewer = remaining[remaining != client]
                 remaining = fewer if self._is_enough(state, fewer) else remaining
         dropped = len(survivors) - len(remaining)

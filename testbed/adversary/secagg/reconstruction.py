@@ -99,6 +99,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         """
         order, randomness = list(honest), state.start.randomness
         if randomness is not None:
+            # A draw for each round: otherwise the clients with the lowest numbers would always be the victims.
             order = randomness.generator("server", state.start.number, "victim").permutation(order).tolist()
         named = self.context.options_of(self.misbehaviour).victim
         if named is None:
@@ -152,6 +153,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         if self.parameters.consistency == "none":
             replies = await round_.network.ask(ids(view.recipients), UnmaskSurvivors(round_.number, survivors))
             return replies.valid()
+        # Accomplices sign every view, so only t - x honest signatures are needed for each.
         signers = ids(sorted({*view.recipients, *(self.accomplices(state) & set(survivors))}))
         signed = (await round_.network.ask(signers, CheckSurvivors(round_.number, survivors))).valid()
         rows = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
@@ -195,11 +197,13 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
             seeds, all_keys = self_masks.secrets, {**keys, **mask_keys.secrets}
             pairs = {client: PrivateKey.from_seed(secret) for client, secret in all_keys.items()}
             for client, pair in pairs.items():
+                # Shares of a malicious dealer reconstruct some key, too; only the advertised one removes masks.
                 if pair.public != state.adverts[client].mask_key:
                     raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
             vector = await state.answers.total(ids(sorted(members)))
             self._remove_masks_of(state, vector, members, peers, pairs, seeds)
             _, weight = self.noise.mean(vector, len(members), state.start)
+            # One client's levels are its weight times integers; otherwise a mask is left in the vector.
             if len(members) == 1 and np.any(vector[:-1] % weight):
                 raise RoundAborted("implausible-update", "its levels are no multiples of its weight")
         except RoundAborted as failed:
@@ -223,9 +227,11 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         for client in sorted(members):
             seeds.append(self_masks[client])
             signs.append(-1)
+            # Masks between two members cancel in the sum.
             for peer in sorted(peers[client] - members):
                 own, other = (client, peer) if client in pairs else (peer, client)
                 seeds.append(pairs[own].agree(state.adverts[other].mask_key, self.parameters.mask_purpose))
+                # The client with the smaller number added the mask, the other one subtracted it.
                 signs.append(-1 if peer > client else 1)
         meter("x25519.agree", len(seeds) - len(members))
         meter(self.parameters.mask_operation, len(vector) * len(seeds))

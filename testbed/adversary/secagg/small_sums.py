@@ -70,6 +70,7 @@ class ShrinkTheSum(Contradicting):
         lost = shared - set(state.arrived.tolist())
         ranked, accomplices = self.ranked(state, honest), len(self.accomplices(state))
         smallest = smallest_among_all(ranked, lost, accomplices, len(shared), state.graph.threshold)
+        # The sum over all honest survivors is the protocol's own result, not an attack.
         return None if smallest is None or len(smallest.members) == len(honest) else smallest
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:

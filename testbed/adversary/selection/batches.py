@@ -68,6 +68,7 @@ class ReserveMostSelectedBatch(ReserveMostSelected, BatchMisbehaviour):
 
     def target(self, victims: Ids, round_: SelectionRound) -> int:
         """Return the batch with the most selected member."""
+        # `maximum.at` handles repeated indices: a batch's value is that of its most selected member.
         often = np.zeros(len(self.batches), np.int64)
         np.maximum.at(often, self.batches.of, round_.participations)
         return int(victims[np.argmax(often[victims])])
@@ -131,6 +132,7 @@ class BatchStuffing(BatchMisbehaviour):
             groups.setdefault(int(self.batches.of[entry.client]), []).append(entry)
         every = self.dishonest_members(np.arange(len(self.batches)))
         spare = [batch for batch in np.argsort(-every, kind="stable").tolist() if every[batch] and batch not in groups]
+        # The first honest batch stays: it has the victims.
         honest = [batch for batch in groups if not every[batch]]
         for batch, ours in zip(honest[1:], spare, strict=False):
             members = self.members(ids([ours])).tolist()
@@ -173,6 +175,7 @@ class ForgeBatch(BatchStuffing):
         factor, s = self.parameters.factor, self.parameters.participants
         for tried in count():
             outputs = [tried.to_bytes(vrf.OUTPUT_BYTES, "big")] * len(members)
+            # Unproven numbers can be ground until the batch is below the threshold; the VRF proofs stop this.
             value = batch_value(round_.experiment_id, round_.number, outputs)
             if under_threshold(value, factor, s, self.population):
                 break

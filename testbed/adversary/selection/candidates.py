@@ -137,6 +137,7 @@ class ReserveMostSelected(LottoMisbehaviour):
     def _most_often_candidate(self, round_: SelectionRound) -> int:
         """Return the honest client with public numbers below the threshold in the most rounds of the experiment."""
         clients = self.others(np.flatnonzero(round_.directory.registered))
+        # Server-centric keys are public, so future rounds can be computed; a beacon's pulse prevents that.
         keys = round_.directory.vrf[clients]
         often = np.zeros(len(clients), np.int64)
         for number in range(1, self.context.rounds + 1):
@@ -213,6 +214,7 @@ class SmallerPopulationOptions(PopulationOptions):
 
 def _number_of(to: int | float, population: int) -> int:
     """Return a number of clients, or a share of the population rounded down."""
+    # By its decimal text: the float 0.07 is a little above 7 / 100.
     return to if isinstance(to, int) else max(1, int(Fraction(str(to)) * population))
 
 
@@ -258,6 +260,7 @@ class RefineOutHonest(LottoMisbehaviour):
         honest_places = min(max(size - len(ours), 0), len(honest))
         pool = ids(np.append(ours, round_.rng("refinement").choice(honest, honest_places, replace=False)))
         self.record_attack(RefineOutHonest, f"dropped {len(honest) - honest_places} of {len(honest)} honest clients")
+        # Announce the remaining population: the threshold then fits, and no client can notice the difference.
         self.population, self.dropped[:] = len(pool), True
         self.dropped[pool] = False
         return pool

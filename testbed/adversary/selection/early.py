@@ -68,6 +68,7 @@ class ReselectEarly(SelectionMisbehaviour):
         pattern = self.parameters.participation_pattern(self.context.rounds)
         last, times = self._array(_LAST, round_)[clients], self._array(_TIMES, round_)[clients]
         gap, separation = round_.number - last, pattern.min_separation
+        # Balls-in-bins fixes each client's bin, so only multiples of the cycle are its turn.
         forbidden = (gap < separation) | (pattern.fixed_cycle & (gap % separation > 0))
         if pattern.max_participations is not None:
             forbidden |= times >= pattern.max_participations

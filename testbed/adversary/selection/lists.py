@@ -57,6 +57,7 @@ class ListStuffing(LottoMisbehaviour):
             client for client in sorted(self.dishonest - listed) if client < len(registered) and registered[client]
         ]
         honest = [entry for entry in entries if entry.client not in self.dishonest]
+        # From the second honest participant on: the first is the victim.
         replaced = {entry.client: client for entry, client in zip(honest[1:], spare, strict=False)}
         return [
             self.made_up(replaced[entry.client], entries, round_) if entry.client in replaced else entry
@@ -225,6 +226,7 @@ class ParallelLists(LottoMisbehaviour):
             return super().choose(candidates, round_)
         places, rng = self.required, round_.rng("residual removal")
         own = self.wholly_dishonest(candidates)
+        # At least one place for an honest client in each list.
         ours, honest = rng.permutation(candidates[own])[: places - 1], rng.permutation(candidates[~own])
         each = places - len(ours)
         most: int | None = self.context.options_of(ParallelLists).lists
@@ -258,6 +260,7 @@ class ParallelLists(LottoMisbehaviour):
         if not agreed:
             assert end is not None
             raise end
+        # Checkpoints hold rectangular arrays of numbers: -1 is no client.
         rows = np.full((len(agreed), max(map(len, agreed))), -1, np.int64)
         for row, clients in zip(rows, agreed, strict=True):
             row[: len(clients)] = clients
@@ -269,6 +272,7 @@ class ParallelLists(LottoMisbehaviour):
         try:
             registered = await super().register(message, round_)
         except Refusal:
+            # The beacon registers one list for each round; with the first list's receipt, clients refuse.
             return msgspec.structs.replace(message, beacon=self._first)
         self._first = registered.beacon
         return registered

@@ -61,6 +61,7 @@ class Accomplice(LottoClient):
         """Take part with all clients in the list, and in the other lists of this round."""
         rows = () if self.shown is None else self.shown.participants
         others = self.client.agreed_participants or {}
+        # Lists add up: an accomplice is in several lists of one round, and an honest client in one.
         self.client.agreed_participants = others | {entry.client: entry.registration_key for entry in rows}
         return Agreed()
 

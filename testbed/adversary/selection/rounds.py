@@ -166,6 +166,7 @@ class SkipRounds(LottoMisbehaviour):
         if self.attacking:
             favourable, looked = await self._next_favourable(last + 1, round_)
             if favourable is None:
+                # Used up to the last number: later rounds are skipped without another search.
                 round_.memory[_ANNOUNCED] = np.array([self.context.rounds], np.int64)
                 detail = f"none after {last} of {self.context.rounds} has {self._enough} of its clients"
                 raise RoundSkipped("no-favourable-round", detail)
@@ -175,6 +176,7 @@ class SkipRounds(LottoMisbehaviour):
                 f"announced round {favourable} in round {true}, with {self._enough} of its clients, after {last}; "
                 f"looked at {looked} rounds",
             )
+        # An earlier attack used up this number, and clients refuse a number twice.
         elif last >= round_.number:
             round_ = replace(round_, number=last + 1)
         round_.memory[_ANNOUNCED] = np.array([round_.number], np.int64)
@@ -188,6 +190,7 @@ class SkipRounds(LottoMisbehaviour):
     async def _next_favourable(self, first: int, round_: SelectionRound) -> tuple[int | None, int]:
         """Return the number of the first favourable round, and the number of checked rounds."""
         opened = self.parameters.round_beacon == "public"
+        # With a beacon a round's randomness is known only after its pulse: no look further ahead.
         at_once = 1 if opened else _AT_ONCE
         for begin in range(first, self.context.rounds + 1, at_once):
             numbers = range(begin, min(begin + at_once, self.context.rounds + 1))

@@ -68,6 +68,7 @@ class Serialised(_Handing):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
+        # Re-entrant: an observer may cause another event, such as a warning, within its call.
         self._turn = threading.RLock()
 
     def _hand(self, method: str, arguments: tuple[Any, ...]) -> None:

@@ -110,6 +110,7 @@ def recorded(path: Path, after: int) -> Iterator[dict[str, Any]]:
         path: the run's directory.
         after: the last round to leave out.
     """
+    # Only rounds that the checkpoint validates: later rows may be repeated after a crash.
     stamp = arrays.stamp(path)
     last = 0 if stamp is None else stamp.round_number
     merged: dict[str, dict[int, list[dict[str, Any]]]] = {}

@@ -49,6 +49,7 @@ class MlflowRuns(Exporter):
         group = client.get_experiment_by_name(name)
         where = None if self._uri else (store / "mlartifacts").as_uri()  # not made until something is put there
         experiment_id = group.experiment_id if group else client.create_experiment(name, artifact_location=where)
+        # By a tag of ours: MLflow's own ids are not known after the process has died.
         there = client.search_runs([experiment_id], f"tags.`{_ID}` = '{identity(run)}'", max_results=1)
         if there:
             run_id = there[0].info.run_id

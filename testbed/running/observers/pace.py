@@ -64,6 +64,7 @@ class Pace:
         spent = now_s - self._last_end_s
         if self._first_round_s is None:
             return max(0.0, preparation_s - spent) + self.rounds_left * round_s
+        # A round that takes longer than usual must not count as several finished ones.
         return max(0.0, self.rounds_left * round_s - min(spent, round_s))
 
 
@@ -122,6 +123,7 @@ def in_lanes(running_s: Sequence[float], waiting_s: Sequence[float], workers: in
         >>> in_lanes([10.0], [5.0, 5.0], workers=2)
         10.0
     """
+    # List scheduling: the next waiting run takes the worker that is free first.
     free = [*running_s, *([0.0] * (max(1, workers) - len(running_s)))]
     heapq.heapify(free)
     for seconds in waiting_s:

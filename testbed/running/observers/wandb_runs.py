@@ -57,6 +57,7 @@ class WandbRuns(Exporter):
         where.mkdir(parents=True, exist_ok=True)
         experiment, name = plain(run), identity(run)
         last = self._last_step(run)
+        # Nothing about the machine, the code or the user leaves it: only the exported data.
         settings = wandb.Settings(
             mode=self._mode, root_dir=str(where), console="off", silent=True, disable_git=True, disable_code=True,
             save_code=False, x_disable_meta=True, x_disable_machine_info=True, x_disable_stats=True,
@@ -116,6 +117,7 @@ def _records(data: bytes) -> Iterator[bytes]:
         return
     at, parts = _FILE_HEADER, b""
     while at + _HEADER <= len(data):
+        # LevelDB fills the end of a block with zeros if no header fits into it.
         if _BLOCK - at % _BLOCK < _HEADER:
             at += _BLOCK - at % _BLOCK
             continue

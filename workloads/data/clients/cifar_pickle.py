@@ -57,6 +57,7 @@ class _BatchUnpickler(PlainUnpickler):
             "numpy.dtype": _Type,
             "numpy.ndarray": _ndarray,
             "numpy.core.multiarray._reconstruct": _reconstruct,
+            # The name in numpy 2.
             "numpy._core.multiarray._reconstruct": _reconstruct,
             "_codecs.encode": self._encoded,
         }
@@ -124,4 +125,5 @@ def batch(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.i
 
 
 def _is_label(value: Any, classes: int) -> bool:
+    # Not isinstance: True is an int, too.
     return type(value) is int and 0 <= value < classes

@@ -43,6 +43,7 @@ def read_mapping(file: Path, classes: int = _MOST_CLASSES) -> Iterator[Row]:
     try:
         with file.open(newline="", encoding="utf-8") as text:
             rows = csv.reader(limits.lines(text, limits.USERS_BYTES))
+            # The first line is skipped, as in FedScale's loader.
             columns = _columns(next(rows, []), file)
             for number, row in enumerate(rows, start=2):
                 if row:
@@ -140,6 +141,7 @@ def _columns(heading: list[str], file: Path) -> int:
         raise ExperimentError(
             f"workload.path: {file} begins with {','.join(heading)!r}; columns like FedScale's are needed, {_COLUMNS}"
         )
+    # A first line with a label is data: skipping it would lose an image silently.
     if heading[-1].strip().isdecimal():
         raise ExperimentError(
             f"workload.path: {file} begins with {','.join(heading)!r}, which FedScale's loader would skip as headings; "
@@ -157,6 +159,7 @@ def _row(row: list[str], columns: int, classes: int, where: str) -> Row:
         raise ExperimentError(
             f"workload.path: {where}: label_id {shown}; a whole number from 0 to {classes - 1} is needed"
         )
+    # A mapping comes from others: its paths must not lead out of the folder.
     if not client or not path or Path(path).is_absolute() or ".." in Path(path).parts:
         raise ExperimentError(f"workload.path: {where}: client_id and a sample_path inside the folder are needed")
     return client, path, int(label)

@@ -159,6 +159,7 @@ class LeafUsers(Generic[Samples]):
         """Return the numbers of a client's training samples (at least one) and of its held-out samples."""
         count = len(self._clients[client])
         order = stream(self._seed, Purpose.HELD_OUT, client).permutation(count)
+        # At least one held out and at least one for training; with a single sample, none is held out.
         held_out = min(count - 1, max(1, round(_HELD_OUT_SHARE * count)))
         return np.sort(order[held_out:]), np.sort(order[:held_out])
 
@@ -193,6 +194,7 @@ def _check_one_split(users: set[str], test: Path) -> None:
     """Raise `ExperimentError` if the test part does not belong to the training part with these users."""
     tested = {name for file in json_files(test) for name in leaf_json.names_of(file)}
     in_train = len(tested & users)
+    # Only some users in both parts: the files are of two splits, and held-out samples may have been trained on.
     if in_train and in_train < len(tested):
         raise ExperimentError(
             f"workload.path: {test}: {in_train} users are also in train, and {len(tested) - in_train} are not; LEAF "

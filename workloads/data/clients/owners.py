@@ -159,10 +159,12 @@ class OwnerSelection(Generic[Data]):
     def offer(self, name: str, data: Data) -> None:
         """Add an owner, or leave it out; each name once."""
         self._offered += 1
+        # By a digest of the name: the choice does not depend on the order in which owners are read.
         digest = hashlib.sha256(f"testbed/owners/v1 {self._seed} {name}".encode()).digest()
         heapq.heappush(self._largest, (-int.from_bytes(digest), name))
         self._data[name] = data
         if len(self._largest) > self._population:
+            # At once: files may have many times more owners than memory holds.
             del self._data[heapq.heappop(self._largest)[1]]
 
     def clients(self) -> list[tuple[str, Data]]:
@@ -252,6 +254,7 @@ def sample_counts(
     """
     if each is not None:
         return np.full(population, each, dtype=np.int64)
+    # Parameters of the logarithm that give the log-normal numbers this mean and deviation.
     spread = np.log1p((deviation / mean) ** 2)
     counts = stream(seed, Purpose.SAMPLE_COUNTS).lognormal(np.log(mean) - spread / 2, np.sqrt(spread), population)
     return np.clip(np.rint(counts), minimum, maximum).astype(np.int64)
@@ -325,6 +328,7 @@ class ClientDataCache(Generic[_Data]):
             if data is not None:
                 self._data.move_to_end(client)
                 return data
+        # Without the lock: making takes long, and two threads that make the same data get equal results.
         made = self._make(client)
         with self._lock:
             if client not in self._data:

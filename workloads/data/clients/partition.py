@@ -178,6 +178,7 @@ def dirichlet(
             weights = np.where(left > 0, mix, 0.0)
             if weights.sum() <= 0.0:  # all classes of this client's mix are used up
                 weights = left.astype(np.float64)
+            # A used-up class gives fewer than asked; the loop draws the rest from the remaining classes.
             counts = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
             taken += counts
             missing -= int(counts.sum())
@@ -251,6 +252,7 @@ def by_column(values: NDArray[Any], population: int, name: str, random: np.rando
             f"workload.partition.column: {name} has no value for {empty} samples (empty or NaN); fill it in, or leave "
             "these samples out"
         )
+    # `unique` sorts, and objects of several types cannot be compared.
     as_text = values.astype(str) if values.dtype.kind not in "biufSU" else values
     owner_values, number = np.unique(as_text, return_inverse=True)
     if len(owner_values) < population:
@@ -269,6 +271,7 @@ def _empty(values: NDArray[Any]) -> int:
     """Return the number of missing values, as pandas and NumPy mark them."""
     if values.dtype.kind == "O":
         return sum(value is None or str(value) in ("nan", "<NA>", "NaT") for value in values)
+    # NaN and NaT are the only values that differ from themselves.
     return int(np.count_nonzero(values != values))
 
 

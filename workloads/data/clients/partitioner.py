@@ -40,6 +40,7 @@ def parts(
             number of parts, or gives a sample to two clients.
     """
     name, where = section.scheme, "workload.partition.scheme"
+    # The samples' numbers travel as a column, so that each partition says which samples it has.
     dataset = _dataset({**columns, _NUMBER: np.arange(len(columns["label"]))})
     with naming_extras(where, extra=EXTRA):
         kind = plugin_class(name, where)

@@ -50,6 +50,7 @@ def blocks(words: NDArray[np.int32], length: int) -> NDArray[np.int32]:
     count = block_count(len(words), length)
     if count == 0:
         return np.empty((0, length + 1), dtype=np.int32)
+    # One word more than predictions: blocks overlap by one word, so that each word but the first is predicted once.
     filled = np.full(count * length + 1, PADDING, dtype=np.int32)
     filled[: len(words)] = words
     return np.lib.stride_tricks.sliding_window_view(filled, length + 1)[::length]
@@ -61,6 +62,7 @@ def samples(cut: NDArray[np.int32]) -> Batch:
 
     words = torch.from_numpy(cut.astype(np.int64))
     follow = words[:, 1:].clone()
+    # Only the labels: as an input, padding is an ordinary word number.
     follow[follow == PADDING] = IGNORED
     return words[:, :-1].contiguous(), follow
 
@@ -128,6 +130,7 @@ class WordIndex:
             used_here, times = np.unique(text, return_counts=True)  # not an array of all words for each of 10^6 users
             counts[used_here] += times
         used = [(-int(counts[number]), word) for word, number in self._numbers.items() if counts[number]]
+        # Ties in the order of the words: the vocabulary must not depend on the order of the users.
         return [*SPECIAL, *(word for _, word in sorted(used) if word not in SPECIAL)][:size]
 
     def encode(self, texts: list[NDArray[np.int32]], vocabulary: list[str]) -> list[NDArray[np.int32]]:

@@ -112,6 +112,7 @@ class ClientArrays(ClientData):
         self, class_numbers: NDArray[np.int64], random: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         train, test = partition.stratified(class_numbers, _TEST_SHARE, random)
+        # Few samples of each class may round to no test sample at all.
         return (train, test) if len(test) else (train[1:], train[:1])
 
     def _columns(self, others: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
@@ -176,6 +177,7 @@ def _inputs(inputs: NDArray[Any]) -> NDArray[Any]:
     """Return floats as 32-bit ones, bytes unchanged, other whole numbers as int64 for layers and embeddings."""
     if inputs.dtype.kind == "f":
         return inputs.astype(np.float32, copy=False)
+    # Whole numbers may be indices of an embedding, so they do not become floats.
     return inputs if inputs.dtype == np.uint8 else inputs.astype(np.int64, copy=False)
 
 

@@ -92,6 +92,7 @@ def _like(train: TabularData, test: TabularData, where: str) -> TabularData:
             f"{where}: the training part has a column {name!r}, the test part has {_listed(test.features)}; give both "
             "the same columns, or name those that the model takes in workload.features"
         )
+    # Frames of two files often have the same columns in another order.
     places = [list(test.features).index(name) for name in train.features]
     return TabularData(test.inputs[:, places], test.labels, test.columns, train.features)
 
@@ -101,6 +102,7 @@ def _pair(data: Any, label: str) -> tuple[Any, Any]:
         test = _first(data, _TEST)
         return data[_TRAIN[0]], None if test is None else data[test]
     if isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_whole, data)):
+        # Two frames may also be a training and a test part; then both have the same columns.
         if all(map(_is_frame, data)) and _are_samples_and_labels(data[0], data[1], label):
             return (data[0], data[1]), None
         return data[0], data[1]

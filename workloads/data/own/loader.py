@@ -64,6 +64,7 @@ def client_arrays(load: Any, section: WorkloadSection, population: int, seed: in
     """
     where = f"workload.dataset: {section.dataset}"
     keywords = check(load, section)
+    # A loader may shuffle by global generators: every process must get the same samples in the same order.
     with seeded_globals(stream(seed, Purpose.OWN_DATA)):
         data = load(**keywords)
         apart = [] if section.partition.column is None else [section.partition.column]

@@ -77,6 +77,7 @@ class App:
         whole = [name for name in self._arrays if name not in self._floats]
         for name in whole:
             array = self._arrays[name]
+            # A single integer, such as a count of batches, can stay constant; more integers are a part of the model.
             if array.dtype.kind not in "iub" or array.size > 1:
                 raise Unfit(f"array {name} has {array.size} elements of type {array.dtype}; only floats are aggregated")
         if not self._floats:
@@ -173,6 +174,7 @@ class App:
         reply = self._client(Message(content, dst_node_id=client + 1, message_type=kind), context)
         if reply.has_error():
             raise RuntimeError(f"client {client} answers {kind} with an error: {reply.error.reason}")
+        # State would stay in this process: results would depend on the process that trains the client.
         if len(context.state) and not self._discard_state:
             raise Unfit(
                 f"client {client} keeps {', '.join(context.state)} in context.state for later rounds, which is not "

@@ -76,6 +76,7 @@ def seed_generators(seed: str) -> None:
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(int.from_bytes(whole[:8], "big"))
     if "tensorflow" in sys.modules:
+        # TensorFlow takes seeds of signed 64 bits, so 7 bytes.
         sys.modules["tensorflow"].random.set_seed(int.from_bytes(whole[:7], "big"))
 
 

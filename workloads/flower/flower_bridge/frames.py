@@ -22,6 +22,7 @@ def write_frame(stream: IO[bytes], header: Mapping[str, Any], payload: bytes = b
 def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
     """Read the next frame; None at the end of the stream."""
     length = stream.read(4)
+    # The other side has closed the pipe, perhaps in the middle of a frame.
     if len(length) < 4:
         return None
     header = json.loads(stream.read(struct.unpack(">I", length)[0]))

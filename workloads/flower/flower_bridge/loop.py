@@ -49,5 +49,6 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
 def main() -> None:
     """Use standard output for the frames, and redirect the app's prints to standard error."""
     replies = io.BufferedWriter(io.FileIO(os.dup(1), "wb"))
+    # The app's prints would otherwise stand among the frames.
     os.dup2(2, 1)
     serve(sys.stdin.buffer, replies)
