@@ -56,7 +56,7 @@ def parse_column_names(names: str) -> list[str]:
         ExperimentError: there is no name, a name is unknown, or a name occurs twice.
 
     Example:
-        >>> chosen("round_s, final_accuracy")
+        >>> parse_column_names("round_s, final_accuracy")
         ['round_s', 'final_accuracy']
     """
     names_given = [name.strip() for name in names.split(",") if name.strip()]

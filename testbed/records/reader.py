@@ -276,7 +276,7 @@ def format_end_reasons(rounds: Iterable[tuple[str, str]]) -> str:
         rounds: outcome and reason of each, in their order.
 
     Example:
-        >>> summed_up([("aborted", "below-threshold: 8 of 9"), ("completed", "")])
+        >>> format_end_reasons([("aborted", "below-threshold: 8 of 9"), ("completed", "")])
         '1 aborted: 1 x below-threshold (8 of 9)'
     """
     ended: dict[str, list[str]] = defaultdict(list)
@@ -323,7 +323,7 @@ def format_delay(rounds: int, factor: float | None = None) -> str:
         factor: their duration over the duration due to links and devices.
 
     Example:
-        >>> behind_told(3, 1.8)
+        >>> format_delay(3, 1.8)
         'the machine could not keep up in 3 rounds, which took 1.80 times as long as links and devices require'
     """
     text = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"

@@ -105,7 +105,7 @@ def worst_clients(badness: Floats, share: float) -> Mask:
         `(n,)` bool.
 
     Example:
-        >>> worst(np.array([1.0, np.nan, 3.0]), 0.5).tolist()
+        >>> worst_clients(np.array([1.0, np.nan, 3.0]), 0.5).tolist()
         [False, False, True]
     """
     chosen = np.zeros(len(badness), np.bool_)
