@@ -35,6 +35,14 @@ def compare(
     Raises:
         RunError: there are no runs.
         ExperimentError: the baseline or a key is not among the runs.
+
+    Example:
+        >>> from testbed import Experiment, compare, run
+        >>> sweep = {"aggregation.protocol": ["plain", "secagg"]}
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3}, sweep=sweep)
+        >>> table = compare(run(experiment, out="runs/compared", network="in-process"), baseline="plain")
+        >>> table[["label", "client_bytes_ratio"]].round(2).values.tolist()
+        [['plain', 1.0], ['secagg', 1.02]]
     """
     from analysis.comparison import overhead
 
@@ -58,6 +66,12 @@ def report(
     Raises:
         RunError: there are no runs.
         ExperimentError: the baseline or a target is unsuitable, or `out` is a folder.
+
+    Example:
+        >>> from testbed import Experiment, report, run
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3})
+        >>> report(run(experiment, out="runs/first", network="in-process"), "first.html").name
+        'first.html'
     """
     from analysis.report import write
 
@@ -81,6 +95,14 @@ def compare_targets(
     Raises:
         RunError: there are no runs.
         ExperimentError: a target is invalid or was not measured.
+
+    Example:
+        >>> from testbed import Experiment, compare_targets, run
+        >>> digits = {"dataset": "digits", "model": "logistic"}
+        >>> experiment = Experiment(seed=1, rounds=3, population=6, workload=digits, selection={"participants": 3})
+        >>> table = compare_targets(run(experiment, out="runs/digits", network="in-process"), ["50%"])
+        >>> table[["target", "rounds_to_target"]].values.tolist()
+        [['accuracy>=0.5', 1.0]]
     """
     from analysis.comparison import time_to_target
 
@@ -103,6 +125,12 @@ def findings(
     Raises:
         RunError: there are no runs.
         ExperimentError: one of `group_by` is not a key of theirs.
+
+    Example:
+        >>> from testbed import Experiment, findings, run
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3})
+        >>> [finding.code for finding in findings(run(experiment, out="runs/first", network="in-process"))]
+        []
     """
     from analysis.comparison.time_to_target import targets_beside
     from analysis.findings import findings as found_in

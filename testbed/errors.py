@@ -33,7 +33,16 @@ def excludes(option: str, other: str, why: str, advice: str = LEAVE_ONE_OUT) -> 
 
 
 class TestbedError(Exception):
-    """Base of all exceptions that the testbed raises on purpose."""
+    """Base of all exceptions that the testbed raises on purpose.
+
+    Example:
+        >>> from testbed import Experiment, TestbedError
+        >>> try:
+        ...     Experiment(rounds=0)
+        ... except TestbedError as error:
+        ...     print(error)
+        Experiment: rounds: should be greater than 0, not 0
+    """
 
     __test__ = False  # the name begins with "Test": keep pytest from collecting it
     with_traceback_shown = False
@@ -51,11 +60,25 @@ class TestbedError(Exception):
 
 
 class ExperimentError(TestbedError):
-    """An experiment that cannot be run as written (exit code 2)."""
+    """An experiment that cannot be run as written (exit code 2).
+
+    Example:
+        >>> from testbed import Experiment
+        >>> Experiment(populaton=50)
+        Traceback (most recent call last):
+        testbed.errors.ExperimentError: Experiment: populaton: unknown key; did you mean 'population'? ...
+    """
 
 
 class RunError(TestbedError):
-    """A run that could not go on: its directory is in use, the disk is full, a record is damaged (exit code 3)."""
+    """A run that could not go on: its directory is in use, the disk is full, a record is damaged (exit code 3).
+
+    Example:
+        >>> from testbed import find_runs
+        >>> find_runs("runs/nowhere")
+        Traceback (most recent call last):
+        testbed.errors.RunError: runs/nowhere: no such directory
+    """
 
 
 class CodeCrashed(RunError):
@@ -65,6 +88,13 @@ class CodeCrashed(RunError):
         line: one line with file and line.
         trace: the traceback as text, also of another process.
         advice: end of the message, e.g. how to resume the run.
+
+    Example:
+        >>> crash = CodeCrashed("mine.py, line 3: ZeroDivisionError", advice="; mend it, then add --resume")
+        >>> print(crash)
+        mine.py, line 3: ZeroDivisionError; mend it, then add --resume
+        >>> isinstance(crash, RunError)
+        True
     """
 
     def __init__(self, line: str, trace: str = "", advice: str = "") -> None:
@@ -74,15 +104,40 @@ class CodeCrashed(RunError):
 
 
 class TraceError(TestbedError):
-    """A trace file that cannot be used."""
+    """A trace file that cannot be used.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from testbed.emulation.traces.series import BANDWIDTH, read_series
+        >>> read_series(Path("missing.csv"), BANDWIDTH)
+        Traceback (most recent call last):
+        testbed.errors.TraceError: missing.csv: cannot be read: No such file or directory
+    """
 
 
 class ClusterError(TestbedError):
-    """Ray is not reachable, lacks resources, or lost more than the run can replace."""
+    """Ray is not reachable, lacks resources, or lost more than the run can replace.
+
+    Example:
+        >>> from testbed import ClusterError, run
+        >>> def run_anyway(experiment):
+        ...     try:
+        ...         return run(experiment)
+        ...     except ClusterError:
+        ...         return run(experiment, network="in-process")
+    """
 
 
 class InstallationError(TestbedError):
-    """An installed library that cannot be used; the message names the installation that is needed."""
+    """An installed library that cannot be used; the message names the installation that is needed.
+
+    Example:
+        >>> try:
+        ...     raise InstallationError("torch: cannot be imported; install it again with pip install torch")
+        ... except TestbedError as error:
+        ...     print(type(error).__name__)
+        InstallationError
+    """
 
 
 class ProtocolError(TestbedError):
@@ -91,6 +146,13 @@ class ProtocolError(TestbedError):
     Attributes:
         candidates, participants: from the selection that the error has ended, for the record of the round; None:
             unknown.
+
+    Example:
+        >>> from testbed.messages import decode
+        >>> from testbed.training import TrainingReport
+        >>> decode(TrainingReport, b"no report")
+        Traceback (most recent call last):
+        testbed.errors.ProtocolError: not a TrainingReport: ...
     """
 
     candidates: int | None = None
@@ -105,6 +167,13 @@ class Refusal(ProtocolError):
     Args:
         check: name of the failed check, e.g. ``"lotto.population-below-minimum"``.
         detail: one line for people, without secrets.
+
+    Example:
+        >>> refusal = Refusal("mine.too-few-participants", "3 of at least 5")
+        >>> refusal.check
+        'mine.too-few-participants'
+        >>> print(refusal)
+        mine.too-few-participants: 3 of at least 5
     """
 
     def __init__(self, check: str, detail: str = "") -> None:
@@ -120,6 +189,11 @@ class RoundAborted(ProtocolError):
         reason: short machine-readable reason, e.g. ``"too-few-candidates"``.
         detail: one line for people.
         candidates: number of candidates, if a selection ends the round; None: unknown.
+
+    Example:
+        >>> aborted = RoundAborted("below-threshold", "4 of 6 survivors")
+        >>> aborted.reason, str(aborted)
+        ('below-threshold', 'below-threshold: 4 of 6 survivors')
     """
 
     def __init__(self, reason: str, detail: str = "", *, candidates: int | None = None) -> None:
@@ -130,4 +204,10 @@ class RoundAborted(ProtocolError):
 
 
 class RoundSkipped(RoundAborted):
-    """The selection found no admissible participants (e.g. no whole batch online), so the round did not begin."""
+    """The selection found no admissible participants (e.g. no whole batch online), so the round did not begin.
+
+    Example:
+        >>> skipped = RoundSkipped("too-few-available", "7 available, 10 wanted", candidates=7)
+        >>> skipped.reason, skipped.candidates
+        ('too-few-available', 7)
+    """

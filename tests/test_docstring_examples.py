@@ -23,12 +23,13 @@ def modules_with_examples() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each example begins with the names of its module, in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-    runner = doctest.DocTestRunner()
+    """Each docstring's example begins with the names of its module, in an empty directory."""
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     output: list[str] = []
     examples = [test for test in doctest.DocTestFinder().find(importlib.import_module(name)) if test.examples]
     for test in examples:
+        (tmp_path / test.name).mkdir()
+        monkeypatch.chdir(tmp_path / test.name)
         runner.run(test, out=output.append)
     assert examples, f"{name}: no example in a docstring"
     assert not runner.failures, "".join(output)

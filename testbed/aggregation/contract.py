@@ -27,7 +27,17 @@ from testbed.workload.contract import Workload
 
 
 class AggregationParameters(BaseModel):
-    """Parameters that every aggregation protocol has."""
+    """Parameters that every aggregation protocol has.
+
+    Example:
+        >>> class MedianParameters(AggregationParameters):
+        ...     fewest: int = Field(3, ge=1, description="Fewest updates that a median is taken of")
+        ...     def fewest_survivors(self, participants):
+        ...         return self.fewest
+        >>> section = MedianParameters(weights="equal", fewest=5)
+        >>> section.fewest_survivors(20), section.weights
+        (5, 'equal')
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -192,6 +202,14 @@ class AggregationRound:
         training: the training task of the participants; None only if `experiment_id` is None.
         participants_agreed: whether every participant has verified the list of participants
             (`SelectionProtocol.participants_agree`).
+
+    Example:
+        >>> clients = np.array([1, 4, 6])
+        >>> round_ = AggregationRound(
+        ...     3, network=None, participants=clients, trained=clients[:2], directory=Directory.empty(8), dimension=10
+        ... )
+        >>> round_.trained.tolist(), round_.dimension, round_.memory
+        ([1, 4], 10, {})
     """
 
     number: int
@@ -220,6 +238,11 @@ class Aggregate:
         survivors: sorted numbers of the clients in the mean.
         noise: share of the planned noise variance in the sum, if all survivors have added their part; 1.0 if no noise
             was planned.
+
+    Example:
+        >>> aggregate = Aggregate(mean=np.array([0.5, -1.0]), weight=30.0, survivors=np.array([2, 5]))
+        >>> aggregate.survivors.tolist(), aggregate.noise
+        ([2, 5], 1.0)
     """
 
     mean: npt.NDArray[np.float64]
@@ -288,6 +311,18 @@ class AggregationProtocol(ABC):
         allows_empty_selection: whether a round without participants is run, not skipped.
         shares_noise: whether the noise of `accountant` is the sum of the participants' shares; if not, it does not
             depend on any participant.
+
+    Example:
+        >>> import asyncio
+        >>> class NoStep(AggregationProtocol):  # leaves the model as it is, and asks no client
+        ...     roles = ()
+        ...     async def aggregate(self, round_):
+        ...         return Aggregate(np.zeros(round_.dimension), len(round_.trained), round_.trained)
+        >>> clients = np.array([1, 4, 6])
+        >>> round_ = AggregationRound(1, None, clients, clients[:2], Directory.empty(8), dimension=3)
+        >>> aggregate = asyncio.run(NoStep(AggregationParameters()).aggregate(round_))
+        >>> aggregate.mean.tolist(), aggregate.survivors.tolist()
+        ([0.0, 0.0, 0.0], [1, 4])
     """
 
     stages: tuple[str, ...] = ()

@@ -190,6 +190,18 @@ def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Method
         kind: type of the question.
         stateless: all clients answer the same and keep no state; the handler is then a static method of `(environment,
             message)`, called once for all clients of a host.
+
+    Example:
+        >>> class AskScore(Message, frozen=True):
+        ...     pass
+        >>> class Score(Message, frozen=True):
+        ...     samples: int
+        >>> class Scoring(Role):
+        ...     @handles(AskScore)
+        ...     def on_ask_score(self, message):
+        ...         return Score(120)
+        >>> Scoring.questions == (AskScore,)
+        True
     """
 
     def mark(method: Method) -> Method:
@@ -212,6 +224,21 @@ class Role:
 
     Attributes:
         questions: the types of messages that are answered.
+
+    Example:
+        >>> class AskNumber(Message, frozen=True):
+        ...     pass
+        >>> class Number(Message, frozen=True):
+        ...     number: int
+        >>> class Numbered(Role):
+        ...     @handles(AskNumber)
+        ...     def on_ask_number(self, message):
+        ...         return Number(self.client.number)
+        >>> environment = Environment(
+        ...     population=9, randomness=Randomness(7), compute=ComputeModel(False, {}), directory=Directory.empty(9)
+        ... )
+        >>> Client(4, environment).role(Numbered, None).on_ask_number(AskNumber())
+        Number(number=4)
     """
 
     questions: ClassVar[tuple[type[Message], ...]] = ()
@@ -311,6 +338,13 @@ class RoleSpec:
         role: the class.
         parameters: parameters of its instances.
         only: the clients that play it, instead of an earlier role for the same messages; None: all clients.
+
+    Example:
+        >>> class Honest(Role): ...
+        >>> class Dishonest(Honest): ...
+        >>> specs = [RoleSpec(Honest, None), RoleSpec(Dishonest, None, only=frozenset({3}))]
+        >>> [spec.role.__name__ for spec in specs if spec.only is None or 3 in spec.only]
+        ['Honest', 'Dishonest']
     """
 
     role: type[Role]
@@ -356,6 +390,19 @@ class StageTable:
         start: the state of a client that nobody has asked anything.
         rows: by type of question.
         new_round: by state, the one in which a new round finds the client, where it is no row that begins a round.
+
+    Example:
+        >>> class Begin(Message, frozen=True):
+        ...     round: int
+        >>> begun = Transition(sources={"new"}, target="begun", refusal="mine.out-of-order", starts_round=True)
+        >>> progress = StageTable(start="new", rows={Begin: begun}).progress()
+        >>> with progress.answering(Begin(1), 1):
+        ...     pass  # make the answer
+        >>> progress.state
+        'begun'
+        >>> progress.check(Begin(1), 1)
+        Traceback (most recent call last):
+        testbed.errors.Refusal: mine.out-of-order: round 1: not what comes next
     """
 
     start: str

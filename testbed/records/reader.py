@@ -39,6 +39,13 @@ class RunRecords:
 
     Raises:
         RunError: the directory contains no run.
+
+    Example:
+        >>> from testbed import Experiment, RunRecords, run
+        >>> experiment = Experiment(rounds=2, population=6, selection={"participants": 3})
+        >>> records = RunRecords(run(experiment, out="runs/first", network="in-process"))
+        >>> records.rounds["survivors"].tolist(), records.value("selection.participants")
+        ([3, 3], 3)
     """
 
     def __init__(self, path: Path) -> None:
@@ -213,6 +220,14 @@ def find_runs(path: Path) -> list[RunRecords]:
 
     Raises:
         RunError: there is no run, or an experiment cannot be read.
+
+    Example:
+        >>> from testbed import Experiment, find_runs, run
+        >>> sweep = {"aggregation.protocol": ["plain", "secagg"]}
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3}, sweep=sweep)
+        >>> directory = run(experiment, out="runs/compared", network="in-process")
+        >>> [records.label for records in find_runs(directory)]
+        ['plain', 'secagg']
     """
     path = Path(path)
     if not path.is_dir():

@@ -189,6 +189,14 @@ class NoisyParameters(AggregationParameters):
 
     Attributes:
         removes_noise: whether `Noise.enforcement` is possible.
+
+    Example:
+        >>> section = NoisyParameters(weights="equal", noise={"noise_multiplier": 2.0, "clip": 1.0})
+        >>> section.shared_noise.mechanism, section.bits
+        ('skellam', 32)
+        >>> NoisyParameters(weights="samples", noise={"noise_multiplier": 2.0})
+        Traceback (most recent call last):
+        pydantic_core._pydantic_core.ValidationError: ...weights: noise needs updates that all count the same...
     """
 
     removes_noise: ClassVar[bool] = False
@@ -270,6 +278,11 @@ class NoisyRole(Role):
 
     Attributes:
         noise: policy of the experiment's noise; missing if there is none.
+
+    Example:
+        >>> class HalvedShare(NoisyRole):  # a dishonest client
+        ...     def noise_to_add(self, participants, dimension, round_number):
+        ...         return super().noise_to_add(2 * participants, dimension, round_number)
     """
 
     parameters: NoisyParameters
@@ -287,7 +300,16 @@ class NoisyRole(Role):
 
 
 class NoisyProtocol(AggregationProtocol):
-    """Server side of a protocol with updates that may carry noise."""
+    """Server side of a protocol with updates that may carry noise.
+
+    Example:
+        >>> class Sums(NoisyProtocol):
+        ...     roles = ()
+        ...     async def aggregate(self, round_): ...
+        >>> sums = Sums(NoisyParameters(weights="equal", noise={"noise_multiplier": 2.0, "clip": 1.0}))
+        >>> round(sums.accountant(participants=10, dimension=100).epsilon({1.0: 4}, delta=1e-5), 2)
+        4.78
+    """
 
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters)

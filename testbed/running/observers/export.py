@@ -36,6 +36,18 @@ class Exporter(Observer, ABC):
 
     Attributes:
         needs: packages that must be installed, beyond the testbed's own.
+
+    Example:
+        >>> from testbed import Experiment, Exporter, run
+        >>> class Survivors(Exporter):
+        ...     def opened(self, run):
+        ...         return 0  # nothing is exported yet
+        ...     def write(self, run, row):
+        ...         print(row["round"], row["survivors"])
+        >>> experiment = Experiment(rounds=2, population=6, selection={"participants": 3})
+        >>> _ = run(experiment, out="runs/exported", network="in-process", observer=Survivors())
+        1 3
+        2 3
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
