@@ -55,7 +55,7 @@ def report(
     targets: Sequence[str] = (),
     baseline: str | None = None,
 ) -> Path:
-    """Write the HTML report of runs (`analysis.report.write`) and return its path.
+    """Write the HTML report of runs (`analysis.report.write`), and return its path.
 
     Args:
         runs: a directory, or several; all runs at or below them are reported.
@@ -92,6 +92,9 @@ def compare_targets(
         baseline: see `compare`.
         smooth: number of evaluations that a moving average takes.
 
+    Returns:
+        One row per protocol, setting and target; docs/reference/comparison.md lists the columns.
+
     Raises:
         RunError: there are no runs.
         ExperimentError: a target is invalid or was not measured.
@@ -116,15 +119,15 @@ def findings(
     """Return the findings of the runs at or below some directories, the worst first; see `analysis.findings.findings`.
 
     Args:
-        runs: directories, or URIs of them.
-        baseline, group_by: as of `compare`; findings have the labels of its rows.
+        runs: a directory, or several, or URIs of them.
+        baseline, group_by: see `compare`; findings have the labels of its rows.
 
     Returns:
-        all findings; each has `code`, `text`, `rows` (labels; empty: all rows) and `keys`.
+        All findings; each has `code`, `text`, `rows` (labels; empty: all rows) and `keys`.
 
     Raises:
         RunError: there are no runs.
-        ExperimentError: one of `group_by` is not a key of theirs.
+        ExperimentError: a key of `group_by` is not a key of the runs.
 
     Example:
         >>> from testbed import Experiment, findings, run

@@ -71,7 +71,7 @@ class ExperimentError(TestbedError):
 
 
 class RunError(TestbedError):
-    """A run that could not go on: its directory is in use, the disk is full, a record is damaged (exit code 3).
+    """A run that cannot go on: its directory is in use, the disk is full, a record is damaged (exit code 3).
 
     Example:
         >>> from testbed import find_runs
@@ -82,12 +82,15 @@ class RunError(TestbedError):
 
 
 class CodeCrashed(RunError):
-    """User code, or a client's handler, raised an unexpected exception.
+    """An unexpected exception of user code, or of a client's handler.
 
     Args:
         line: one line with file and line.
         trace: the traceback as text, also of another process.
         advice: end of the message, e.g. how to resume the run.
+
+    Attributes:
+        line, trace: as in Args.
 
     Example:
         >>> crash = CodeCrashed("mine.py, line 3: ZeroDivisionError", advice="; mend it, then add --resume")
@@ -116,7 +119,7 @@ class TraceError(TestbedError):
 
 
 class ClusterError(TestbedError):
-    """Ray is not reachable, lacks resources, or lost more than the run can replace.
+    """A problem with Ray: not reachable, too few resources, or a loss that the run cannot replace.
 
     Example:
         >>> from testbed import ClusterError, run
@@ -160,13 +163,16 @@ class ProtocolError(TestbedError):
 
 
 class Refusal(ProtocolError):
-    """A party detected misbehaviour, or was asked for data that it must not give.
+    """Misbehaviour that a party has detected, or a request for data that it must not give.
 
     A refusal is a result: it is sent back as the answer and recorded as an event, never a crash.
 
     Args:
         check: name of the failed check, e.g. ``"lotto.population-below-minimum"``.
         detail: one line for people, without secrets.
+
+    Attributes:
+        check, detail: as in Args.
 
     Example:
         >>> refusal = Refusal("mine.too-few-participants", "3 of at least 5")
@@ -183,12 +189,15 @@ class Refusal(ProtocolError):
 
 
 class RoundAborted(ProtocolError):
-    """The round ends without an update; the model stays unchanged.
+    """End of a round without an update; the model stays unchanged.
 
     Args:
         reason: short machine-readable reason, e.g. ``"too-few-candidates"``.
         detail: one line for people.
         candidates: number of candidates, if a selection ends the round; None: unknown.
+
+    Attributes:
+        reason, detail, candidates: as in Args.
 
     Example:
         >>> aborted = RoundAborted("below-threshold", "4 of 6 survivors")
@@ -204,7 +213,10 @@ class RoundAborted(ProtocolError):
 
 
 class RoundSkipped(RoundAborted):
-    """The selection found no admissible participants (e.g. no whole batch online), so the round did not begin.
+    """End of a round before it began: selection has no admissible participants (e.g. no whole batch is online).
+
+    Args:
+        reason, detail, candidates: see `RoundAborted`.
 
     Example:
         >>> skipped = RoundSkipped("too-few-available", "7 available, 10 wanted", candidates=7)

@@ -38,6 +38,10 @@ class TrainingReport(Message, frozen=True):
 class Train(Message, frozen=True):
     """The global model, for training on the client's own data.
 
+    Attributes:
+        round: the round, from 1.
+        model: `(d,)` float32.
+
     Example:
         >>> question = Train(round=1, model=Vector(np.zeros(650, np.float32), 0))
         >>> question.stage, len(question.model), question.model.packed_bytes
@@ -257,6 +261,9 @@ def trained_update(role: Role, round_number: int) -> RoundUpdate:
         role: the aggregation role of the client.
         round_number: the round.
 
+    Returns:
+        The update; `LocalUpdate.delta` is `(d,)` float32.
+
     Raises:
         Refusal: the client has not trained in this round.
 
@@ -306,7 +313,9 @@ class TrainingRound:
 
 
 class Broadcast:
-    """The honest server's broadcast: all clients get the same model. A malicious server overrides `questions_for`.
+    """The honest server's broadcast: all clients get the same model.
+
+    A malicious server overrides `questions_for`, see `TrainingMisbehaviour`.
 
     Example:
         >>> round_ = TrainingRound(1, network=None, trainers=np.array([2, 5]), randomness=Randomness(7))

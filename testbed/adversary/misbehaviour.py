@@ -26,6 +26,8 @@ from testbed.workload.section import WorkloadSection
 class MisbehaviourOptions(BaseModel):
     """Options of a misbehaviour in an experiment: ``{understate-population: {to: 0.5}}``.
 
+    A subclass declares one field per option and is the attribute `Options` of the misbehaviour.
+
     Example:
         >>> class ScaleOptions(MisbehaviourOptions):
         ...     factor: float = 5.0
@@ -158,7 +160,10 @@ class ServerMisbehaviour(Misbehaviour):
 
 
 class SelectionMisbehaviour(ServerMisbehaviour):
-    """Overrides decisions of a selection protocol: ``class Mine(SelectionMisbehaviour, LottoServer)``.
+    """Base class of misbehaviours that override decisions of a selection protocol.
+
+    The other base is the honest server: ``class Mine(SelectionMisbehaviour, LottoServer)``. Attributes: see
+    `Misbehaviour` and `ServerMisbehaviour`.
 
     Example:
         >>> import numpy as np
@@ -181,7 +186,10 @@ class SelectionMisbehaviour(ServerMisbehaviour):
 
 
 class AggregationMisbehaviour(ServerMisbehaviour):
-    """Overrides decisions of an aggregation protocol: ``class Mine(AggregationMisbehaviour, SecAgg)``.
+    """Base class of misbehaviours that override decisions of an aggregation protocol.
+
+    The other base is the honest server: ``class Mine(AggregationMisbehaviour, SecAgg)``. Attributes: see `Misbehaviour`
+    and `ServerMisbehaviour`.
 
     Example:
         >>> from testbed.aggregation.plain import Plain, PlainParameters
@@ -205,7 +213,10 @@ class AggregationMisbehaviour(ServerMisbehaviour):
 
 
 class TrainingMisbehaviour(ServerMisbehaviour):
-    """Overrides the model that each client is sent: ``class Mine(TrainingMisbehaviour, Broadcast)``.
+    """Base class of misbehaviours that override the model for each client.
+
+    The other base is the honest server: ``class Mine(TrainingMisbehaviour, Broadcast)``. Attributes: see `Misbehaviour`
+    and `ServerMisbehaviour`.
 
     Example:
         >>> import numpy as np
@@ -231,10 +242,13 @@ class TrainingMisbehaviour(ServerMisbehaviour):
 
 
 class ClientMisbehaviour(Misbehaviour, Role):
-    """Mixed into a role of the dishonest clients to override some handlers.
+    """Base class of misbehaviours that override handlers of the dishonest clients.
+
+    The other base is the honest role: ``class Mine(ClientMisbehaviour, Trainer)``.
 
     Attributes:
         extends: the honest role.
+        name, Options, context: see `Misbehaviour`.
 
     Example:
         >>> from dataclasses import replace

@@ -27,7 +27,12 @@ from testbed.workload.contract import Workload
 
 
 class AggregationParameters(BaseModel):
-    """Parameters that every aggregation protocol has.
+    """Parameters that every aggregation protocol has; base class of the keys of user-defined protocols.
+
+    Attributes:
+        weights: weight of a client's update: its number of training samples, or 1.
+        batches: whether a batch that has lost a member is left out of the sum, where selection has batches.
+        server_optimizer: the server's step; None: FedAvg.
 
     Example:
         >>> class MedianParameters(AggregationParameters):
@@ -205,9 +210,7 @@ class AggregationRound:
 
     Example:
         >>> clients = np.array([1, 4, 6])
-        >>> round_ = AggregationRound(
-        ...     3, network=None, participants=clients, trained=clients[:2], directory=Directory.empty(8), dimension=10
-        ... )
+        >>> round_ = AggregationRound(3, None, clients, clients[:2], Directory.empty(8), dimension=10)
         >>> round_.trained.tolist(), round_.dimension, round_.memory
         ([1, 4], 10, {})
     """
@@ -283,8 +286,10 @@ def clients_with_shape(vectors: Mapping[int, Vector], bits: int, length: int | N
         bits: required `Vector.bits`.
         length: required number of elements; None: the length that most vectors have.
 
+    Returns:
+        `(k,)` int64.
+
     Example:
-        >>> import numpy as np
         >>> vectors = {3: Vector(np.zeros(2, np.float32), 0), 1: Vector(np.zeros(2, np.float32), 0)}
         >>> clients_with_shape(vectors, bits=0, length=2).tolist()
         [1, 3]

@@ -62,7 +62,10 @@ RANDOM = "random"
 class Experiment(Section):
     """A federation, its protocols and its surroundings, as an experiment file describes them.
 
-    Construction raises `ExperimentError`, as the command line does: one line per mistake, with the key.
+    Its attributes are the keys of the file (docs/reference/configuration); instances are frozen.
+
+    Raises:
+        ExperimentError: one line per mistake, with the key, as in the command line.
 
     Example:
         >>> experiment = Experiment(rounds=3, population=20, selection={"participants": 5})

@@ -191,6 +191,9 @@ def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Method
         stateless: all clients answer the same and keep no state; the handler is then a static method of `(environment,
             message)`, called once for all clients of a host.
 
+    Returns:
+        The decorator.
+
     Example:
         >>> class AskScore(Message, frozen=True):
         ...     pass
@@ -384,12 +387,12 @@ class Transition:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The rows of one protocol.
+    """The questions that a client of one protocol answers in each state.
 
     Attributes:
-        start: the state of a client that nobody has asked anything.
-        rows: by type of question.
-        new_round: by state, the one in which a new round finds the client, where it is no row that begins a round.
+        start: the initial state.
+        rows: transitions by type of question.
+        new_round: the state in a new round by the state in the old round, if no row starts rounds.
 
     Example:
         >>> class Begin(Message, frozen=True):

@@ -218,6 +218,9 @@ class RunRecords:
 def find_runs(path: Path) -> list[RunRecords]:
     """Return the runs at or below `path`: points of a sweep in their order, other runs ordered by directory.
 
+    Args:
+        path: a run's directory, or a directory above it.
+
     Raises:
         RunError: there is no run, or an experiment cannot be read.
 

@@ -25,7 +25,7 @@ from testbed.selection.supply import Supply
 
 
 class SelectionParameters(BaseModel):
-    """Settings that every selection protocol has.
+    """Settings of every selection protocol; a subclass adds the keys of a user-defined protocol.
 
     Example:
         >>> from pydantic import Field

@@ -188,6 +188,9 @@ class NoisyParameters(AggregationParameters):
     """Parameters of protocols with sums that may include noise.
 
     Attributes:
+        bits: ring width; sums are taken modulo 2**bits.
+        noise: noise of the participants or of the server; None: none.
+        compression: compression of updates; None: none.
         removes_noise: whether `Noise.enforcement` is possible.
 
     Example:
@@ -300,7 +303,10 @@ class NoisyRole(Role):
 
 
 class NoisyProtocol(AggregationProtocol):
-    """Server side of a protocol with updates that may carry noise.
+    """Server side of a protocol with updates that may carry noise; its `accountant` follows the section `noise`.
+
+    Args:
+        parameters: the section of the experiment; a `NoisyParameters`.
 
     Example:
         >>> class Sums(NoisyProtocol):

@@ -30,9 +30,10 @@ Row = Mapping[str, Any]
 
 
 class Exporter(Observer, ABC):
-    """Writes each recorded round once: derive from it, and say where to.
+    """Observer that writes each recorded round once; a subclass defines where to.
 
-    Several runs may be open at the same time; no two calls overlap.
+    A subclass defines `opened` and `write`, and calls ``super().__init__()`` if it has an ``__init__``. Several
+    runs may be open at the same time; no two calls overlap.
 
     Attributes:
         needs: packages that must be installed, beyond the testbed's own.
