@@ -27,7 +27,13 @@ class Proportion:
 
     @classmethod
     def of(cls, count: int, trials: int, confidence: float = 0.95) -> "Proportion":
-        """`count` times in `trials`; without trials nothing is known."""
+        """`count` times in `trials`; without trials nothing is known.
+
+        Example:
+            >>> proportion = Proportion.of(0, 10)
+            >>> round(proportion.high, 4)  # 1 - 0.025 ** (1 / 10)
+            0.3085
+        """
         if trials == 0:
             return cls(0, 0, 0.0, 1.0)
         from scipy.stats import binomtest  # slow to import, and most tables have no proportions
@@ -72,7 +78,13 @@ def interval_of(mean: float | None, half_width: float | None) -> Interval:
 
 
 def mean_interval(values: Values) -> Interval:
-    """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there)."""
+    """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there).
+
+    Example:
+        >>> interval = mean_interval([1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4])  # Student 1908: hours of sleep
+        >>> round(interval.mean, 2), round(interval.half_width, 2)
+        (1.58, 0.88)
+    """
     present = np.asarray(values, np.float64)
     present = present[~np.isnan(present)]
     return ratio_interval(present, np.ones(len(present)))
@@ -86,6 +98,10 @@ def ratio_interval(values: Values, others: Values) -> Interval:
 
     Args:
         values, others: `(n,)`, aligned.
+
+    Example:
+        >>> ratio_interval([10.0, 30.0], [1.0, 3.0])  # bytes of each round over its updates
+        Interval(mean=10.0, half_width=0.0)
     """
     above, below = np.asarray(values, np.float64), np.asarray(others, np.float64)
     count, total = len(above), below.sum()
@@ -146,6 +162,13 @@ def paired_difference(values: Values, others: Values) -> PairedDifference:
 
     Args:
         values, others: `(n,)`, aligned.
+
+    Example:
+        >>> first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]  # Student 1908: hours of sleep, two drugs
+        >>> second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+        >>> difference = paired_difference(second, first)
+        >>> round(difference.mean, 2), round(difference.p, 4)
+        (1.58, 0.0028)
     """
     differences = np.asarray(values, np.float64) - np.asarray(others, np.float64)
     estimate = mean_interval(differences)
