@@ -35,6 +35,14 @@ def compare(
     Raises:
         RunError: there are no runs.
         ExperimentError: the baseline or a key is not among the runs.
+
+    Example:
+        >>> from testbed import Experiment, compare, run
+        >>> sweep = {"aggregation.protocol": ["plain", "secagg"]}
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3}, sweep=sweep)
+        >>> table = compare(run(experiment, out="runs/compared", network="in-process"), baseline="plain")
+        >>> table[["label", "client_bytes_ratio"]].round(2).values.tolist()
+        [['plain', 1.0], ['secagg', 1.02]]
     """
     from analysis.comparison import overhead
 
@@ -47,7 +55,7 @@ def report(
     targets: Sequence[str] = (),
     baseline: str | None = None,
 ) -> Path:
-    """Write the HTML report of runs (`analysis.report.write`) and return its path.
+    """Write the HTML report of runs (`analysis.report.write`), and return its path.
 
     Args:
         runs: a directory, or several; all runs at or below them are reported.
@@ -58,6 +66,12 @@ def report(
     Raises:
         RunError: there are no runs.
         ExperimentError: the baseline or a target is unsuitable, or `out` is a folder.
+
+    Example:
+        >>> from testbed import Experiment, report, run
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3})
+        >>> report(run(experiment, out="runs/first", network="in-process"), "first.html").name
+        'first.html'
     """
     from analysis.report import write
 
@@ -78,9 +92,20 @@ def compare_targets(
         baseline: see `compare`.
         smooth: number of evaluations that a moving average takes.
 
+    Returns:
+        One row per protocol, setting and target; docs/reference/comparison.md lists the columns.
+
     Raises:
         RunError: there are no runs.
         ExperimentError: a target is invalid or was not measured.
+
+    Example:
+        >>> from testbed import Experiment, compare_targets, run
+        >>> digits = {"dataset": "digits", "model": "logistic"}
+        >>> experiment = Experiment(seed=1, rounds=3, population=6, workload=digits, selection={"participants": 3})
+        >>> table = compare_targets(run(experiment, out="runs/digits", network="in-process"), ["50%"])
+        >>> table[["target", "rounds_to_target"]].values.tolist()
+        [['accuracy>=0.5', 1.0]]
     """
     from analysis.comparison import time_to_target
 
@@ -94,15 +119,21 @@ def findings(
     """Return the findings of the runs at or below some directories, the worst first; see `analysis.findings.findings`.
 
     Args:
-        runs: directories, or URIs of them.
-        baseline, group_by: as of `compare`; findings have the labels of its rows.
+        runs: a directory, or several, or URIs of them.
+        baseline, group_by: see `compare`; findings have the labels of its rows.
 
     Returns:
-        all findings; each has `code`, `text`, `rows` (labels; empty: all rows) and `keys`.
+        All findings; each has `code`, `text`, `rows` (labels; empty: all rows) and `keys`.
 
     Raises:
         RunError: there are no runs.
-        ExperimentError: one of `group_by` is not a key of theirs.
+        ExperimentError: a key of `group_by` is not a key of the runs.
+
+    Example:
+        >>> from testbed import Experiment, findings, run
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3})
+        >>> [finding.code for finding in findings(run(experiment, out="runs/first", network="in-process"))]
+        []
     """
     from analysis.comparison.time_to_target import targets_beside
     from analysis.findings import findings as found_in

@@ -13,11 +13,12 @@ Values = Sequence[float] | npt.NDArray[np.float64] | pd.Series
 
 @dataclass(frozen=True)
 class Proportion:
-    """How often something happened, with the exact interval of Clopper and Pearson (1934).
+    """Relative frequency of an event, with the exact interval of Clopper and Pearson (1934).
 
     Attributes:
-        count, trials: of independent rounds.
-        low, high: ends of the interval.
+        count: number of trials with the event.
+        trials: number of independent trials, e.g. rounds.
+        low, high: ends of the interval, 0 to 1.
     """
 
     count: int
@@ -27,7 +28,18 @@ class Proportion:
 
     @classmethod
     def of(cls, count: int, trials: int, confidence: float = 0.95) -> "Proportion":
-        """`count` times in `trials`; without trials nothing is known."""
+        """Return the proportion of `count` in `trials`; without trials the interval is [0, 1].
+
+        Args:
+            count: number of trials with the event.
+            trials: number of trials.
+            confidence: probability that the interval covers the true probability, at least.
+
+        Example:
+            >>> proportion = Proportion.of(0, 10)
+            >>> round(proportion.high, 4)  # 1 - 0.025 ** (1 / 10)
+            0.3085
+        """
         if trials == 0:
             return cls(0, 0, 0.0, 1.0)
         from scipy.stats import binomtest  # slow to import, and most tables have no proportions
@@ -46,8 +58,8 @@ class Interval:
     """A mean and the half-width of its 95% confidence interval.
 
     Attributes:
-        mean: None when there is nothing to average.
-        half_width: None when there are fewer than two observations.
+        mean: the mean; None without observations.
+        half_width: half-width of the interval; None with fewer than two observations.
     """
 
     mean: float | None
@@ -72,7 +84,16 @@ def interval_of(mean: float | None, half_width: float | None) -> Interval:
 
 
 def mean_interval(values: Values) -> Interval:
-    """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there)."""
+    """Return the mean and the Student t half-width (n - 1 degrees of freedom); NaN values are left out.
+
+    Args:
+        values: `(n,)` observations.
+
+    Example:
+        >>> interval = mean_interval([1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4])  # Student 1908: hours of sleep
+        >>> round(interval.mean, 2), round(interval.half_width, 2)
+        (1.58, 0.88)
+    """
     present = np.asarray(values, np.float64)
     present = present[~np.isnan(present)]
     return ratio_interval(present, np.ones(len(present)))
@@ -81,11 +102,18 @@ def mean_interval(values: Values) -> Interval:
 def ratio_interval(values: Values, others: Values) -> Interval:
     """Return the ratio of two sums over pairs, and the half-width of its 95% interval.
 
-    That of the ratio estimator (Cochran, Sampling Techniques, sections 2.11 and 6.4): Student t with n - 1 degrees of
-    freedom on the residuals ``value - ratio * other``. Where all others are 1 it is the ordinary interval of a mean.
+    The interval is that of the ratio estimator: Student t with n - 1 degrees of freedom on the residuals ``value -
+    ratio * other``. If all others are 1, the result is the ordinary interval of a mean.
 
     Args:
         values, others: `(n,)`, aligned.
+
+    Source:
+        Cochran, Sampling Techniques, sections 2.11 and 6.4.
+
+    Example:
+        >>> ratio_interval([10.0, 30.0], [1.0, 3.0])  # bytes of each round over its updates
+        Interval(mean=10.0, half_width=0.0)
     """
     above, below = np.asarray(values, np.float64), np.asarray(others, np.float64)
     count, total = len(above), below.sum()
@@ -106,8 +134,14 @@ def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> 
     Student's t with the degrees of freedom of the smaller sample.
 
     Args:
-        mean, other: with their 95% intervals by Student's t.
-        count, others: the sizes of the samples.
+        mean, other: the means, with 95% intervals by Student's t.
+        count, others: sizes of the samples.
+
+    Example:
+        >>> faster, slower = mean_interval([9.0, 10.0, 11.0]), mean_interval([20.0, 20.0, 20.0])
+        >>> ratio = ratio_of_means(faster, slower, 3, 3)
+        >>> ratio.mean, round(ratio.half_width, 3)
+        (0.5, 0.124)
     """
     if mean.mean is None or not other.mean:
         return Interval(None, None)
@@ -126,13 +160,13 @@ def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How much larger the first of two paired values is.
+    """Difference of paired values, the first minus the second.
 
     Attributes:
-        pairs: how many there are.
-        mean: of the differences; None without pairs.
-        half_width: of the mean's 95% interval; None with fewer than two pairs.
-        p: of the paired t-test, two-sided; None with fewer than two pairs, and where all differences are zero.
+        pairs: number of pairs.
+        mean: mean of the differences; None without pairs.
+        half_width: half-width of the mean's 95% interval; None with fewer than two pairs.
+        p: p-value of the paired t-test, two-sided; None with fewer than two pairs, or if all differences are zero.
     """
 
     pairs: int
@@ -144,10 +178,17 @@ class PairedDifference:
 def paired_difference(values: Values, others: Values) -> PairedDifference:
     """Return the paired t-test (Student, 1908): t with n - 1 degrees of freedom on ``value - other``.
 
-    Differences that are all the same, and not zero, have p = 0: there is no chance in them.
+    If all differences are the same, and not zero, p is 0.
 
     Args:
         values, others: `(n,)`, aligned.
+
+    Example:
+        >>> first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]  # Student 1908: hours of sleep, two drugs
+        >>> second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+        >>> difference = paired_difference(second, first)
+        >>> round(difference.mean, 2), round(difference.p, 4)
+        (1.58, 0.0028)
     """
     differences = np.asarray(values, np.float64) - np.asarray(others, np.float64)
     estimate = mean_interval(differences)
@@ -159,11 +200,15 @@ def paired_difference(values: Values, others: Values) -> PairedDifference:
 
 
 def per_update_interval(costs: Values, completed: Values) -> Interval:
-    """Cost per completed round with the failed rounds' costs included: the ratio of two sums.
+    """Return the cost per completed round, a ratio of two sums: failed rounds count as cost.
 
     Args:
         costs: `(r,)` cost of each round, failed or not.
         completed: `(r,)` bool.
+
+    Example:
+        >>> per_update_interval(costs=[2.0, 4.0, 6.0], completed=[True, False, True]).mean  # 12 over 2
+        6.0
     """
     estimate = ratio_interval(costs, completed)
     # One completed round shows no variance.

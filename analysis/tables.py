@@ -68,7 +68,7 @@ def render(table: Table, format: str) -> str:
     Example:
         >>> print(render(Table(("protocol", "round [s]"), [("random", "1.4")]), "markdown"), end="")
         | protocol | round [s] |
-        |---|---|
+        | --- | --- |
         | random | 1.4 |
     """
     return {"text": _text, "markdown": _markdown, "latex": _latex}[format](table)

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from testbed.messages import Vector as Vector
     from testbed.parties.client import Role as Role
     from testbed.parties.client import RoleSpec as RoleSpec
-    from testbed.parties.client import StageTable as StageTable
     from testbed.parties.client import handles as handles
+    from testbed.parties.stage_table import StageTable as StageTable
     from testbed.records import RunRecords as RunRecords
     from testbed.records import find_runs as find_runs
     from testbed.running import Observer as Observer
@@ -108,7 +108,8 @@ _NAMES = {
     ),
     "testbed.experiment": "Experiment",
     "testbed.messages": "Count Message RoundNumber Vector",
-    "testbed.parties.client": "Role RoleSpec StageTable handles",
+    "testbed.parties.client": "Role RoleSpec handles",
+    "testbed.parties.stage_table": "StageTable",
     "testbed.records": "RunRecords find_runs",
     "testbed.running": "Observer run",
     "testbed.running.observers": "Exporter",

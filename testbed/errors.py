@@ -33,7 +33,16 @@ def excludes(option: str, other: str, why: str, advice: str = LEAVE_ONE_OUT) -> 
 
 
 class TestbedError(Exception):
-    """Base of all exceptions that the testbed raises on purpose."""
+    """Base of all exceptions that the testbed raises on purpose.
+
+    Example:
+        >>> from testbed import Experiment, TestbedError
+        >>> try:
+        ...     Experiment(rounds=0)
+        ... except TestbedError as error:
+        ...     print(error)
+        Experiment: rounds: should be greater than 0, not 0
+    """
 
     __test__ = False  # the name begins with "Test": keep pytest from collecting it
     with_traceback_shown = False
@@ -52,20 +61,44 @@ class TestbedError(Exception):
 
 
 class ExperimentError(TestbedError):
-    """An experiment that cannot be run as written (exit code 2)."""
+    """An experiment that cannot be run as written (exit code 2).
+
+    Example:
+        >>> from testbed import Experiment
+        >>> Experiment(populaton=50)
+        Traceback (most recent call last):
+        testbed.errors.ExperimentError: Experiment: populaton: unknown key; did you mean 'population'? ...
+    """
 
 
 class RunError(TestbedError):
-    """A run that could not go on: its directory is in use, the disk is full, a record is damaged (exit code 3)."""
+    """A run that cannot go on: its directory is in use, the disk is full, a record is damaged (exit code 3).
+
+    Example:
+        >>> from testbed import find_runs
+        >>> find_runs("runs/nowhere")
+        Traceback (most recent call last):
+        testbed.errors.RunError: runs/nowhere: no such directory
+    """
 
 
 class CodeCrashed(RunError):
-    """User code, or a client's handler, raised an unexpected exception.
+    """An unexpected exception of user code, or of a client's handler.
 
     Args:
         line: one line with file and line.
         trace: the traceback as text, also of another process.
         advice: end of the message, e.g. how to resume the run.
+
+    Attributes:
+        line, trace: as in Args.
+
+    Example:
+        >>> crash = CodeCrashed("mine.py, line 3: ZeroDivisionError", advice="; mend it, then add --resume")
+        >>> print(crash)
+        mine.py, line 3: ZeroDivisionError; mend it, then add --resume
+        >>> isinstance(crash, RunError)
+        True
     """
 
     def __init__(self, line: str, trace: str = "", advice: str = "") -> None:
@@ -75,15 +108,40 @@ class CodeCrashed(RunError):
 
 
 class TraceError(TestbedError):
-    """A trace file that cannot be used."""
+    """A trace file that cannot be used.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from testbed.emulation.traces.series import BANDWIDTH, read_series
+        >>> read_series(Path("missing.csv"), BANDWIDTH)
+        Traceback (most recent call last):
+        testbed.errors.TraceError: missing.csv: cannot be read: No such file or directory
+    """
 
 
 class ClusterError(TestbedError):
-    """Ray is not reachable, lacks resources, or lost more than the run can replace."""
+    """A problem with Ray: not reachable, too few resources, or a loss that the run cannot replace.
+
+    Example:
+        >>> from testbed import ClusterError, run
+        >>> def run_anyway(experiment):
+        ...     try:
+        ...         return run(experiment)
+        ...     except ClusterError:
+        ...         return run(experiment, network="in-process")
+    """
 
 
 class InstallationError(TestbedError):
-    """An installed library that cannot be used; the message names the installation that is needed."""
+    """An installed library that cannot be used; the message names the installation that is needed.
+
+    Example:
+        >>> try:
+        ...     raise InstallationError("torch: cannot be imported; install it again with pip install torch")
+        ... except TestbedError as error:
+        ...     print(type(error).__name__)
+        InstallationError
+    """
 
 
 class ProtocolError(TestbedError):
@@ -92,6 +150,13 @@ class ProtocolError(TestbedError):
     Attributes:
         candidates, participants: from the selection that the error has ended, for the record of the round; None:
             unknown.
+
+    Example:
+        >>> from testbed.messages import decode
+        >>> from testbed.training import TrainingReport
+        >>> decode(TrainingReport, b"no report")
+        Traceback (most recent call last):
+        testbed.errors.ProtocolError: not a TrainingReport: ...
     """
 
     candidates: int | None = None
@@ -99,13 +164,23 @@ class ProtocolError(TestbedError):
 
 
 class Refusal(ProtocolError):
-    """A party detected misbehaviour, or was asked for data that it must not give.
+    """Misbehaviour that a party has detected, or a request for data that it must not give.
 
     A refusal is a result: it is sent back as the answer and recorded as an event, never a crash.
 
     Args:
         check: name of the failed check, e.g. ``"lotto.population-below-minimum"``.
         detail: one line for people, without secrets.
+
+    Attributes:
+        check, detail: as in Args.
+
+    Example:
+        >>> refusal = Refusal("mine.too-few-participants", "3 of at least 5")
+        >>> refusal.check
+        'mine.too-few-participants'
+        >>> print(refusal)
+        mine.too-few-participants: 3 of at least 5
     """
 
     def __init__(self, check: str, detail: str = "") -> None:
@@ -115,12 +190,20 @@ class Refusal(ProtocolError):
 
 
 class RoundAborted(ProtocolError):
-    """The round ends without an update; the model stays unchanged.
+    """End of a round without an update; the model stays unchanged.
 
     Args:
         reason: short machine-readable reason, e.g. ``"too-few-candidates"``.
         detail: one line for people.
         candidates: number of candidates, if a selection ends the round; None: unknown.
+
+    Attributes:
+        reason, detail, candidates: as in Args.
+
+    Example:
+        >>> aborted = RoundAborted("below-threshold", "4 of 6 survivors")
+        >>> aborted.reason, str(aborted)
+        ('below-threshold', 'below-threshold: 4 of 6 survivors')
     """
 
     def __init__(self, reason: str, detail: str = "", *, candidates: int | None = None) -> None:
@@ -131,4 +214,13 @@ class RoundAborted(ProtocolError):
 
 
 class RoundSkipped(RoundAborted):
-    """The selection found no admissible participants (e.g. no whole batch online), so the round did not begin."""
+    """End of a round before it began: selection has no admissible participants (e.g. no whole batch is online).
+
+    Args:
+        reason, detail, candidates: see `RoundAborted`.
+
+    Example:
+        >>> skipped = RoundSkipped("too-few-available", "7 available, 10 wanted", candidates=7)
+        >>> skipped.reason, skipped.candidates
+        ('too-few-available', 7)
+    """

@@ -56,7 +56,9 @@ MOST_CLIENTS = 2**40
 """Largest population: client numbers and counts on the wire are at most this."""
 ClientId = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
 RoundNumber = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+"""Type of a message's field with a round: 0 to 2**40, checked when the message is decoded (see `Message`)."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
+"""Type of a message's field with a number of clients or samples: 0 to `MOST_CLIENTS`, checked likewise."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -68,6 +70,16 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         Private: type of the part for each single client.
         as_participant: whether a question concerns the receiver's participation, and so starts its client time.
         announces: whether a question announces a round (its field `round`) that clients count.
+
+    Example:
+        >>> class Score(Message, frozen=True):
+        ...     round: RoundNumber
+        ...     samples: Count
+        >>> encode(Score(round=3, samples=120)).hex()
+        '920378'
+        >>> decode(Score, encode(Score(3, -1)))
+        Traceback (most recent call last):
+        testbed.errors.ProtocolError: not a Score: Expected `int` >= 0 - at `$[1]`
     """
 
     stage: ClassVar[str] = ""

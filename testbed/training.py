@@ -36,7 +36,17 @@ class TrainingReport(Message, frozen=True):
 
 
 class Train(Message, frozen=True):
-    """The global model, for training on the client's own data."""
+    """The global model, for training on the client's own data.
+
+    Attributes:
+        round: the round, from 1.
+        model: `(d,)` float32.
+
+    Example:
+        >>> question = Train(round=1, model=Vector(np.zeros(650, np.float32), 0))
+        >>> question.stage, len(question.model), question.model.packed_bytes
+        ('train', 650, 2600)
+    """
 
     stage: ClassVar[str] = "train"
     Answer: ClassVar[type[Message] | None] = TrainingReport
@@ -110,6 +120,15 @@ class Trainer(Role):
 
     Attributes:
         own_round: the round of its stored state, as the server says; None: the server did not say.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> class HalfSteps(Trainer):
+        ...     def learn(self, workload, message):
+        ...         update = super().learn(workload, message)
+        ...         return replace(update, delta=update.delta / 2)
+        >>> [question.__name__ for question in HalfSteps.questions]
+        ['Train', 'TrainWithState']
     """
 
     own_round: int | None = None
@@ -249,8 +268,22 @@ def trained_update(role: Role, round_number: int) -> RoundUpdate:
         role: the aggregation role of the client.
         round_number: the round.
 
+    Returns:
+        The update; `LocalUpdate.delta` is `(d,)` float32.
+
     Raises:
         Refusal: the client has not trained in this round.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> question = Train(3, Vector(np.zeros(2, np.float32), 0))
+        >>> update = RoundUpdate(np.ones(2, np.float32), 5, 0.1, 5, round=3, question=question)
+        >>> role = SimpleNamespace(client=SimpleNamespace(local_update=update))  # in a handler: self
+        >>> trained_update(role, 3).samples
+        5
+        >>> trained_update(role, 4)
+        Traceback (most recent call last):
+        testbed.errors.Refusal: aggregation.no-trained-update: asked for an update of round 4 before its training
     """
     update = role.client.local_update
     if not isinstance(update, RoundUpdate) or update.round != round_number:
@@ -287,7 +320,16 @@ class TrainingRound:
 
 
 class Broadcast:
-    """The honest server's broadcast: all clients get the same model. A malicious server overrides `questions_for`."""
+    """The honest server's broadcast: all clients get the same model.
+
+    A malicious server overrides `questions_for`, see `TrainingMisbehaviour`.
+
+    Example:
+        >>> round_ = TrainingRound(1, network=None, trainers=np.array([2, 5]), randomness=Randomness(7))
+        >>> question = Train(1, Vector(np.zeros(3, np.float32), 0))
+        >>> [(clients.tolist(), asked is question) for clients, asked in Broadcast().questions_for(round_, question)]
+        [([2, 5], True)]
+    """
 
     def questions_for(self, round_: TrainingRound, question: Train) -> QuestionGroups:
         """Return the groups of clients with their questions; aggregation is bound to the first group's question."""

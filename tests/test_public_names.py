@@ -1,6 +1,8 @@
 """``from testbed import ...`` has the names of its page, and no others."""
 
 import ast
+import doctest
+import importlib
 import inspect
 import re
 import subprocess
@@ -15,6 +17,7 @@ from testbed.plugins.services import GROUP
 from tests.repository import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "python.md"
+EXAMPLES = doctest.DocTestParser()
 
 
 def documented() -> list[str]:
@@ -54,3 +57,19 @@ def test_importing_the_package_imports_none_of_it() -> None:
 def test_another_name_is_none() -> None:
     with pytest.raises(AttributeError, match="module 'testbed' has no attribute 'selected'"):
         getattr(testbed, "selected")  # noqa: B009  # as an expression it would be useless
+
+
+@pytest.mark.parametrize("name", sorted({*testbed.__all__} - {"__version__"}))
+def test_each_public_name_has_an_example(name: str) -> None:
+    """A docstring's example uses or prints each public name; `tests.test_docstring_examples` runs it.
+
+    A type without a docstring of its own, such as `Count`, is in an example of its module.
+    """
+    value = getattr(testbed, name)
+    module = importlib.import_module(testbed._FROM.get(name) or value.__module__)
+    documented_by_itself = inspect.isclass(value) or inspect.isfunction(value)
+    sources = [value] if documented_by_itself else vars(module).values()
+    docstrings = [getattr(source, "__doc__", None) or "" for source in sources]
+    examples = [example for docstring in docstrings for example in EXAMPLES.get_examples(docstring)]
+    texts = [example.source + example.want for example in examples]
+    assert any(re.search(rf"\b{name}\b", text) for text in texts), f"{name}: no example in the docstring"

@@ -367,6 +367,10 @@ def gaussian_epsilon(sensitivity: float, delta: float) -> float:
     Args:
         sensitivity: in standard deviations of the noise.
         delta: in (0, 1).
+
+    Example:
+        >>> round(gaussian_epsilon(sensitivity=1.0, delta=1e-5), 2)
+        4.38
     """
     require_inside(delta=delta)
     if gaussian_delta(sensitivity, 0.0) <= delta:

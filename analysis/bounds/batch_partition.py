@@ -65,6 +65,10 @@ def average_cardinality(users: int, selected: int, privacy: int, dropout: Dropou
 
     Raises:
         ValueError: for sizes as in `family_size`, or if there are not N probabilities.
+
+    Example:
+        >>> average_cardinality(users=4, selected=2, privacy=2, dropout=0.5)  # 2 users, if a batch is whole
+        0.875
     """
     batches = batches_of(users, selected, privacy)
     batches_of_round, smallest = selected // privacy, int(batches.sizes.min())
@@ -84,6 +88,10 @@ def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout)
 
     Args:
         users, selected, privacy, dropout: see `average_cardinality`.
+
+    Example:
+        >>> unavailable_round(users=4, selected=2, privacy=2, dropout=0.5)  # neither of two batches is whole
+        0.5625
     """
     batches = batches_of(users, selected, privacy)
     batches_of_round = selected // privacy
@@ -262,6 +270,10 @@ def independent_bound(users: int, selected: int) -> float:
 
     Raises:
         ValueError: if K/N is not in (0, 1/2), for which the theorem is stated.
+
+    Example:
+        >>> round(independent_bound(users=100, selected=10), 4)  # 1 - 200 * 0.9**100 - 9900 * 0.82**100
+        0.9947
     """
     if not 0 < 2 * selected < users:
         raise ValueError(f"selected: K = {selected} of {users} users; Theorem 3 is stated for K below N/2")

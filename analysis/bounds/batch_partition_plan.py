@@ -121,6 +121,11 @@ def smallest_threshold(setting: BatchSetting, target: float) -> int | None:
 
     Returns:
         t; None if there is none.
+
+    Example:
+        >>> setting = BatchSetting(population=1000, participants=100, privacy=10, over_selection=1.3, dishonest=50)
+        >>> smallest_threshold(setting, target=1e-6)
+        76
     """
     thresholds = range(setting.participants // 2 + 1, setting.participants + 1)
     return next((t for t in thresholds if bound(setting, tolerated(setting, t))[0] <= target), None)

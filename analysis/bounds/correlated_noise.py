@@ -51,6 +51,11 @@ def strategy_errors(
         separation, participations: b and k.
         error: the error that strategies minimise, ``mean`` or ``max``.
         buffers: numbers of buffers of BLTs.
+
+    Example:
+        >>> errors = strategy_errors(rounds=32, separation=32, participations=1, buffers=(2,))
+        >>> [(error.strategy, round(error.mean_error, 2)) for error in errors[:2]]  # roots of 16.5 and 32
+        [('identity', 4.06), ('prefix-sum', 5.66)]
     """
     plain: tuple[Name, ...] = ("identity", "prefix-sum")
     made: list[tuple[str, Strategy]] = [
@@ -129,6 +134,10 @@ def noise_multiplier(rounds: int, participations: int, epsilon: float, delta: fl
 
     Raises:
         ValueError: if there is none.
+
+    Example:
+        >>> round(noise_multiplier(rounds=32, participations=1, epsilon=1.0, delta=1e-5), 2)  # Balle, Wang, Theorem 8
+        3.73
     """
     identity = strategy("identity", None, rounds, 1, participations)
     return noise_multiplier_for(

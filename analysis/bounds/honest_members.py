@@ -19,6 +19,11 @@ def too_few_honest(setting: BatchSetting, honest: int) -> float:
     Args:
         setting: the federation.
         honest: number of honest members.
+
+    Example:
+        >>> setting = BatchSetting(population=6, participants=2, privacy=2, over_selection=1, dishonest=1)
+        >>> too_few_honest(setting, honest=2)  # the dishonest client is in a batch of two
+        1.0
     """
     # A union bound over the batches of exact hypergeometric probabilities.
     n, c = setting.population, setting.dishonest

@@ -218,6 +218,10 @@ def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction
         r: number of rounds.
         rounds: R.
         p: probability to be a candidate in a round.
+
+    Example:
+        >>> round(repeated_by_participants(participants=10, r=1, rounds=2, p=Fraction(1, 10)), 4)  # 1 - 0.9**10
+        0.6513
     """
     if r >= rounds:
         return 0.0

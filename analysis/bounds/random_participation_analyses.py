@@ -91,6 +91,12 @@ def epsilon_by(analysis: Analysis, participation: Participation, sigma: float, d
         participation, sigma: as of `Delta`.
         delta: in (0, 1).
         rounds: number of rounds.
+
+    Example:
+        >>> participation = Participation(local_samples=100, client_rate=0.1, sample_rate=0.1)
+        >>> epsilons = [epsilon_by(analysis, participation, 2.0, 1e-5, rounds=1) for analysis in ANALYSES[:2]]
+        >>> [analysis.name for analysis in ANALYSES[:2]], [round(epsilon, 3) for epsilon in epsilons]
+        (['wcs', 'ols'], [0.252, 0.369])
     """
     if rounds == 1:
         return epsilon_at(analysis.delta, participation, sigma, delta)

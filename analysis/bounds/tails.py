@@ -43,6 +43,10 @@ def cdf(k: int, trials: int, p: Probability) -> float:
 
     Args:
         k, trials, p: see `survival`.
+
+    Example:
+        >>> cdf(1, 2, 0.5)
+        0.75
     """
     with _arithmetic():
         return float(_survival(trials - k - 1, trials, 1 - _exact(p)))  # of the failures: a sum of positive terms
@@ -53,6 +57,10 @@ def log10_survival(k: int, trials: int, p: Probability) -> float:
 
     Args:
         k, trials, p: see `survival`.
+
+    Example:
+        >>> round(log10_survival(999, 1000, 1e-3), 6)  # 0.001 to the power of 1000
+        -3000.0
     """
     with _arithmetic():
         exact = _exact(p)
@@ -131,6 +139,10 @@ def survival_of_sum(k: int, first: tuple[int, Probability], second: tuple[int, P
     Args:
         k: see `survival`.
         first, second: (trials, p) of X and Y.
+
+    Example:
+        >>> survival_of_sum(1, (1, 0.5), (1, 0.5))
+        0.25
     """
     with _arithmetic():
         (trials, p), (others, q) = (first[0], _exact(first[1])), (second[0], _exact(second[1]))
@@ -160,6 +172,10 @@ def hypergeometric_survival(k: int, population: int, marked: int, sample: int) -
         population: number of elements.
         marked: number of marked elements.
         sample: size of the sample.
+
+    Example:
+        >>> hypergeometric_survival(1, population=5, marked=2, sample=3)  # both marked elements: 3 of 10 samples
+        0.3
     """
     with _arithmetic():
         return float(_hypergeometric_survival(k, population, marked, sample))

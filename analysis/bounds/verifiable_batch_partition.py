@@ -40,6 +40,11 @@ class BatchSetting:
 
     Raises:
         ValueError: if a number is out of range.
+
+    Example:
+        >>> setting = BatchSetting(population=1000, participants=100, privacy=10, over_selection=1.3, dishonest=50)
+        >>> setting.batches, setting.batches_of_round, setting.sizes, round(float(setting.p), 3)
+        (100, 10, {10: 100}, 0.13)
     """
 
     population: int
@@ -111,6 +116,10 @@ def candidates_suffice(setting: BatchSetting, dropout: float | Fraction = 0.0, w
 
     Raises:
         ValueError: if `dropout` is not a probability.
+
+    Example:
+        >>> candidates_suffice(BatchSetting(population=1000, participants=100, privacy=10, over_selection=2)) > 0.99
+        True
     """
     lost = decimal("dropout", dropout)
     if not 0 <= lost <= 1:
@@ -220,6 +229,11 @@ def bound(setting: BatchSetting, above: int) -> tuple[float, float, str]:
 
     Returns:
         The probability, its decimal logarithm (-inf if it cannot happen), and "placements" or "chernoff".
+
+    Example:
+        >>> setting = BatchSetting(population=100, participants=20, privacy=10, over_selection=1, dishonest=10)
+        >>> bound(setting, above=9)  # all ten dishonest clients are in one of ten batches; each is a candidate with 1/5
+        (0.2, -0.6989700043360187, 'placements')
     """
     summed, simple = exceeds(setting, above), log_chernoff(setting, above)
     if summed is not None and (summed == 0.0 or log(summed) <= simple):
@@ -267,6 +281,10 @@ def tolerated(setting: BatchSetting, threshold: int | float | Fraction) -> int:
     Args:
         setting: the federation.
         threshold: t, a number or a fraction of the participants; survivor lists are signed.
+
+    Example:
+        >>> tolerated(BatchSetting(population=1000, participants=100, privacy=10, over_selection=1.3), threshold=0.7)
+        39
     """
     sizes = range(setting.participants, setting.largest_round + 1)
     return min(2 * threshold_of(s, threshold) - s - 1 for s in sizes)

@@ -107,6 +107,11 @@ def over_rounds(
 
     Raises:
         ValueError: `participation` is not a matrix of zeros and ones.
+
+    Example:
+        >>> metrics = over_rounds([[1, 1, 0, 0], [1, 1, 1, 0]])  # the difference of the sums is the update of client 2
+        >>> metrics.strong.tolist(), metrics.weak.tolist(), metrics.rank.tolist()
+        ([2, 1], [2, 1], [1, 2])
     """
     matrix = checked(participation)
     rounds, clients = matrix.shape

@@ -122,7 +122,13 @@ def strong_privacies(matrix: npt.NDArray[np.bool_]) -> Integers:
 
 
 def classes(matrix: npt.NDArray[np.bool_] | Integers) -> tuple[Integers, Integers]:
-    """Return the distinct non-zero columns, `(rounds, m)`, and the number of clients with each column, `(m,)`."""
+    """Return the distinct non-zero columns, `(rounds, m)`, and the number of clients with each column, `(m,)`.
+
+    Example:
+        >>> distinct, sizes = classes(np.array([[1, 1, 0, 0], [0, 0, 1, 0]]))
+        >>> distinct.tolist(), sizes.tolist()
+        ([[0, 1], [1, 0]], [1, 2])
+    """
     matrix = matrix.astype(np.bool_)
     taking_part = matrix[:, matrix.any(axis=0)]
     packed = np.packbits(taking_part.T, axis=1)  # comparing bytes is quicker than comparing bits

@@ -39,6 +39,12 @@ def simulate(parameters: SelectionParameters, unavailable: npt.ArrayLike, rounds
 
     Raises:
         ExperimentError: the protocol has other stages than check-in, or its parameters are not valid for n.
+
+    Example:
+        >>> from testbed.selection.random_selection import RandomParameters
+        >>> matrix = simulate(RandomParameters(participants=2), unavailable=[0.0, 0.0, 0.5, 0.5], rounds=3, seed=1)
+        >>> matrix.shape, matrix.sum(axis=1).tolist()
+        ((3, 4), [2, 2, 2])
     """
     away = np.asarray(unavailable, np.float64)
     population = len(away)

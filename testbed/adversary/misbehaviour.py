@@ -24,7 +24,19 @@ from testbed.workload.section import WorkloadSection
 
 
 class MisbehaviourOptions(BaseModel):
-    """Options of a misbehaviour in an experiment: ``{understate-population: {to: 0.5}}``."""
+    """Options of a misbehaviour in an experiment: ``{understate-population: {to: 0.5}}``.
+
+    A subclass declares one field per option and is the attribute `Options` of the misbehaviour.
+
+    Example:
+        >>> class ScaleOptions(MisbehaviourOptions):
+        ...     factor: float = 5.0
+        ...     def check(self, population, dishonest):
+        ...         if self.factor == 1:
+        ...             raise ValueError("factor: 1 changes nothing")
+        >>> ScaleOptions(factor=2).factor
+        2.0
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -148,7 +160,22 @@ class ServerMisbehaviour(Misbehaviour):
 
 
 class SelectionMisbehaviour(ServerMisbehaviour):
-    """Overrides decisions of a selection protocol: ``class Mine(SelectionMisbehaviour, LottoServer)``."""
+    """Base class of misbehaviours that override decisions of a selection protocol.
+
+    The other base is the honest server: ``class Mine(SelectionMisbehaviour, LottoServer)``. Attributes: see
+    `Misbehaviour` and `ServerMisbehaviour`.
+
+    Example:
+        >>> import numpy as np
+        >>> from testbed.selection.random_selection import RandomParameters, RandomSelection
+        >>> class SmallestNumbers(SelectionMisbehaviour, RandomSelection):
+        ...     name, applies_to = "smallest-numbers", ("random",)
+        ...     def choose(self, present, round_):
+        ...         return present[: self.parameters.participants]
+        >>> server = malicious_server(RandomSelection, [SmallestNumbers], AttackContext(dishonest=frozenset({0})))
+        >>> server(RandomParameters(participants=2), population=9).choose(np.arange(9), round_=None).tolist()
+        [0, 1]
+    """
 
     overrides = SelectionProtocol
 
@@ -159,7 +186,23 @@ class SelectionMisbehaviour(ServerMisbehaviour):
 
 
 class AggregationMisbehaviour(ServerMisbehaviour):
-    """Overrides decisions of an aggregation protocol: ``class Mine(AggregationMisbehaviour, SecAgg)``."""
+    """Base class of misbehaviours that override decisions of an aggregation protocol.
+
+    The other base is the honest server: ``class Mine(AggregationMisbehaviour, SecAgg)``. Attributes: see `Misbehaviour`
+    and `ServerMisbehaviour`.
+
+    Example:
+        >>> from testbed.aggregation.plain import Plain, PlainParameters
+        >>> class DropHonest(AggregationMisbehaviour, Plain):
+        ...     name, applies_to = "drop-honest", ("plain",)
+        ...     async def aggregate(self, round_):
+        ...         if self.attacking:
+        ...             round_.trained = np.intersect1d(round_.trained, list(self.dishonest))
+        ...         return await super().aggregate(round_)
+        >>> server = malicious_server(Plain, [DropHonest], AttackContext(dishonest=frozenset({0})))
+        >>> sorted(server(PlainParameters()).dishonest)
+        [0]
+    """
 
     overrides = AggregationProtocol
 
@@ -170,7 +213,24 @@ class AggregationMisbehaviour(ServerMisbehaviour):
 
 
 class TrainingMisbehaviour(ServerMisbehaviour):
-    """Overrides the model that each client is sent: ``class Mine(TrainingMisbehaviour, Broadcast)``."""
+    """Base class of misbehaviours that override the model for each client.
+
+    The other base is the honest server: ``class Mine(TrainingMisbehaviour, Broadcast)``. Attributes: see `Misbehaviour`
+    and `ServerMisbehaviour`.
+
+    Example:
+        >>> import numpy as np
+        >>> from testbed.messages import Vector
+        >>> class Blank(TrainingMisbehaviour, Broadcast):
+        ...     name, applies_to = "blank", ("train",)
+        ...     def questions_for(self, round_, question):
+        ...         blank = Vector(np.zeros(len(question.model), np.float32), 0)
+        ...         return [(round_.trainers, Train(question.round, blank))]
+        >>> question = Train(1, Vector(np.ones(2, np.float32), 0))
+        >>> round_ = TrainingRound(1, network=None, trainers=np.arange(3), randomness=None)
+        >>> Blank().questions_for(round_, question)[0][1].model.values.tolist()
+        [0.0, 0.0]
+    """
 
     overrides = Broadcast
     at_stage = Train.stage
@@ -182,10 +242,25 @@ class TrainingMisbehaviour(ServerMisbehaviour):
 
 
 class ClientMisbehaviour(Misbehaviour, Role):
-    """Mixed into a role of the dishonest clients to override some handlers.
+    """Base class of misbehaviours that override handlers of the dishonest clients.
+
+    The other base is the honest role: ``class Mine(ClientMisbehaviour, Trainer)``.
 
     Attributes:
         extends: the honest role.
+        name, Options, context: see `Misbehaviour`.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from testbed.training import Trainer
+        >>> class FlipUpdate(ClientMisbehaviour, Trainer):
+        ...     name, extends = "flip-update", Trainer
+        ...     def learn(self, workload, message):
+        ...         honest = super().learn(workload, message)
+        ...         return replace(honest, delta=-honest.delta) if self.attacks(message.round) else honest
+        >>> role = dishonest_role(Trainer, [FlipUpdate], AttackContext(dishonest=frozenset({3}), from_round=5))
+        >>> role.context.attacks(4), role.context.attacks(5)
+        (False, True)
     """
 
     extends: ClassVar[type[Role]]

@@ -27,7 +27,22 @@ from testbed.workload.contract import Workload
 
 
 class AggregationParameters(BaseModel):
-    """Parameters that every aggregation protocol has."""
+    """Parameters that every aggregation protocol has; base class of the keys of user-defined protocols.
+
+    Attributes:
+        weights: weight of a client's update: its number of training samples, or 1.
+        batches: whether a batch that has lost a member is left out of the sum, where selection has batches.
+        server_optimizer: the server's step; None: FedAvg.
+
+    Example:
+        >>> class MedianParameters(AggregationParameters):
+        ...     fewest: int = Field(3, ge=1, description="Fewest updates that a median is taken of")
+        ...     def fewest_survivors(self, participants):
+        ...         return self.fewest
+        >>> section = MedianParameters(weights="equal", fewest=5)
+        >>> section.fewest_survivors(20), section.weights
+        (5, 'equal')
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -192,6 +207,12 @@ class AggregationRound:
         training: the training task of the participants; None only if `experiment_id` is None.
         participants_agreed: whether every participant has verified the list of participants
             (`SelectionProtocol.participants_agree`).
+
+    Example:
+        >>> clients = np.array([1, 4, 6])
+        >>> round_ = AggregationRound(3, None, clients, clients[:2], Directory.empty(8), dimension=10)
+        >>> round_.trained.tolist(), round_.dimension, round_.memory
+        ([1, 4], 10, {})
     """
 
     number: int
@@ -220,6 +241,11 @@ class Aggregate:
         survivors: sorted numbers of the clients in the mean.
         noise: share of the planned noise variance in the sum, if all survivors have added their part; 1.0 if no noise
             was planned.
+
+    Example:
+        >>> aggregate = Aggregate(mean=np.array([0.5, -1.0]), weight=30.0, survivors=np.array([2, 5]))
+        >>> aggregate.survivors.tolist(), aggregate.noise
+        ([2, 5], 1.0)
     """
 
     mean: npt.NDArray[np.float64]
@@ -260,8 +286,10 @@ def clients_with_shape(vectors: Mapping[int, Vector], bits: int, length: int | N
         bits: required `Vector.bits`.
         length: required number of elements; None: the length that most vectors have.
 
+    Returns:
+        `(k,)` int64.
+
     Example:
-        >>> import numpy as np
         >>> vectors = {3: Vector(np.zeros(2, np.float32), 0), 1: Vector(np.zeros(2, np.float32), 0)}
         >>> clients_with_shape(vectors, bits=0, length=2).tolist()
         [1, 3]
@@ -289,6 +317,18 @@ class AggregationProtocol(ABC):
         allows_empty_selection: whether a round without participants is run, not skipped.
         shares_noise: whether the noise of `accountant` is the sum of the participants' shares; if not, it does not
             depend on any participant.
+
+    Example:
+        >>> import asyncio
+        >>> class NoStep(AggregationProtocol):  # leaves the model as it is, and asks no client
+        ...     roles = ()
+        ...     async def aggregate(self, round_):
+        ...         return Aggregate(np.zeros(round_.dimension), len(round_.trained), round_.trained)
+        >>> clients = np.array([1, 4, 6])
+        >>> round_ = AggregationRound(1, None, clients, clients[:2], Directory.empty(8), dimension=3)
+        >>> aggregate = asyncio.run(NoStep(AggregationParameters()).aggregate(round_))
+        >>> aggregate.mean.tolist(), aggregate.survivors.tolist()
+        ([0.0, 0.0, 0.0], [1, 4])
     """
 
     stages: tuple[str, ...] = ()

@@ -44,6 +44,15 @@ class Quantisation:
         levels_bits: bits per coordinate before summing.
         bits: ring width; sums are taken modulo 2**bits.
         most_bits: largest value of the key `bits`; 0: there is no such key.
+
+    Example:
+        >>> quantisation = Quantisation(clip=1.0, levels_bits=16, bits=32)
+        >>> updates = np.array([[0.25, -0.5], [0.75, 0.0]], np.float32)
+        >>> coins = [bytes(32), bytes(31) + b"2"]  # from the operating system in a real run
+        >>> total = sum(quantisation.encode(update, weight=1, coins=own) for update, own in zip(updates, coins))
+        >>> mean, weight = quantisation.decode(total, updates=2)
+        >>> mean.round(3).tolist(), weight
+        ([0.5, -0.25], 2)
     """
 
     most_bits: ClassVar[int] = LARGEST_RING

@@ -128,6 +128,11 @@ class Combined:
     Attributes:
         mean: `(d,)` float64.
         used: `(k,)` int64, ascending positions of the updates that are in the mean.
+
+    Example:
+        >>> result = Combined(mean=np.array([0.5, 0.1]), used=np.array([0, 2, 3]))
+        >>> len(result.used)
+        3
     """
 
     mean: Floats
@@ -142,6 +147,19 @@ class RobustRule(ABC):
 
     Args:
         section: the experiment's ``aggregation.robust``.
+
+    Example:
+        >>> class Shortest(RobustRule):
+        ...     def __init__(self, section, count=2):
+        ...         super().__init__(section)
+        ...         self.count = count
+        ...     def combine(self, updates):
+        ...         by_norm = np.argsort([np.linalg.norm(update) for update in updates], kind="stable")
+        ...         used = np.sort(by_norm[: self.count])
+        ...         return Combined(np.mean([updates[position] for position in used], axis=0), used)
+        >>> rule = Shortest(RobustSection(rule="mine:Shortest"))
+        >>> rule.combine([np.ones(2), np.full(2, 90.0), np.zeros(2)])
+        Combined(mean=array([0.5, 0.5]), used=array([0, 2]))
     """
 
     required: ClassVar[tuple[str, ...]] = ()

@@ -111,6 +111,15 @@ class ServerOptimizer(ABC):
 
     Args:
         section: the experiment's ``aggregation.server_optimizer``; None if it has none.
+
+    Example:
+        >>> class SignSteps(ServerOptimizer):
+        ...     def step(self, state, model, mean):
+        ...         moment = 0.9 * state.get("m", np.zeros_like(mean)) + 0.1 * mean
+        ...         return model + 0.5 * np.sign(moment), {"m": moment}
+        >>> model, state = SignSteps(None).step({}, np.zeros(2, np.float32), np.array([3.0, -0.2]))
+        >>> model.tolist()
+        [0.5, -0.5]
     """
 
     defaults: ClassVar[Mapping[str, float]] = {}

@@ -31,6 +31,12 @@ class MaskCode:
         length: d, elements of a mask.
         needed: U, coded pieces that determine a mask.
         private: T, coded pieces that reveal nothing; less than U.
+
+    Example:
+        >>> code = MaskCode(length=4, needed=3, private=1)
+        >>> pieces = code.coded(bytes(32), points=(1, 2, 3, 4))
+        >>> code.decoded({point: pieces[point - 1] for point in (1, 3, 4)}).tolist() == code.mask(bytes(32)).tolist()
+        True
     """
 
     length: int

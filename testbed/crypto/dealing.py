@@ -58,6 +58,12 @@ def share_to_many(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points
 
     Raises:
         InvalidShares: see `shamir.share`.
+
+    Example:
+        >>> from testbed.crypto.shamir import reconstruct
+        >>> shares = share_to_many([(b"a" * 32, bytes(32)), (b"b" * 32, bytes(32))], threshold=2, points=[1, 2, 3])
+        >>> reconstruct([1, 3], [shares[1][0], shares[1][2]], threshold=2) == b"b" * 32
+        True
     """
     if threshold * len(points) * _LIMBS > LARGEST_MATRIX:
         return share_each(secrets, threshold, points)

@@ -119,6 +119,11 @@ def multiply_base(scalar: bytes) -> bytes:
 
     Raises:
         ValueError: the scalar is 0 modulo ORDER.
+
+    Example:
+        >>> two, three = ((scalar).to_bytes(32, "little") for scalar in (2, 3))
+        >>> add(multiply_base(two), multiply_base(three)) == multiply_base((5).to_bytes(32, "little"))
+        True
     """
     try:
         product: bytes = bindings.crypto_scalarmult_ed25519_base_noclamp(scalar)

@@ -113,6 +113,15 @@ def open_from(private: PrivateKey, sealed: bytes, associated: bytes) -> bytes:
 
     Raises:
         OpeningFailed: anything is wrong.
+
+    Example:
+        >>> recipient = PrivateKey.from_seed(bytes(32))
+        >>> sealed = seal_to(recipient.public, b"a share", b"round 7", ephemeral_seed=bytes(31) + b"1")
+        >>> open_from(recipient, sealed, b"round 7")
+        b'a share'
+        >>> open_from(recipient, sealed, b"round 8")
+        Traceback (most recent call last):
+        testbed.crypto.OpeningFailed: changed, or sealed to another key or with other associated data
     """
     if len(sealed) < SEAL_TO_OVERHEAD_BYTES:
         raise OpeningFailed(f"too short to be sealed: {len(sealed)} bytes")
@@ -127,7 +136,13 @@ def open_from(private: PrivateKey, sealed: bytes, associated: bytes) -> bytes:
 
 
 def derive_key_pair(material: bytes) -> PrivateKey:
-    """Return the X25519 key pair of at least 32 bytes of key material (DeriveKeyPair, RFC 9180 section 7.1.3)."""
+    """Return the X25519 key pair of at least 32 bytes of key material (DeriveKeyPair, RFC 9180 section 7.1.3).
+
+    Example:
+        >>> material = bytes.fromhex("7268600d403fce431561aef583ee1613527cff655c1343f29812e66706df3234")
+        >>> derive_key_pair(material).public.hex()  # RFC 9180 appendix A.1.1: ikmE, pkEm
+        '37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431'
+    """
     extracted = _labeled_extract(_KEM, b"", b"dkp_prk", material)
     return PrivateKey.from_seed(_labeled_expand(_KEM, extracted, b"sk", b"", 32))
 

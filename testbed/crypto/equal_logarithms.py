@@ -74,6 +74,13 @@ def verify(public: bytes, points: Sequence[bytes], products: Sequence[bytes], co
 
     Source:
         RFC 9497 section 2.2.2.
+
+    Example:
+        >>> secret, scalar = (number.to_bytes(32, "little") for number in (7, 11))
+        >>> point = edwards25519.multiply_base(scalar)
+        >>> product = edwards25519.multiply(secret, point)
+        >>> proof = prove(secret, [point], [product], b"round 7")
+        >>> verify(edwards25519.multiply_base(secret), [point], [product], b"round 7", proof)
     """
     if len(proof) != PROOF_BYTES:
         raise InvalidProof(f"a proof of equal logarithms is {PROOF_BYTES} bytes long, got {len(proof)}")

@@ -112,6 +112,14 @@ def is_share(share: bytes, committed: Sequence[bytes], point: int) -> bool:
         share: 32 bytes.
         committed: commitments to the polynomial.
         point: of the holder.
+
+    Example:
+        >>> coefficients = polynomial(random_scalar(bytes(32)), threshold=2, entropy=bytes(31) + b"1")
+        >>> committed = commitments(coefficients)
+        >>> is_share(share_at(coefficients, point=3), committed, point=3)
+        True
+        >>> is_share(share_at(coefficients, point=3), committed, point=4)
+        False
     """
     # share + ORDER would pass as a second encoding of the share.
     if int.from_bytes(share, "little") >= ORDER:

@@ -68,6 +68,10 @@ def multiply(left: Elements, right: Elements) -> Elements:
     Args:
         left: elements.
         right: elements.
+
+    Example:
+        >>> multiply(element(PRIME - 1), element(PRIME - 1)).tolist()  # (-1) * (-1)
+        [1]
     """
     return _in_parts(_product, left, right)
 

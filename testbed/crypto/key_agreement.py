@@ -73,6 +73,13 @@ class PrivateKey:
 
         Raises:
             InvalidKey: the peer's key has the wrong length or is of small order.
+
+        Example:
+            >>> alice, bob = PrivateKey.from_seed(bytes(32)), PrivateKey.from_seed(bytes(31) + b"1")
+            >>> alice.agree(bob.public, b"mask/v1") == bob.agree(alice.public, b"mask/v1")
+            True
+            >>> alice.agree(bob.public, b"mask/v1") == alice.agree(bob.public, b"share/v1")
+            False
         """
         return _agreed(self.exchange(peer_public), self.public, peer_public, purpose)
 
@@ -81,6 +88,12 @@ class PrivateKey:
 
         Raises:
             InvalidKey: the peer's key has the wrong length or is of small order (the result is zero).
+
+        Example:
+            >>> alice = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
+            >>> bob = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
+            >>> PrivateKey.from_seed(alice).exchange(bob).hex()  # RFC 7748 section 6.1
+            '4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742'
         """
         require_length(peer_public, PUBLIC_KEY_BYTES, "an X25519 public key")
         try:

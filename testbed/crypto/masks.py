@@ -206,6 +206,13 @@ def mask(seed: bytes, length: int, bits: int, prg: Prg = "aes-256-ctr") -> NDArr
     Raises:
         InvalidKey: the seed is not 32 bytes long.
         ValueError: ``bits`` is out of range.
+
+    Example:
+        >>> seed = bytes(32)  # agreed by two clients; one adds the mask, the other subtracts it
+        >>> inputs = np.array([5, 1], np.uint32), np.array([2, 9], np.uint32)
+        >>> masked = inputs[0] + mask(seed, length=2, bits=32), inputs[1] - mask(seed, length=2, bits=32)
+        >>> (masked[0] + masked[1]).tolist()
+        [7, 10]
     """
     vector = np.zeros(length, word_dtype(bits))
     add_masks(vector, [seed], [1], bits, prg)

@@ -44,6 +44,12 @@ class Packing:
 
     Attributes:
         width: w, bits of a sum of elements, 1 to 31.
+
+    Example:
+        >>> packing, key = Packing(width=20), key_of(bytes(32))
+        >>> masked = packing.masked(np.array([7, 9], np.uint32), key, error_seed=bytes(31) + b"1", seed=bytes(32))
+        >>> packing.unmasked(masked.astype(np.uint64), key, bytes(32), elements=2, clients=1).tolist()
+        [7, 9]
     """
 
     width: int

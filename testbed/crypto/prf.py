@@ -28,6 +28,10 @@ def evaluate(key: bytes, message: bytes) -> bytes:
 
     Source:
         RFC 2104 section 2.
+
+    Example:
+        >>> evaluate(b"Jefe", b"what do ya want for nothing?").hex()  # RFC 4231, test case 2
+        '5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843'
     """
     if len(key) != KEY_BYTES:
         return hmac.digest(key, message, "sha256")
@@ -48,6 +52,11 @@ def evaluate_many(keys: NDArray[np.uint8], message: bytes) -> NDArray[np.uint8]:
 
     Raises:
         ValueError: ``keys`` has another shape or dtype.
+
+    Example:
+        >>> keys = np.arange(64, dtype=np.uint8).reshape(2, 32)
+        >>> evaluate_many(keys, b"round 7")[1].tobytes() == evaluate(keys[1].tobytes(), b"round 7")
+        True
     """
     if keys.ndim != 2 or keys.shape[1] != KEY_BYTES or keys.dtype != np.uint8:
         raise ValueError(f"keys must be (n, {KEY_BYTES}) uint8, got {keys.shape} {keys.dtype}")

@@ -144,7 +144,12 @@ def uniform(seed: bytes, count: int) -> Elements:
 
 
 def inverse(element: int) -> int:
-    """Return the multiplicative inverse; raises `ValueError` for 0."""
+    """Return the multiplicative inverse; raises `ValueError` for 0.
+
+    Example:
+        >>> inverse(2) * 2 % PRIME
+        1
+    """
     return pow(element, -1, PRIME)
 
 

@@ -25,6 +25,10 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
 
     Raises:
         InvalidShares: no polynomial with t coefficients fits all but (m - t) / 2 of the values.
+
+    Example:
+        >>> wrong_values(points=[1, 2, 3, 4], values=[5, 7, 8, 11], threshold=2)  # 3 + 2x, but at 3
+        [2]
     """
     count = len(points)
     errors = (count - threshold) // 2

@@ -94,6 +94,11 @@ def reconstruct(points: Sequence[int], shares: Sequence[bytes], threshold: int) 
 
     Raises:
         InvalidShares: there are too few shares or not one for each point, or they do not give a 32-byte secret.
+
+    Example:
+        >>> shares = share(b"s" * 32, threshold=2, points=[1, 2, 3], entropy=bytes(32))
+        >>> reconstruct([1, 3], [shares[0], shares[2]], threshold=2) == b"s" * 32
+        True
     """
     if len(points) != len(shares):
         raise InvalidShares(f"{len(points)} points for {len(shares)} shares")

@@ -57,6 +57,11 @@ class SigningKey:
 
         Raises:
             InvalidKey: the seed is not 32 bytes long.
+
+        Example:
+            >>> seed = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+            >>> SigningKey.from_seed(seed).public.hex()  # RFC 8032 section 7.1, TEST 1
+            'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a'
         """
         require_length(seed, SEED_BYTES, "an Ed25519 secret key")
         return cls(*bindings.crypto_sign_seed_keypair(seed))
@@ -111,6 +116,14 @@ def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> No
 
     Raises:
         InvalidSignature: anything is wrong, including the length of the key or the signature.
+
+    Example:
+        >>> key = SigningKey.from_seed(bytes(32))
+        >>> signature = key.sign(b"example/v1", b"participants 1, 4, 6")
+        >>> verify(key.public, b"example/v1", b"participants 1, 4, 6", signature)
+        >>> verify(key.public, b"example/v1", b"participants 1, 4, 9", signature)
+        Traceback (most recent call last):
+        testbed.crypto.InvalidSignature: the Ed25519 signature does not hold
     """
     _verify_message(public, signed_bytes(domain, content), signature)
 

@@ -60,6 +60,11 @@ def below_threshold_mask(outputs: Bytes, factor: Fraction, selected: int, total:
 
     Returns:
         `(m,)` bool.
+
+    Example:
+        >>> outputs = np.array([[0] * 32, [128] + [0] * 31], np.uint8)  # 0 and 1/2 of the largest output
+        >>> below_threshold_mask(outputs, factor=Fraction(13, 10), selected=10, total=100).tolist()
+        [True, False]
     """
     limit = smallest_not_under_threshold(factor, selected, total, 32)
     # The threshold is above every output: all parties are drawn.

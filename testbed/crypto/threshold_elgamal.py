@@ -120,6 +120,15 @@ def decrypt(point: bytes, sealed: bytes, associated: bytes, partial: Mapping[int
 
     Raises:
         OpeningFailed: one of the arguments is wrong.
+
+    Example:
+        >>> from testbed.crypto import feldman
+        >>> coefficients = feldman.polynomial(feldman.random_scalar(bytes(32)), threshold=2, entropy=bytes(31) + b"1")
+        >>> public = feldman.commitments(coefficients)[0]
+        >>> point, sealed = encrypt(public, b"a seed", b"round 7", entropy=bytes(31) + b"2")
+        >>> partial = {x: partial_decryption(feldman.share_at(coefficients, x), point) for x in (1, 3)}  # of 2 holders
+        >>> decrypt(point, sealed, b"round 7", partial)
+        b'a seed'
     """
     return decrypt_with(point, sealed, associated, partial, lagrange_weights(list(partial)))
 

@@ -91,6 +91,12 @@ class SecretKey:
         Args:
             alpha: the input, any length.
             suite: hash to the curve.
+
+        Example:
+            >>> seed = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+            >>> beta, pi = SecretKey.from_seed(seed).prove(b"", Suite.TAI)
+            >>> beta.hex()[:32], pi.hex()[:32]  # RFC 9381, example 16
+            ('90cf1df3b703cce59e2a35b925d41116', '8657106690b5526245a92b003bb079cc')
         """
         h = encode_to_curve(self.public, alpha, suite)
         gamma = edwards25519.multiply(self._scalar, h)
@@ -159,6 +165,12 @@ def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2)
     Raises:
         InvalidProof: a length is wrong, an encoding is not canonical, a point is not of prime order, s is not below the
             group's order, or the challenge does not match.
+
+    Example:
+        >>> key = SecretKey.from_seed(bytes(32))
+        >>> beta, pi = key.prove(b"round 7")
+        >>> verify(key.public, b"round 7", pi) == beta
+        True
     """
     if len(public) != PUBLIC_KEY_BYTES:
         raise InvalidProof(f"a VRF public key is {PUBLIC_KEY_BYTES} bytes long, got {len(public)}")

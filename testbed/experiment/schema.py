@@ -62,7 +62,18 @@ RANDOM = "random"
 class Experiment(Section):
     """A federation, its protocols and its surroundings, as an experiment file describes them.
 
-    Construction raises `ExperimentError`, as the command line does: one line per mistake, with the key.
+    Its attributes are the keys of the file (docs/reference/configuration); instances are frozen.
+
+    Raises:
+        ExperimentError: one line per mistake, with the key, as in the command line.
+
+    Example:
+        >>> experiment = Experiment(rounds=3, population=20, selection={"participants": 5})
+        >>> experiment.selection.protocol, experiment.aggregation.protocol
+        ('random', 'secagg')
+        >>> Experiment(rounds=0)
+        Traceback (most recent call last):
+        testbed.errors.ExperimentError: Experiment: rounds: should be greater than 0, not 0
     """
 
     name: str = Field("experiment", min_length=1, max_length=100, description="Name in tables and figures")

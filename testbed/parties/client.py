@@ -3,48 +3,24 @@
 A `Role` is the client side of one protocol: a set of handlers, one per message type. Role state lives for one round.
 A misbehaving client has some handlers overridden: a subclass of the role, given to chosen clients by `RoleSpec.only`.
 
-A `StageTable` lists the questions that a client answers in each state, and the state that follows. Two rules hold, as
-in h11's `_state.py`. A question is answered only in the source states of its row. A client that has refused a question
-answers no more in that round, unless the row names another state. States are strings local to the table. An excerpt
-of `secagg`:
-
-    STAGES = StageTable(
-        start="new",
-        rows={
-            AdvertiseKeys: Transition(
-                sources={"new"}, target="advertised", refusal="secagg.out-of-order", starts_round=True
-            ),
-            ShareKeys: Transition(sources={"advertised"}, target="shared", refusal="secagg.out-of-order"),
-        },
-    )
-
-    class SecAggClient(Role):
-        def __init__(self, client: Client, parameters: SecAggParameters) -> None:
-            super().__init__(client, parameters)
-            self.progress = STAGES.progress()
-
-        @handles(ShareKeys)
-        def on_share_keys(self, message: ShareKeys) -> SealedForPeers:
-            with self.progress.answering(message, message.round):
-                ...  # a `Refusal` in here is the client's last answer in this round
-
-A protocol that builds on another one extends its table: ``STAGES.extended({...})``. If a client may hear of several
-rounds, the table maps each state to the state in the new round: `StageTable.new_round`.
+The questions that a client answers in each state are rows of a `testbed.parties.stage_table.StageTable`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from testbed.batches import Batches
 from testbed.crypto.memo import Memo
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
-from testbed.errors import Refusal
 from testbed.messages import Message, encode
 from testbed.parties.participation import OwnParticipation
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
+from testbed.parties.stage_table import REFUSED as REFUSED  # for classes that import them from here
+from testbed.parties.stage_table import StageProgress as StageProgress
+from testbed.parties.stage_table import StageTable as StageTable
+from testbed.parties.stage_table import Transition as Transition
 from testbed.randomness import Randomness
 from testbed.workload.client_algorithm import STATELESS, ClientAlgorithm
 from testbed.workload.client_states import ClientStates
@@ -191,6 +167,21 @@ def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Method
         kind: type of the question.
         stateless: all clients answer the same and keep no state; the handler is then a static method of `(environment,
             message)`, called once for all clients of a host.
+
+    Returns:
+        The decorator.
+
+    Example:
+        >>> class AskScore(Message, frozen=True):
+        ...     pass
+        >>> class Score(Message, frozen=True):
+        ...     samples: int
+        >>> class Scoring(Role):
+        ...     @handles(AskScore)
+        ...     def on_ask_score(self, message):
+        ...         return Score(120)
+        >>> Scoring.questions == (AskScore,)
+        True
     """
 
     def mark(method: Method) -> Method:
@@ -213,6 +204,21 @@ class Role:
 
     Attributes:
         questions: the types of messages that are answered.
+
+    Example:
+        >>> class AskNumber(Message, frozen=True):
+        ...     pass
+        >>> class Number(Message, frozen=True):
+        ...     number: int
+        >>> class Numbered(Role):
+        ...     @handles(AskNumber)
+        ...     def on_ask_number(self, message):
+        ...         return Number(self.client.number)
+        >>> environment = Environment(
+        ...     population=9, randomness=Randomness(7), compute=ComputeModel(False, {}), directory=Directory.empty(9)
+        ... )
+        >>> Client(4, environment).role(Numbered, None).on_ask_number(AskNumber())
+        Number(number=4)
     """
 
     questions: ClassVar[tuple[type[Message], ...]] = ()
@@ -314,109 +320,15 @@ class RoleSpec:
         role: the class.
         parameters: parameters of its instances.
         only: the clients that play it, instead of an earlier role for the same messages; None: all clients.
+
+    Example:
+        >>> class Honest(Role): ...
+        >>> class Dishonest(Honest): ...
+        >>> specs = [RoleSpec(Honest, None), RoleSpec(Dishonest, None, only=frozenset({3}))]
+        >>> [spec.role.__name__ for spec in specs if spec.only is None or 3 in spec.only]
+        ['Honest', 'Dishonest']
     """
 
     role: type[Role]
     parameters: Any
     only: frozenset[int] | None = None
-
-
-# -- a client's state in a protocol ------------------------------------------------------------------------------------
-
-
-REFUSED = "refused"
-"""The state after a refusal, unless the row names another one; no row of an honest client has it as a source."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Transition:
-    """The transition of a client's state by one question.
-
-    Attributes:
-        sources: the states in which the question is answered.
-        target: the state after the answer; None: the question changes no state, answered or refused.
-        refusal: refusal code in all other states.
-        detail: text of the refusal; ``{round}`` is the round of the question.
-        starts_round: whether the question starts the protocol's round; all other questions must be of that round.
-        other_round: code and detail of the refusal of a question of another round; None: as in other states.
-        target_on_refusal: the state after a failed check.
-    """
-
-    sources: Set[str]
-    target: str | None
-    refusal: str
-    detail: str = "round {round}: unexpected question in this state"
-    starts_round: bool = False
-    other_round: tuple[str, str] | None = None
-    target_on_refusal: str = REFUSED
-
-
-@dataclass(frozen=True)
-class StageTable:
-    """The rows of one protocol.
-
-    Attributes:
-        start: the state of a client that nobody has asked anything.
-        rows: by type of question.
-        new_round: by state, the one in which a new round finds the client, where it is no row that begins a round.
-    """
-
-    start: str
-    rows: Mapping[type[Message], Transition] = field(default_factory=dict)
-    new_round: Mapping[str, str] = field(default_factory=dict)
-
-    def extended(self, rows: Mapping[type[Message], Transition]) -> "StageTable":
-        """Return the table with more rows, or with other rows for the same questions."""
-        return replace(self, rows={**self.rows, **rows})
-
-    def progress(self) -> "StageProgress":
-        """Return the initial state of a client that has not been asked anything."""
-        return StageProgress(self)
-
-
-class StageProgress:
-    """The state of one client in one round.
-
-    Attributes:
-        state: the state after its last answer.
-        round: the round that has begun; None before.
-    """
-
-    def __init__(self, table: StageTable) -> None:
-        self._table = table
-        self.state = table.start
-        self.round: int | None = None
-
-    def begin(self, round_number: int) -> None:
-        """Begin a round whose number the caller has checked."""
-        self.state, self.round = self._table.new_round[self.state], round_number
-
-    def check_round(self, message: Message, round_number: int) -> Transition:
-        """Return the row of a question; raises `Refusal` unless it is of the current round. Nothing changes."""
-        row = self._table.rows[type(message)]
-        # Stops a server that puts a question of another round into this one, to combine the answers of two rounds.
-        if not row.starts_round and round_number != self.round:
-            check, detail = row.other_round or (row.refusal, row.detail)
-            raise Refusal(check, detail.format(round=round_number))
-        return row
-
-    def check(self, message: Message, round_number: int) -> Transition:
-        """Return the row of a question of this round; raises `Refusal` if no answer is allowed now. Nothing changes."""
-        row = self.check_round(message, round_number)
-        # Stops a server that asks twice, or goes on after a refusal, to get answers that no honest run gives together.
-        if self.state not in row.sources:
-            raise Refusal(row.refusal, row.detail.format(round=round_number))
-        return row
-
-    @contextmanager
-    def answering(self, message: Message, round_number: int) -> Iterator[None]:
-        """Answer a question: move to the row's target, or to its `target_on_refusal` if a check inside fails."""
-        row = self.check(message, round_number)
-        self.round = round_number
-        # Before the handler runs: after any exception in it, the client counts as having refused.
-        if row.target is not None:
-            self.state = row.target_on_refusal
-        yield
-        # Reached only if the handler has raised nothing.
-        if row.target is not None:
-            self.state = row.target

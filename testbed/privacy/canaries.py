@@ -74,6 +74,11 @@ def canary(randomness: Randomness, client: int, dimension: int, norm: float = 1.
 
     Returns:
         `(d,)` float32.
+
+    Example:
+        >>> vector = canary(Randomness(7), client=3, dimension=1000, norm=2.0)
+        >>> round(float(np.linalg.norm(vector)), 5)
+        2.0
     """
     vector: Floats = randomness.generator(client, 0, "canary").standard_normal(dimension)
     return np.asarray(vector * (norm / np.linalg.norm(vector)), np.float32)

@@ -136,6 +136,14 @@ class Encoding:
         scale: the clip in integer steps.
         bits: ring width; sums are taken modulo 2**bits.
         bias: the paper's beta, above 0 and below 1; 0 rounds unconditionally.
+
+    Example:
+        >>> encoding = Encoding(dimension=3, clip=1.0, scale=2.0**15, bits=32, bias=0.6)
+        >>> update = np.array([0.25, -0.5, 0.75], np.float32)
+        >>> elements = encoding.encode(update, rotation=bytes(32), rounding=bytes(31) + b"1")
+        >>> mean, updates = encoding.decode(elements, 1, rotation=bytes(32))
+        >>> mean.round(3).tolist(), updates
+        ([0.25, -0.5, 0.75], 1)
     """
 
     dimension: int

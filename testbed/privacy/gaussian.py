@@ -106,6 +106,11 @@ class SubsampledGaussianAccountant:
         sample_rate: q, the probability with which a participant uses each of its samples.
         client_rate: p, the probability with which a client takes part in a counted round; 1.0 if only rounds in which
             it took part are counted.
+
+    Example:
+        >>> accountant = SubsampledGaussianAccountant(noise_multiplier=1.1, sample_rate=0.01)
+        >>> round(accountant.epsilon({1.0: 1000}, delta=1e-5), 2)
+        1.52
     """
 
     unit: ClassVar[Literal["client", "sample"]] = "sample"

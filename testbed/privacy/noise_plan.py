@@ -56,6 +56,10 @@ class Guarantees:
             server may split them. It counts where no more than `max_colluders` are dishonest, and where it is less than
             `min_sum_size`.
         min_noise_share: least share of the planned noise in a sum, where the participants share the noise.
+
+    Example:
+        >>> Guarantees.none(participants=20).min_noise_share
+        0.05
     """
 
     participants: int

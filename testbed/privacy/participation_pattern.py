@@ -16,6 +16,10 @@ class ParticipationPattern:
         min_separation: b, at least 1: a client that takes part in rounds t and t' has |t - t'| >= b; 1 forbids nothing.
         max_participations: k, most rounds of a client; None: as many as the separation leaves room for.
         fixed_cycle: whether all rounds of a client are equal modulo b (balls in bins; Chua et al., arXiv 2412.16802).
+
+    Example:
+        >>> ParticipationPattern(min_separation=5, max_participations=2).most_participations(rounds=100)
+        2
     """
 
     min_separation: int

@@ -226,6 +226,13 @@ def add_noise(accumulator: npt.NDArray[Any], mechanism: Mechanism, variance: flo
     Raises:
         InvalidKey: if the seed is not 32 bytes long.
         ValueError: if the variance is out of range.
+
+    Example:
+        >>> vector = np.arange(3)
+        >>> add_noise(vector, "discrete-gaussian", variance=25.0, seed=bytes(32))
+        >>> add_noise(vector, "discrete-gaussian", variance=25.0, seed=bytes(32), sign=-1)  # remove the same noise
+        >>> vector.tolist()
+        [0, 1, 2]
     """
     table = table_of(mechanism, variance)
     combine = np.add if sign == 1 else np.subtract
@@ -254,6 +261,11 @@ def noise(mechanism: Mechanism, variance: float, seed: bytes, length: int) -> In
 
     Returns:
         `(length,)` int64.
+
+    Example:
+        >>> values = noise("skellam", variance=100.0, seed=bytes(32), length=10_000)
+        >>> bool(abs(values.var() / 100 - 1) < 0.05)
+        True
     """
     vector = np.zeros(length, np.int64)
     add_noise(vector, mechanism, variance, seed)

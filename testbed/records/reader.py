@@ -39,6 +39,13 @@ class RunRecords:
 
     Raises:
         RunError: the directory contains no run.
+
+    Example:
+        >>> from testbed import Experiment, RunRecords, run
+        >>> experiment = Experiment(rounds=2, population=6, selection={"participants": 3})
+        >>> records = RunRecords(run(experiment, out="runs/first", network="in-process"))
+        >>> records.rounds["survivors"].tolist(), records.value("selection.participants")
+        ([3, 3], 3)
     """
 
     def __init__(self, path: Path) -> None:
@@ -212,8 +219,19 @@ class RunRecords:
 def find_runs(path: Path) -> list[RunRecords]:
     """Return the runs at or below `path`: points of a sweep in their order, other runs ordered by directory.
 
+    Args:
+        path: a run's directory, or a directory above it.
+
     Raises:
         RunError: there is no run, or an experiment cannot be read.
+
+    Example:
+        >>> from testbed import Experiment, find_runs, run
+        >>> sweep = {"aggregation.protocol": ["plain", "secagg"]}
+        >>> experiment = Experiment(rounds=1, population=6, selection={"participants": 3}, sweep=sweep)
+        >>> directory = run(experiment, out="runs/compared", network="in-process")
+        >>> [records.label for records in find_runs(directory)]
+        ['plain', 'secagg']
     """
     path = Path(path)
     if not path.is_dir():
@@ -278,7 +296,7 @@ def format_end_reasons(rounds: Iterable[tuple[str, str]]) -> str:
         rounds: outcome and reason of each, in their order.
 
     Example:
-        >>> summed_up([("aborted", "below-threshold: 8 of 9"), ("completed", "")])
+        >>> format_end_reasons([("aborted", "below-threshold: 8 of 9"), ("completed", "")])
         '1 aborted: 1 x below-threshold (8 of 9)'
     """
     ended: dict[str, list[str]] = defaultdict(list)
@@ -325,7 +343,7 @@ def format_delay(rounds: int, factor: float | None = None) -> str:
         factor: their duration over the duration due to links and devices.
 
     Example:
-        >>> behind_told(3, 1.8)
+        >>> format_delay(3, 1.8)
         'the machine could not keep up in 3 rounds, which took 1.80 times as long as links and devices require'
     """
     text = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"

@@ -73,6 +73,13 @@ def run(
         KeyboardInterrupt: SIGINT or SIGTERM; the records hold all finished rounds, and resume continues from them.
 
     An error of one point stops the others: their finished rounds stay, and the error names the point.
+
+    Example:
+        >>> from testbed import Experiment, find_runs, run
+        >>> experiment = Experiment(rounds=2, population=6, selection={"participants": 3})
+        >>> directory = run(experiment, out="runs/first", network="in-process")
+        >>> find_runs(directory)[0].rounds["outcome"].tolist()
+        ['completed', 'completed']
     """
     if not isinstance(experiment, Experiment | str | Path):
         raise ExperimentError(

@@ -25,7 +25,16 @@ from testbed.selection.supply import Supply
 
 
 class SelectionParameters(BaseModel):
-    """Settings that every selection protocol has."""
+    """Settings of every selection protocol; a subclass adds the keys of a user-defined protocol.
+
+    Example:
+        >>> from pydantic import Field
+        >>> class TurnParameters(SelectionParameters):
+        ...     start: int = Field(0, ge=0, description="The client that participates first")
+        >>> section = TurnParameters(participants=5, start=3)
+        >>> section.expected_participants(population=20)
+        5
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -122,6 +131,14 @@ class SelectionRound:
         beacon: access to the randomness beacon; None where the protocol uses none.
         memory: arrays (numbers or booleans) by name that the protocol keeps from round to round. Checkpoints contain
             only these arrays: state kept elsewhere is lost when a run is resumed (`testbed.memory`).
+
+    Example:
+        >>> from testbed.parties.pki import Directory
+        >>> round_ = SelectionRound(1, 4, None, np.zeros(4, np.int64), Directory.empty(4), Randomness(7), bytes(16))
+        >>> round_.everyone.tolist()
+        [0, 1, 2, 3]
+        >>> round_.rng("participants").random() == round_.rng("participants").random()  # by purpose
+        True
     """
 
     number: int
@@ -178,6 +195,11 @@ class Selection:
         ready: the participants still available when selection ends, which are asked to train; None: all.
         available: the clients available when selection began; None: the protocol does not know.
         round_number: the round number that clients were told; None: the number of this round.
+
+    Example:
+        >>> selection = Selection(np.array([2, 3, 7]), candidates=10)
+        >>> selection.participants.tolist(), selection.candidates
+        ([2, 3, 7], 10)
     """
 
     participants: Ids
@@ -203,6 +225,13 @@ class TrainingReports:
         latency_s: `(m,)` float64, seconds from the start of the stage to each answer, measured by the server.
         unheard: `(k,)` int64, sorted clients that were asked to train and did not answer in time.
         waited_s: seconds that the server waited for them, by its own clock; at least the largest latency.
+
+    Example:
+        >>> clients, samples, loss = np.array([3, 8]), np.array([10, 40]), np.array([0.5, 0.2])
+        >>> latency_s, unheard = np.array([1.5, 0.8]), np.array([9])
+        >>> reports = TrainingReports(clients, samples, loss, loss**2, latency_s, unheard, waited_s=2.0)
+        >>> reports.quality.tolist()
+        [5.0, 8.0]
     """
 
     clients: Ids
@@ -290,6 +319,20 @@ class SelectionProtocol(ABC):
         batches: groups of clients that may only be summed together; None: any clients may be summed.
         uses_reported_losses: whether selection depends on losses that clients report. Defaults to True in a class that
             overrides `learn`.
+
+    Example:
+        >>> import asyncio
+        >>> from testbed.parties.pki import Directory
+        >>> class Rotation(SelectionProtocol):  # takes turns, whether the clients are available or not
+        ...     roles = ()
+        ...     async def select(self, round_):
+        ...         first = (round_.number - 1) * self.parameters.participants
+        ...         turn = (first + np.arange(self.parameters.participants)) % self.population
+        ...         return Selection(np.sort(turn), candidates=self.population)
+        >>> rotation = Rotation(SelectionParameters(participants=3), population=5)
+        >>> round_ = SelectionRound(2, 5, None, np.zeros(5, np.int64), Directory.empty(5), Randomness(7), bytes(16))
+        >>> asyncio.run(rotation.select(round_)).participants.tolist()
+        [0, 3, 4]
     """
 
     stages: tuple[str, ...] = ()

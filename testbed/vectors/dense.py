@@ -29,6 +29,11 @@ class Vector:
 
     Raises:
         ValueError: the array's type does not fit ``bits``, so that the vector would change on the wire.
+
+    Example:
+        >>> vector = Vector(np.array([1, 5, 7, 0], np.uint32), bits=3)
+        >>> len(vector), vector.packed_bytes, vector.pack().hex()
+        (4, 2, 'e901')
     """
 
     __slots__ = ("_digest", "_values", "bits")

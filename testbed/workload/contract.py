@@ -23,6 +23,11 @@ class LocalUpdate:
             client without samples; NaN where the workload measures no loss.
         examples_processed: samples times epochs, charged by modelled compute.
         squared_loss: mean of the squared loss over the same examples; None where the workload does not measure it.
+
+    Example:
+        >>> update = LocalUpdate(np.array([0.5, -0.25], np.float32), samples=60, loss=0.7, examples_processed=120)
+        >>> update.delta.dtype.name, update.squared_loss
+        ('float32', None)
     """
 
     delta: npt.NDArray[np.float32]
@@ -41,6 +46,10 @@ class Evaluation:
         accuracy: share of the samples classified correctly, 0 to 1; NaN where none is measured, as in regression.
         samples: number of held-out samples.
         metrics: values of ``workload.metrics``, in their order.
+
+    Example:
+        >>> Evaluation(loss=0.35, accuracy=0.9, samples=360, metrics=(0.88,)).accuracy
+        0.9
     """
 
     loss: float
@@ -56,6 +65,11 @@ class LabelledEvaluation(Evaluation):
     Attributes:
         recalls: (classes,) for each label, from 0, the share of its held-out samples classified correctly, 0 to 1; NaN
             where the label has no held-out samples.
+
+    Example:
+        >>> evaluation = LabelledEvaluation(0.35, 0.75, 4, recalls=(1.0, 0.5))
+        >>> evaluation.recalls[1]
+        0.5
     """
 
     recalls: tuple[float, ...]
@@ -63,7 +77,12 @@ class LabelledEvaluation(Evaluation):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationWithoutLoss(Evaluation):
-    """Evaluation that measures no loss, as with some Flower apps: ``loss`` is NaN, and null in the records."""
+    """Evaluation that measures no loss, as with some Flower apps: ``loss`` is NaN, and null in the records.
+
+    Example:
+        >>> EvaluationWithoutLoss(loss=float("nan"), accuracy=0.9, samples=360)
+        EvaluationWithoutLoss(loss=nan, accuracy=0.9, samples=360, metrics=())
+    """
 
 
 @runtime_checkable
@@ -72,6 +91,20 @@ class Workload(Protocol):
 
     Every result is a function of the experiment and the arguments. It must not depend on the process that calls, on the
     order of calls, or on earlier calls.
+
+    Example:
+        >>> class MeanOfNumbers:
+        ...     dimension, sample_counts = 1, np.array([2, 2])
+        ...     numbers = np.array([[1.0, 3.0], [5.0, 7.0]])  # of two clients
+        ...     def initial_model(self):
+        ...         return np.zeros(1, np.float32)
+        ...     def train(self, client, model, round_number):
+        ...         step = (self.numbers[client].mean() - model).astype(np.float32)
+        ...         return LocalUpdate(step, samples=2, loss=float(step[0] ** 2), examples_processed=2)
+        ...     def evaluate(self, model):
+        ...         return None
+        >>> isinstance(MeanOfNumbers(), Workload), MeanOfNumbers().train(1, np.zeros(1, np.float32), 1).delta.tolist()
+        (True, [6.0])
     """
 
     @property

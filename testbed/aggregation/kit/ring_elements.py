@@ -190,7 +190,18 @@ class NoisyParameters(AggregationParameters):
     """Parameters of protocols with sums that may include noise.
 
     Attributes:
+        bits: ring width; sums are taken modulo 2**bits.
+        noise: noise of the participants or of the server; None: none.
+        compression: compression of updates; None: none.
         removes_noise: whether `Noise.enforcement` is possible.
+
+    Example:
+        >>> section = NoisyParameters(weights="equal", noise={"noise_multiplier": 2.0, "clip": 1.0})
+        >>> section.shared_noise.mechanism, section.bits
+        ('skellam', 32)
+        >>> NoisyParameters(weights="samples", noise={"noise_multiplier": 2.0})
+        Traceback (most recent call last):
+        pydantic_core._pydantic_core.ValidationError: ...weights: noise needs updates that all count the same...
     """
 
     removes_noise: ClassVar[bool] = False
@@ -272,6 +283,11 @@ class NoisyRole(Role):
 
     Attributes:
         noise: policy of the experiment's noise; missing if there is none.
+
+    Example:
+        >>> class HalvedShare(NoisyRole):  # a dishonest client
+        ...     def noise_to_add(self, participants, dimension, round_number):
+        ...         return super().noise_to_add(2 * participants, dimension, round_number)
     """
 
     parameters: NoisyParameters
@@ -289,7 +305,19 @@ class NoisyRole(Role):
 
 
 class NoisyProtocol(AggregationProtocol):
-    """Server side of a protocol with updates that may carry noise."""
+    """Server side of a protocol with updates that may carry noise; its `accountant` follows the section `noise`.
+
+    Args:
+        parameters: the section of the experiment; a `NoisyParameters`.
+
+    Example:
+        >>> class Sums(NoisyProtocol):
+        ...     roles = ()
+        ...     async def aggregate(self, round_): ...
+        >>> sums = Sums(NoisyParameters(weights="equal", noise={"noise_multiplier": 2.0, "clip": 1.0}))
+        >>> round(sums.accountant(participants=10, dimension=100).epsilon({1.0: 4}, delta=1e-5), 2)
+        4.78
+    """
 
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters)

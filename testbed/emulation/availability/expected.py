@@ -58,8 +58,7 @@ def staying_share(section: Dropout, stages: int) -> float:
         stages: number of stages of a round after selection.
 
     Example:
-        >>> from testbed.emulation.availability.section import DropOut
-        >>> staying_share(DropOut(rate=0.2, hazard=0.5), stages=2)
+        >>> staying_share(Dropout(rate=0.2, hazard=0.5), stages=2)
         0.2
     """
     stays = 1.0 - float(np.mean(section.rate))

@@ -29,6 +29,11 @@ class Presence:
             over. False where not reachable.
         leaves_s: `(m,)` float64, virtual time at which a reachable client goes offline (models with a clock); infinite:
             the client stays. An answer counts only if it is complete by then.
+
+    Example:
+        >>> presence = Presence.of(np.array([True, False, True]), leaves_s=np.array([60.0, np.inf, np.inf]))
+        >>> presence.take(np.array([0, 1]))
+        Presence(reachable=array([ True, False]), drops=array([False, False]), leaves_s=array([60., inf]))
     """
 
     reachable: Mask

@@ -110,6 +110,12 @@ def meter(operation: str, count: float = 1) -> None:
     Args:
         operation: a key of the cost table.
         count: number of units.
+
+    Example:
+        >>> with metered() as work:
+        ...     meter("ed25519.verify", 70)
+        >>> round(ComputeModel(measured=False, costs=REFERENCE_COSTS).modelled_s(work.counts), 6)
+        0.00294
     """
     current = _meter.get()
     if current is not None:

@@ -56,6 +56,12 @@ class ClientLinks:
     Raises:
         ValueError: arrays differ in length; a rate or latency is negative or NaN, a latency is infinite, or a loss is
             above 0.5; or there is a loss or buffer and the transport has no windows.
+
+    Example:
+        >>> down_bytes_s = np.array([1.25e6, 2.5e6])
+        >>> links = ClientLinks(down_bytes_s, down_bytes_s / 5, np.array([0.02, 0.05]), 1.25e8, 1.25e8)
+        >>> links.up.at(0.0).tolist(), links.latency_at(0.0, np.array([1])).tolist()
+        ([250000.0, 500000.0], [0.05])
     """
 
     down: Rates

@@ -26,6 +26,11 @@ class Rates:
         trace_of: `(n,)` int64, index of each client's trace, or `CONSTANT`.
         phase_s: `(n,)` float64 seconds, each client's position in its trace at time 0; within the trace's period.
         scale: `(n,)` float64, factor on the trace's rates; for a constant client, its bytes per second.
+
+    Example:
+        >>> rates = Rates.constant([1.25e6, 2.5e6])
+        >>> rates.time_to_send(10.0, 5e6).tolist()
+        [14.0, 12.0]
     """
 
     traces: BandwidthTraces | None

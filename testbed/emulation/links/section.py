@@ -385,7 +385,7 @@ def cycle_values(values: float | list[float], population: int) -> npt.NDArray[np
         `(n,)` float64.
 
     Example:
-        >>> cycled([1.0, 2.0], 5).tolist()
+        >>> cycle_values([1.0, 2.0], 5).tolist()
         [1.0, 2.0, 1.0, 2.0, 1.0]
     """
     if isinstance(values, list):

@@ -160,7 +160,7 @@ def steps_from_rows(where: str, times: Floats, values: Floats, rows: Rows, first
         TraceError: a single row, so that the length of its interval is unknown, or times too close to tell apart.
 
     Example:
-        >>> shaped("a", np.array([10.0, 11.0]), np.array([2.5, 1.5]), "until-next")
+        >>> steps_from_rows("a", np.array([10.0, 11.0]), np.array([2.5, 1.5]), "until-next")
         Steps(time_s=array([0., 1.]), value=array([2.5, 1.5]), period_s=2.0, repeated=0, says_rows=False)
     """
     begins = np.flatnonzero(np.append(True, np.diff(times) > 0))

@@ -36,6 +36,10 @@ def gaussian_delta(epsilon: Floats, mu: Floats) -> Floats:
 
     Source:
         Balle, Wang, arXiv 1805.06530, Theorem 8.
+
+    Example:
+        >>> gaussian_delta(np.array([0.0, 1.0]), np.array([1.0, 1.0])).round(4).tolist()  # 2 Phi(1/2) - 1 at epsilon 0
+        [0.3829, 0.1269]
     """
     from scipy.special import log_ndtr  # slow to import
 
@@ -57,6 +61,10 @@ def gaussian_epsilon(mu: Floats, delta: float) -> Floats:
 
     Raises:
         ValueError: if delta is out of range.
+
+    Example:
+        >>> gaussian_epsilon(np.array([0.0, 1.0]), delta=1e-5).round(2).tolist()
+        [0.0, 4.38]
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta: {delta}; must be above 0 and below 1")

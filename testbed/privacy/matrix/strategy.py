@@ -142,6 +142,11 @@ def strategy(
         rounds: n.
         separation, participations: b and k, see `toeplitz.sensitivity`.
         error: the error that is minimised, see `toeplitz.expected_error`.
+
+    Example:
+        >>> band = strategy("band", size=None, rounds=16, separation=4, participations=4)
+        >>> len(band.coefficients), band.vectors
+        (16, 3)
     """
     if name == "band":
         bands = min(separation, rounds) if size is None else size

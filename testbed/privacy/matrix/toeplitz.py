@@ -26,6 +26,10 @@ def inverse(coefficients: Floats) -> Floats:
 
     Returns:
         `(n,)`.
+
+    Example:
+        >>> inverse(np.ones(4)).tolist()  # prefix sums; their inverse takes differences
+        [1.0, -1.0, 0.0, 0.0]
     """
     from scipy.signal import lfilter  # slow to import
 
@@ -42,6 +46,11 @@ def expected_error(coefficients: Floats, of: str = "mean") -> float:
     Args:
         coefficients: `(n,)` first column of C.
         of: ``mean``: the root of the mean squared error of the n prefix sums; ``max``: that of the last, the largest.
+
+    Example:
+        >>> independent = np.array([1.0, 0.0, 0.0, 0.0])
+        >>> expected_error(independent, "max")  # four noises of variance 1
+        2.0
     """
     return error_of(np.cumsum(inverse(coefficients)), of)
 
@@ -108,6 +117,11 @@ def sensitivity(coefficients: Floats, separation: int, participations: int) -> f
 
     Raises:
         ValueError: if the coefficients are of neither kind.
+
+    Example:
+        >>> prefix_sums = np.ones(9)
+        >>> sensitivity(prefix_sums, separation=9, participations=1)  # a client of round 1 changes 9 sums by 1
+        3.0
     """
     rounds = len(coefficients)
     bands = len(np.trim_zeros(coefficients, "b"))

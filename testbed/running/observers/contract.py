@@ -15,6 +15,17 @@ class Observer:
     alternate. No two calls overlap, but they come from different threads, always of the process that called `run`. An
     exception from a method ends all runs if the observer was passed to `run`. Exceptions of an observer that the
     experiment (or `--observe`) names are only counted and reported as warnings, see `Guarded`.
+
+    Example:
+        >>> from testbed import Experiment, Observer, run
+        >>> class Outcomes(Observer):
+        ...     def progressed(self, run, progress):
+        ...         if progress.outcome:
+        ...             print(progress.round_number, progress.outcome)
+        >>> experiment = Experiment(rounds=2, population=6, selection={"participants": 3})
+        >>> _ = run(experiment, out="runs/observed", network="in-process", observer=Outcomes())
+        1 completed
+        2 completed
     """
 
     def planned(self, runs: Sequence[PlannedRun]) -> None:

@@ -30,12 +30,25 @@ Row = Mapping[str, Any]
 
 
 class Exporter(Observer, ABC):
-    """Writes each recorded round once: derive from it, and say where to.
+    """Observer that writes each recorded round once; a subclass defines where to.
 
-    Several runs may be open at the same time; no two calls overlap.
+    A subclass defines `opened` and `write`, and calls ``super().__init__()`` if it has an ``__init__``. Several
+    runs may be open at the same time; no two calls overlap.
 
     Attributes:
         needs: packages that must be installed, beyond the testbed's own.
+
+    Example:
+        >>> from testbed import Experiment, Exporter, run
+        >>> class Survivors(Exporter):
+        ...     def opened(self, run):
+        ...         return 0  # nothing is exported yet
+        ...     def write(self, run, row):
+        ...         print(row["round"], row["survivors"])
+        >>> experiment = Experiment(rounds=2, population=6, selection={"participants": 3})
+        >>> _ = run(experiment, out="runs/exported", network="in-process", observer=Survivors())
+        1 3
+        2 3
     """
 
     needs: ClassVar[tuple[str, ...]] = ()

@@ -192,7 +192,7 @@ def join_intervals(device: Ids, from_s: Floats, until_s: Floats) -> tuple[Ids, F
         `(k,)` each, k <= m, sorted by (device, from_s).
 
     Example:
-        >>> [column.tolist() for column in disjoint(np.array([0, 0]), np.array([2.0, 0.0]), np.array([3.0, 2.0]))]
+        >>> [column.tolist() for column in join_intervals(np.array([0, 0]), np.array([2.0, 0.0]), np.array([3.0, 2.0]))]
         [[0], [0.0], [3.0]]
     """
     order = np.lexsort((from_s, device))
