@@ -13,7 +13,7 @@ function and sends beta without a proof. A batch is a candidate if all of its me
 compared in integers. Then the server asks only the members of candidate batches for proofs. Every client must send
 beta, because a single client cannot know whether its batch is a candidate; beta is short and the proof long. The server
 draws K/T of the proven candidates uniformly. Every participant verifies every batch, and all sign the list and see each
-other's signatures, as in Lotto. The guarantees are derived in docs/explanation/verifiable-batch-partition.md and
+other's signatures, as in Lotto. The guarantees are derived in docs/explanation/verifiable-batch-bounds.md and
 computed in `analysis.bounds.verifiable_batch_partition`.
 
 If T does not divide n, some batches have one more member, as in `batch-partition`.

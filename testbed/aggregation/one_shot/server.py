@@ -7,7 +7,7 @@ leakage that Hint-LWE covers.
 A client draws a key s, uploads its update under the mask of s (`testbed.crypto.ring_lwe`), and shares s to a committee
 by packed secret sharing, all in one message. The server names the survivors to the committee. Each member answers with
 the sum of the survivors' shares that it holds. U answers give the sum of the keys, which unmasks the sum of the
-updates. Dropouts of clients cost nothing, nor do dropouts of members, as long as U members answer twice.
+updates. Dropouts of clients cost nothing, nor do dropouts of members, as long as U members answer all three times.
 
 Deviations:
 
