@@ -14,7 +14,7 @@ accomplices give both kinds, so t - x honest clients that give the same kind are
 
 For x >= 2t - s all of these sums are over 1 client. If t clients must sign the same survivors, only the first attack
 works, and below x = 2t - s the smallest sum is over the t - x honest clients that any such set contains
-(docs/explanation/reconstruction.md).
+(docs/explanation/reconstruction-unsigned.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set

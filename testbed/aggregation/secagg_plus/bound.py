@@ -20,9 +20,9 @@ The first two together happen with probability at most 2**-security (half for ea
 2**-correctness. A malicious server may try lists of participants or round numbers before it takes one, 2**tries of
 them: no contradiction is possible in any of these graphs, except with probability 2**-(security + 1). It also chooses
 the clients that it calls dropouts, with the graph in view, and so can take the honest survivors apart. The smallest
-part is bounded without probability (docs/explanation/secagg-plus.md), so *disconnected* assumes a server that reports
-dropouts truthfully. All probabilities are union bounds over clients, or over pairs of places, of exact tails, summed in
-logarithms.
+part is bounded without probability (docs/explanation/secagg-plus-argument.md), so *disconnected* assumes a server that
+reports dropouts truthfully. All probabilities are union bounds over clients, or over pairs of places, of exact tails,
+summed in logarithms.
 """
 
 from dataclasses import dataclass
