@@ -34,8 +34,8 @@ client reveals a share.
 
 Its signature is another question. The guarantee of `secagg` that a sum has at least t - x honest clients needs signers
 that are in the sum, since each of them has masked with all survivors
-(docs/explanation/reconstruction-unsigned.md). So by default only signatures of survivors count, and a sum has at least t
-clients. With `smallest_sum` all signatures count: rounds survive the loss of a member in nearly every batch, but the
+(docs/explanation/reconstruction-unsigned.md). So by default only signatures of survivors count, and a sum has at least
+t clients. With `smallest_sum` all signatures count: rounds survive the loss of a member in nearly every batch, but the
 smallest sum that a malicious server can learn is the sum of one batch.
 """
 
