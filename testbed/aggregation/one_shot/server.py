@@ -129,12 +129,15 @@ class OneShot(AggregationProtocol):
         return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return the guarantees, with all dishonest clients counted as committee members."""
+        """Return the guarantees, with all dishonest clients counted as committee members.
+
+        Without ``model_binding`` a server with no accomplice learns single updates, so `max_colluders` is -1.
+        """
         fewest = self.parameters.fewest(participants)
         private = self.parameters.code_for(self.parameters.committee.members_planned).private
         return Guarantees(
             participants,
-            max_colluders=min(private, fewest - 2),
+            max_colluders=-1 if self.parameters.model_binding == "none" else min(private, fewest - 2),
             min_sum_size=fewest,
             min_partition_size=fewest,
             min_noise_share=fewest / participants,
