@@ -233,7 +233,7 @@ def limit(name: str, experiment: Experiment) -> str:
     if isinstance(sums, OneShotParameters) and name == "contradict-dropouts":
         return "needs 2U - N dishonest members (docs/explanation/one-shot.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
-        return ""  # two of them then need no colluding client (docs/explanation/reconstruction.md)
+        return ""  # two of them then need no colluding client (docs/explanation/reconstruction-unsigned.md)
     if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):
         return ""  # every client on a list is shown parts of it
     if selection in _LOTTO:

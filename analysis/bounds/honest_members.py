@@ -1,7 +1,7 @@
 """Number of honest members that batches of verifiable batch partition keep, when clients are assigned at random.
 
 Over many rounds this is the privacy against colluding clients. Derived in
-docs/explanation/verifiable-batch-partition.md.
+docs/explanation/verifiable-batch-bounds.md.
 """
 
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Guarantees of verifiable batch partition as numbers. Derived in docs/explanation/verifiable-batch-partition.md.
+"""Guarantees of verifiable batch partition as numbers. Derived in docs/explanation/verifiable-batch-bounds.md.
 
 A batch is a candidate with probability at most p = floor(a K m / n_min) / m, independently of the others, and a server
 that removes honest batches keeps the candidates of its choice, K/T at most. So the dishonest participants x of one

@@ -176,7 +176,13 @@ def _variant(reference: Reference, key: Key, variant: Variant) -> str:
 
 
 def _only(reference: Reference, key: Key, variant: Variant) -> str:
-    """The alternatives that have the key so, by section; empty where all of a section have it."""
+    """The alternatives that have the key so, by section; empty where all of a section have it.
+
+    A validator may refuse a key in some of its alternatives; its schema then names the others (``onlyWith``).
+    """
+    if narrower := variant.schema.get("onlyWith"):
+        section = key.path.partition(".")[0]
+        return "; ".join(f"{_link(f'{section}.{name}')}: `{value}`" for name, value in narrower.items())
     listed: dict[str, list[str]] = {}
     for condition in variant.alternatives:
         by, _, value = condition.partition(": ")

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
 
 from testbed.crypto import prf
 from testbed.errors import ExperimentError
@@ -27,6 +28,9 @@ from testbed.privacy.noise_plan import Accountant
 from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
 
 MOST_TOLERATED = 1000
+
+ENFORCED_WITH: JsonDict = {"onlyWith": {"protocol": "secagg", "consistency": "signed", "noise.mechanism": "skellam"}}
+"""JSON schema of keys that parameters of aggregation refuse with any other values of these keys."""
 
 _SEED, _NEXT = b"testbed/xnoise/seed/v1", b"testbed/xnoise/next/v1"
 
@@ -42,6 +46,7 @@ class Enforcement(BaseModel):
         le=MOST_TOLERATED,
         description="T: participants that may drop out before their input arrives without any of the planned noise "
         "missing; each participant adds T more noise vectors",
+        json_schema_extra=ENFORCED_WITH,
     )
 
 
@@ -279,6 +284,7 @@ class Noise(ClippedUpdates):
         exclude_if=lambda section: section is None,
         description="Noise beyond the planned variance, the surplus of which the server removes (XNoise); none: a "
         "participant that drops out takes its share of the noise along",
+        json_schema_extra=ENFORCED_WITH,
     )
 
     @model_validator(mode="after")

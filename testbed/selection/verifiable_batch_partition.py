@@ -12,7 +12,7 @@ function and sends beta without a proof. A batch is a candidate if all of its me
 
 compared in integers. Then the server asks the members of candidate batches for proofs and draws K/T of the proven
 candidates. Every participant verifies every batch, and all sign the list, as in Lotto. The guarantees are derived in
-docs/explanation/verifiable-batch-partition.md and computed in `analysis.bounds.verifiable_batch_partition`.
+docs/explanation/verifiable-batch-bounds.md and computed in `analysis.bounds.verifiable_batch_partition`.
 """
 
 from collections.abc import Collection, Iterable, Mapping

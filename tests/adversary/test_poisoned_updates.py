@@ -84,7 +84,7 @@ def test_an_overflowing_factor_gives_the_largest_number(run: Callable) -> None:
 
 
 def test_a_client_with_its_own_encoder_moves_the_mean_as_far_as_all_clients_could() -> None:
-    """See docs/explanation/poisoning.md.
+    """See docs/explanation/poisoning-secagg.md.
 
     Ring elements beyond a client's own range pass if the sum is possible for this number of honest updates.
     """

@@ -7,11 +7,11 @@
 between two comments and contain all of these rows: a misbehaviour's rows with the same outcome are one line.
 """
 
+import argparse
 import contextlib
 import io
 import json
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -305,7 +305,9 @@ def _block(name: str, table: str) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--survey"]:
+    parser = argparse.ArgumentParser(prog="python -m tests.docs.threat_model", description="Write the tables.")
+    parser.add_argument("--survey", action="store_true", help="run all surveys first, and record them")
+    if parser.parse_args().survey:
         RECORDS.write_text(record({name: survey(name) for name in EXPERIMENTS}))
     for page, (_, written) in pages(recorded()).items():
         (PAGES / page).write_text(written)

@@ -190,9 +190,10 @@ def test_a_workload_of_ones_own_of_which_nothing_is_known_is_refused_before_the_
 
 def test_a_malicious_server_sees_single_updates_where_nothing_is_bound() -> None:
     """As the privacy ledger counts: no accomplice is needed."""
-    for name in ("secagg", "secagg-plus"):
+    for name in ("secagg", "secagg-plus", "one-shot", "e-seafl", "pine"):
         for binding in ("signed", "none"):
             keys = {"protocol": name, "model_binding": binding}
+            keys |= {"helper": 0, "norm_bound": 1.0} if name == "pine" else {}
             experiment = validated({"selection": {"participants": 10}, "aggregation": keys}, "test")
             assert (aggregation_protocol(experiment.aggregation).guarantees(10).max_colluders == -1) == (
                 binding == "none"

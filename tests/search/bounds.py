@@ -1,8 +1,8 @@
 """The documented guarantees of each mix, and a check for servers that exceed them.
 
 - Sums: with no more accomplices than `max_colluders`, every combination of inputs that a server can compute has t - x
-  honest updates or more that it does not know (docs/explanation/reconstruction.md; with the t and x of a neighbourhood:
-  docs/explanation/secagg-plus.md).
+  honest updates or more that it does not know (docs/explanation/reconstruction-unsigned.md; with the t and x of a
+  neighbourhood: docs/explanation/secagg-plus-argument.md).
 - Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and no
   single one is known (docs/explanation/batch-atomic.md).
 - Lists: all participants are candidates (docs/papers/lotto.md); in strict mode honest clients agree on one list in a

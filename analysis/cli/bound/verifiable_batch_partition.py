@@ -124,7 +124,7 @@ def bound_verifiable(
     """Bound verifiable batch partition in one round: candidate batches, dishonest participants, SecAgg.
 
     Over many rounds: the number of honest members that each batch keeps. Derived in
-    docs/explanation/verifiable-batch-partition.md.
+    docs/explanation/verifiable-batch-bounds.md.
     """
     from analysis.bounds import lotto
     from analysis.bounds import verifiable_batch_partition as batches

@@ -20,7 +20,8 @@ _POISONS = (poisoned_updates.__name__, poisoned_samples.__name__)
 _POISONING = {kind.name for kind in CLIENTS if kind.__module__ in _POISONS}
 _OF_THE_MODEL = {"send-crafted-model", "inflate-utility", *_POISONING}
 """Misbehaviours with the same outcome under every aggregation. A crafted model for all is agreed by everybody, losses
-are unverified claims, and no sum distinguishes a poisoned update from another (docs/explanation/poisoning.md)."""
+are unverified claims, and no sum distinguishes a poisoned update from another
+(docs/explanation/poisoning-secagg.md)."""
 _WITHIN_LEAST_SUM = {"drop-honest"}
 """Misbehaviours that the column `least sum` covers for all protocols. Every protocol that continues without some
 clients lets the server claim that clients have dropped out, down to that sum. The misbehaviour is implemented for two

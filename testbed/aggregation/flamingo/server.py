@@ -9,7 +9,7 @@ members. Then it may leave. The server labels each participant as online or offl
 (cross-check). For each client offline, t members decrypt the h_ij that its neighbours have sent; for each client
 online, they give their shares of m_i (reconstruction). They never do both for one client.
 
-Deviations (reasons: docs/explanation/flamingo.md):
+Deviations (reasons: docs/explanation/flamingo-paper.md):
 
 - One threshold t, above half of the committee, for decrypting and for signing. The paper signs with two thirds and
   shares with one third.

@@ -7,7 +7,7 @@ leakage that Hint-LWE covers.
 A client draws a key s, uploads its update under the mask of s (`testbed.crypto.ring_lwe`), and shares s to a committee
 by packed secret sharing, all in one message. The server names the survivors to the committee. Each member answers with
 the sum of the survivors' shares that it holds. U answers give the sum of the keys, which unmasks the sum of the
-updates. Dropouts of clients cost nothing, nor do dropouts of members, as long as U members answer twice.
+updates. Dropouts of clients cost nothing, nor do dropouts of members, as long as U members answer all three times.
 
 Deviations:
 
@@ -127,12 +127,15 @@ class OneShot(AggregationProtocol):
         return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return the guarantees, with all dishonest clients counted as committee members."""
+        """Return the guarantees, with all dishonest clients counted as committee members.
+
+        Without ``model_binding`` a server with no accomplice learns single updates, so `max_colluders` is -1.
+        """
         fewest = self.parameters.fewest(participants)
         private = self.parameters.code_for(self.parameters.committee.members_planned).private
         return Guarantees(
             participants,
-            max_colluders=min(private, fewest - 2),
+            max_colluders=-1 if self.parameters.model_binding == "none" else min(private, fewest - 2),
             min_sum_size=fewest,
             min_partition_size=fewest,
             min_noise_share=fewest / participants,

@@ -95,11 +95,14 @@ class Pine(AggregationProtocol):
         return [RoleSpec(PineClient, self.parameters), RoleSpec(PineHelper, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return the guarantees, with a dishonest client counted as the helper: then no update is safe."""
+        """Return the guarantees, with a dishonest client counted as the helper: then no update is safe.
+
+        Without ``model_binding`` a server with no accomplice learns single updates, so `max_colluders` is -1.
+        """
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
-            max_colluders=0,
+            max_colluders=-1 if self.parameters.model_binding == "none" else 0,
             min_sum_size=fewest,
             min_partition_size=fewest,
             min_noise_share=fewest / participants,

@@ -163,7 +163,8 @@ class SecAggPlusSums(LeastSums):
     def by_parts(self, participants: int, rounds: int, seed: int) -> Result:
         """The server looks at the graphs of a number of rounds, with the accomplices that the parameters allow.
 
-        The statement goes beyond `guarantees` (docs/explanation/secagg-plus.md): t - x, with x in a neighbourhood.
+        The statement goes beyond `guarantees` (docs/explanation/secagg-plus-argument.md): t - x, with x in a
+        neighbourhood.
         """
         parameters = SecAggPlusParameters()
         chosen, (dishonest, gone) = parameters.neighbourhood(participants), parameters.requirements.counts(participants)
