@@ -1,4 +1,4 @@
-"""What a figure shows as rows: of figures whose curves have no table of their own, e.g. a paper's."""
+"""Rows of data for figures whose curves have no table of their own, e.g. those of a paper."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -89,9 +89,9 @@ def _line(line: Line2D, axes: Axes) -> Iterator[dict[str, Any]]:
     transform = line.get_transform()
     if transform == axes.transData:
         yield from ({**_look(line), "mark": "point", "x": x, "y": y} for x, y in points)
-    elif transform == axes.get_yaxis_transform(which="grid"):
+    elif transform == axes.get_yaxis_transform(which="grid"):  # axhline
         yield {**_look(line), "mark": "reference", "y": points[0, 1]}
-    elif transform == axes.get_xaxis_transform(which="grid"):
+    elif transform == axes.get_xaxis_transform(which="grid"):  # axvline
         yield {**_look(line), "mark": "reference", "x": points[0, 0]}
 
 
@@ -101,4 +101,5 @@ def _look(artist: Any) -> dict[str, str]:
     part = artist.lines[0] if isinstance(artist, ErrorbarContainer) else artist
     colour: Any = part.get_color() if isinstance(part, Line2D) else part.get_facecolor()
     colour = colour[0] if np.ndim(colour) == 2 and len(colour) else colour
+    # Matplotlib names artists without a label with an underscore.
     return {"series": "" if label.startswith("_") else label, "colour": to_hex(colour) if np.size(colour) else ""}

@@ -136,7 +136,7 @@ def _own_families(names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
     """Light, dark and hatch of each of a user's protocols: by its name, unless another protocol has the same."""
     taken: dict[int, str] = {}
     for name in names:
-        first = crc32(name.encode()) % len(_SPARE)
+        first = crc32(name.encode()) % len(_SPARE)  # hash() of a text differs from process to process
         around = [(first + step) % len(_SPARE) for step in range(len(_SPARE))]
         free = (place for place in chain(around, count(len(_SPARE))) if place not in taken)
         taken[next(free)] = name

@@ -95,6 +95,7 @@ def ratio_interval(values: Values, others: Values) -> Interval:
     if count < 2:
         return Interval(ratio, None)
     variance = float(np.sum((above - ratio * below) ** 2)) / (count - 1)
+    # Residuals, not values: numerator and denominator of a pair vary together.
     standard_error = np.sqrt(variance / count) / (total / count)
     return Interval(ratio, float(stdtrit(count - 1, 0.975) * standard_error))
 
@@ -118,6 +119,7 @@ def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> 
         for each, size in ((mean, count), (other, others))
         if each.half_width is not None
     ]
+    # Delta method: d(a/b) = (da - (a/b) db) / b, with independent da and db.
     error = np.hypot(errors[0], ratio * errors[1]) / other.mean
     return Interval(ratio, float(stdtrit(min(count, others) - 1, 0.975) * error))
 
@@ -164,4 +166,5 @@ def per_update_interval(costs: Values, completed: Values) -> Interval:
         completed: `(r,)` bool.
     """
     estimate = ratio_interval(costs, completed)
+    # One completed round shows no variance.
     return estimate if np.sum(completed) >= 2 else Interval(estimate.mean, None)

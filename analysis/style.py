@@ -49,7 +49,7 @@ _STYLE: dict[Any, Any] = {
     "hatch.linewidth": 0.6,
     "pdf.fonttype": 42,  # TrueType, as publishers ask for
     "ps.fonttype": 42,
-    "svg.hashsalt": "testbed",
+    "svg.hashsalt": "testbed",  # else identifiers are random, and the file differs each time
 }
 
 # Protocols: the palette of Okabe and Ito (Color Universal Design, 2008).
@@ -129,6 +129,7 @@ def axis_label(text: str, letters: int) -> str:
 @contextlib.contextmanager
 def house_style() -> Iterator[None]:
     """Matplotlib settings of the figures, for the block only."""
+    # Without the user's own settings, so that figures are the same everywhere; agg needs no display.
     with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE, "backend": "agg"}):
         yield
 
@@ -165,6 +166,7 @@ def save(
     paths = [path.with_name(f"{path.name}.{kind}") for kind in formats]
     path.parent.mkdir(parents=True, exist_ok=True)
     for target in paths:
+        # No dates and versions: a figure that did not change must not show up in a commit.
         metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[target.suffix[1:]]
         figure.savefig(target, dpi=_DPI, bbox_inches="tight", pad_inches=0.03, metadata=metadata)
     if data is not None:

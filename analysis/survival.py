@@ -26,7 +26,7 @@ class Curve:
     @property
     def median(self) -> float | None:
         """The first time by which it has happened to at least half; None: it never has."""
-        by_then = self.times[self.remaining <= 0.5 + 1e-12]
+        by_then = self.times[self.remaining <= 0.5 + 1e-12]  # a product of factors may miss 0.5 by rounding
         return float(by_then[0]) if len(by_then) else None
 
 
@@ -39,5 +39,6 @@ def kaplan_meier(values: npt.ArrayLike, happened: npt.ArrayLike) -> Curve:
     """
     at, did = np.asarray(values, np.float64), np.asarray(happened, np.bool_)
     times, events = np.unique(at[did], return_counts=True)
+    # The left side counts times before, so those that end at the same time are at risk.
     at_risk = len(at) - np.searchsorted(np.sort(at), times)
     return Curve(times, np.cumprod(1 - events / at_risk, dtype=np.float64))

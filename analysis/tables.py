@@ -258,9 +258,10 @@ def csv(frame: pd.DataFrame) -> str:
 
     That is the usual defence (OWASP, "CSV injection"): such a cell shows as its text.
     """
+    # Text alone: a negative number begins with a sign, as a formula may, and has to stay a number.
     objects = [column for column, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
     safe = frame.assign(**{str(column): frame[column].map(csv_cell) for column in objects})
-    return str(safe.rename(columns=csv_cell).to_csv(index=False, lineterminator="\n"))
+    return str(safe.rename(columns=csv_cell).to_csv(index=False, lineterminator="\n"))  # one line end everywhere
 
 
 def to_json(value: Any, *, indent: int = 2, ascii: bool = False) -> str:
@@ -271,7 +272,7 @@ def to_json(value: Any, *, indent: int = 2, ascii: bool = False) -> str:
         indent: spaces of each level.
         ascii: whether other characters are written as escapes.
     """
-    return json.dumps(plain(value), indent=indent, ensure_ascii=ascii, allow_nan=False) + "\n"
+    return json.dumps(plain(value), indent=indent, ensure_ascii=ascii, allow_nan=False) + "\n"  # NaN is no JSON
 
 
 def plain(value: Any) -> Any:

@@ -84,7 +84,7 @@ def _by_time_of_day(axes: Axes, trace: AvailabilityTrace) -> None:
     edges = first * _DAY_S + step * np.arange(int(last - first) * _QUARTERS + 1)
     share = 100 * np.diff(_online_seconds(trace, edges)) / step / len(trace)
     days = share.reshape(-1, _QUARTERS)
-    days = np.roll(days, round((first % 1) * _QUARTERS), axis=1)
+    days = np.roll(days, round((first % 1) * _QUARTERS), axis=1)  # days that begin within a day, from midnight
     hours = np.arange(_QUARTERS + 1) * step / _HOUR_S
     axes.stairs(days.max(axis=0), hours, baseline=days.min(axis=0), fill=True, color=_SHADE, alpha=0.3, linewidth=0)
     axes.stairs(days.mean(axis=0), hours, color=_ONLINE, baseline=None)
@@ -146,7 +146,7 @@ def series(traces: RateSeries) -> Figure:
     _distribution(distribution, factor * traces.value[order], lasts[order])
     distribution.set_xlabel(f"{name} [{unit}]")
     distribution.set_ylabel("Time [%]")
-    distribution.set_title(f"Time at no more than this {name.lower()}, all traces", loc="left")
+    distribution.set_title(f"Share of time up to this {name.lower()}, all traces", loc="left")
     distribution.set_xlim(left=0)
     for axes in (over_time, distribution):
         axes.grid()

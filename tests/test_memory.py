@@ -9,6 +9,7 @@ import pytest
 from testbed.errors import RunError
 from testbed.memory import ArrayGroup, ArrayName, Memory, MessageName, memory_copy
 from testbed.messages import Message
+from tests.messages_named import naming
 from tests.repository import ROOT
 
 
@@ -34,7 +35,7 @@ def test_a_message_outlasts_a_checkpoint() -> None:
 
 
 def test_an_object_is_no_array() -> None:
-    with pytest.raises(RunError, match=r"memory\['note'\] must be an array .* object"):
+    with pytest.raises(RunError, match=naming("memory['note']", "array", "object")):
         memory_copy({"note": [object()]})
 
 

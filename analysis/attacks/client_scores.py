@@ -35,6 +35,7 @@ def client_scores(participation: npt.NDArray[np.bool_], weights: Floats, values:
     in_sums = participation.any(axis=0) & (weights > 0)
     counted = participation[:, in_sums] * weights[in_sums]
     totals = counted.sum(axis=1)
+    # The penalty is on deviations from this mean; on the scores themselves it would pull all towards 0.
     common = totals @ values / (totals @ totals)  # (s,)
     scale = np.sqrt(weights[in_sums])
     rows = counted / scale  # weighted as the norm of `analysis.attacks.reconstruction` is
@@ -57,12 +58,13 @@ def ridge(gram: Floats, values: Floats) -> Floats:
         `(r, s)`.
     """
     squares, left = np.linalg.eigh(gram)
-    squares = np.maximum(squares, 0.0)
+    squares = np.maximum(squares, 0.0)  # rounding makes zeros slightly negative
     if not squares[-1] > 0:
         return np.zeros_like(values)
     turned = left.T @ values
     powers = np.square(turned).sum(axis=1)
     shrinkage = squares / (squares + _GRID[:, None] * squares[-1])  # factor of each direction, by weight
+    # Squared residuals over the squared number of directions that the fit leaves free.
     errors = np.square(1 - shrinkage) @ powers / np.square(len(gram) - shrinkage.sum(axis=1))
     penalty = _GRID[int(errors.argmin())] * squares[-1]
     solved: Floats = left @ (turned / (squares + penalty)[:, None])

@@ -80,13 +80,13 @@ class Disaggregation:
         """Return the outcome as text, ending in a line feed."""
         row = self.row()
         lines = [
-            "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in some sum",
-            "known: number of participations of each client in every {window} completed rounds",
-            "participants of each sum        {columns_found} of {clients} clients exactly, "
+            "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in at least one sum",
+            "attacker knows: each client's number of participations in every {window} completed rounds",
+            "inferred participants           {columns_found} of {clients} clients in all rounds, "
             f"{row['entries_found']:.2%} of all entries",
-            "always in the same sums (T)     at least {always_together}",
-            "updates that the sums determine {determined} of {clients}",
-            "error |d - d^|^2 / |d|^2        median {median_error:.4g}; knowing the participants "
+            "clients always summed together  at least {always_together} (batch size T)",
+            "updates determined by the sums  {determined} of {clients}",
+            "error |d - d^|^2 / |d|^2        median {median_error:.4g}; with known participants "
             "{median_error_known:.4g}",
         ]
         if row["unsolved"]:
@@ -153,8 +153,10 @@ def columns(sums: Floats, counted: Integers, window: int, time_limit_s: float) -
     """
     rounds, clients = len(sums), counted.shape[1]
     in_sums = int((counted.sum(axis=0) > 0).sum())
+    # The sums are `(r, d)` with a large d: their left singular vectors are those of an `(r, r)` matrix.
     left, squares, _ = np.linalg.svd(sums @ sums.T)
     changes = np.sqrt(np.maximum(squares[in_sums:], squares[0] * _LEAST))
+    # A direction counts the more, the less the sums reach into it: changes of the updates blur the others.
     beside = left[:, in_sums:].T * (changes.min() / changes)[:, None]
     matrix, unsolved = np.zeros((rounds, clients), np.bool_), 0
     solved: dict[tuple[int, ...], tuple[npt.NDArray[np.bool_], bool]] = {}
@@ -172,6 +174,7 @@ def _nearest(beside: Floats, counted: Integers, window: int, time_limit_s: float
     across, rounds = beside.shape
     windows = np.zeros((len(counted), rounds))
     windows[np.arange(rounds) // window, np.arange(rounds)] = 1
+    # |beside x| <= distances, with the sum of distances minimised: absolute values in a linear programme.
     along, distances = csr_matrix(beside), eye_array(across)
     nothing = csr_matrix((len(counted), across))
     with standard_output_silenced():
@@ -188,4 +191,4 @@ def _nearest(beside: Floats, counted: Integers, window: int, time_limit_s: float
     if result.x is None:  # no solution in time: take any column with the right counts
         column = np.arange(rounds) % window < np.repeat(counted, window)[:rounds]
         return column, False
-    return result.x[:rounds] > 0.5, result.status == 0
+    return result.x[:rounds] > 0.5, result.status == 0  # 0: proven optimal

@@ -22,9 +22,9 @@ _OBSERVATIONS = {
     "round": "one sum",
     "model": "last model",
 }
-_RUN_HEADS = ("Run", "T", "ε", "Seen")
-_MEMBERSHIP_HEADS = (*_RUN_HEADS, "Members", "AUC", "interval", "TPR", "interval", "at most", "Source")
-_PROPERTY_HEADS = (*_RUN_HEADS, "Top label", "interval", "guessing", "Shares off", "guessing", "Holds, AUC")
+_RUN_HEADS = ("Run", "T", "ε", "Observation")
+_MEMBERSHIP_HEADS = (*_RUN_HEADS, "Members", "AUC", "interval", "TPR", "interval", "TPR bound", "Source")
+_PROPERTY_HEADS = (*_RUN_HEADS, "Top label", "interval", "guess", "Share error", "guess", "Holding AUC")
 
 
 def membership_table(results: Sequence[Membership], format: str, confidence: float) -> str:
@@ -53,10 +53,10 @@ def membership_table(results: Sequence[Membership], format: str, confidence: flo
 
     level = results[0].by_observation["model"].level
     notes = [
-        f"TPR: share of members detected while at most {level:.2%} of as many non-members (same labels) are.",
-        "At most: the bound on the TPR of any attack, by the ledger's epsilon; –: no noise, or not covered by it.",
+        f"TPR: share of members detected at a false positive rate of {level:.2%}; non-members have the same labels.",
+        "TPR bound: for any attack, by the ledger's epsilon; –: no noise, or the observation has none.",
         "Source: share of members with a correctly named client, among all clients in a sum.",
-        "Each update: as trained, before any clipping and noise, so that neither ε nor at most apply.",
+        "Each update: as trained, before clipping and noise; ε and the TPR bound do not apply.",
         f"Intervals: {confidence:.4g}, for other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson's,",
         "joined with the bootstrap's, since other samples have another threshold.",
     ]
@@ -84,10 +84,10 @@ def property_table(results: Sequence[PropertyInference], format: str, confidence
         ]
 
     notes = [
-        "Top label: share of clients with a correctly named most frequent label; guessing: one label for all.",
-        "Shares off: half the sum of the differences to the true shares; guessing: the mean of all clients.",
-        "Holds: whether a client has a label at all. group: all clients always in the same sums together.",
-        "Each update: as trained, before any clipping and noise, so that ε does not apply.",
+        "Top label: share of clients with a correctly named most frequent label; guess: the same label for all.",
+        "Share error: half the sum of absolute errors of a client's label shares; guess: the mean of all clients.",
+        "Holding AUC: for whether a client holds a label. Group: clients that are always summed together, as one.",
+        "Each update: as trained, before clipping and noise; ε does not apply.",
         f"Interval: {confidence:.4g}, Clopper and Pearson's, as if clients' answers were independent: clients that",
         "are summed together have equal answers.",
     ]
@@ -180,13 +180,14 @@ def _draw_series(
     for result in results:
         noise = result.facts.shown_noise
         for row in result.rows():
+            # Updates are trained again without noise, so their points would not show the noisy run.
             if not noise or row["seen"] == "sums":
                 series.setdefault((row["seen"], noise), []).append((result.facts.privacy.value, row))
     with one_panel(2.9) as (figure, axes):
         noises = list(dict.fromkeys(noise for _, noise in series))
         for place, ((observation, noise), points) in enumerate(series.items()):
             points.sort(key=lambda point: point[0])
-            beside = 2 ** (0.3 * (place / len(series) - 0.5))
+            beside = 2 ** (0.3 * (place / len(series) - 0.5))  # points of one T side by side, on a logarithmic axis
             middle, low, high = ([row[key] for _, row in points] for key in keys)
             axes.errorbar(
                 [privacy * beside for privacy, _ in points],

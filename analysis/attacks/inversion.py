@@ -129,7 +129,7 @@ class InversionTarget:
             raise ExperimentError("workload.model: its last layer has no bias to infer labels from")
         with torch.no_grad():
             expected = self.network(images.to(self.device)).softmax(1).mean(0)
-        left = count * (expected - gradient[-self.classes :])
+        left = count * (expected - gradient[-self.classes :])  # about the number of images of each label
         labels = []
         for _ in range(count):
             labels.append(int(left.argmax()))
@@ -162,7 +162,7 @@ def invert(
     rng = torch.Generator().manual_seed(search.seed)
     best: RecoveredImages | None = None
     for start in range(search.starts):
-        noise = torch.randn((len(labels), *target.shape), generator=rng)
+        noise = torch.randn((len(labels), *target.shape), generator=rng)  # on the CPU: equal starts on all devices
         images = noise.clamp(low, high).to(target.device).requires_grad_()
         candidate = _descend(target, direction, targets, images, low, high, search)
         best = candidate if best is None or candidate.cost < best.cost else best
@@ -180,7 +180,7 @@ def _descend(
     for _ in range(search.iterations):
         cost, _ = _cost(target, direction, labels, images, search)
         (slope,) = torch.autograd.grad(cost, images)
-        images.grad = slope.sign()
+        images.grad = slope.sign()  # as in the paper: Adam on the signs
         descent.step()
         schedule.step()
         with torch.no_grad():
@@ -195,7 +195,7 @@ def _cost(
     target: InversionTarget, direction: Tensor, labels: Tensor, images: Tensor, search: Search
 ) -> tuple[Tensor, Tensor]:
     gradient = target.gradient(images, labels, differentiable=True)
-    cosine = gradient @ direction / gradient.norm().clamp_min(1e-12)
+    cosine = gradient @ direction / gradient.norm().clamp_min(1e-12)  # a dead network has gradient 0
     varied = images.diff(dim=1).abs().mean() + images.diff(dim=2).abs().mean()
     return 1 - cosine + search.smoothness * varied, cosine
 
@@ -305,7 +305,7 @@ class Inverter:
         update = self.estimates.updates[place[0]]
         section = self.victims.experiment.workload
         round_number = int(self.view.rounds[0])
-        gradient = -update / section.learning_rate_in(round_number)
+        gradient = -update / section.learning_rate_in(round_number)  # exact for one local step
         as_tensor = torch.tensor(gradient, dtype=torch.float32, device=self.target.device)
         labels = self.target.labels_of(as_tensor, number, self.held_out)
         pictures = invert(self.target, gradient, labels, self.low, self.high, search)
@@ -313,7 +313,7 @@ class Inverter:
         images, true_labels = self.data.shard(client)
         originals, candidates = self._pixels(images.numpy()), self._pixels(pictures.images)
         costs = ((originals[:, None] - candidates[None]) ** 2).mean(axis=tuple(range(2, originals.ndim + 1)))
-        own, matched = linear_sum_assignment(costs)
+        own, matched = linear_sum_assignment(costs)  # one to one: no picture counts for two originals
         rest = np.setdiff1d(np.arange(len(candidates)), matched)
         order = np.concatenate((matched, rest))
         prior = self._pixels(self.held_out.numpy().mean(axis=0))
@@ -358,14 +358,14 @@ def text(made: Inversion) -> str:
     """Return the outcome as text, ending in a line feed."""
     outcome = row(made)
     lines = [
-        "client {client}: {images} image(s), {images_sought} sought; {clients_in_the_update} client(s) in the update",
-        "labels           {labels_found} found, the client's are {labels_true}",
-        "update           error {update_error:.4g}; cosine with the pictures' gradient {cosine:.4f}",
-        f"pictures         PSNR {made.psnr.mean():.2f} dB, MSE {{mean_mse:.4g}}",
-        "mean image       PSNR {prior_psnr:.2f} dB, MSE {prior_mse:.4g} (the best guess without any update)",
+        "client {client}: {images} image(s), {images_sought} searched; {clients_in_the_update} client(s) in the update",
+        "labels           inferred {labels_found}, true {labels_true}",
+        "update           relative error {update_error:.4g}, cosine with the images' gradient {cosine:.4f}",
+        f"images           PSNR {made.psnr.mean():.2f} dB, MSE {{mean_mse:.4g}}",
+        "mean image       PSNR {prior_psnr:.2f} dB, MSE {prior_mse:.4g} (baseline without any update)",
     ]
     if made.steps > 1:
-        lines.append("the update has {local_steps} local steps and is no single gradient: less is found")
+        lines.append("note: the attack is weaker, because the update has {local_steps} local steps")
     return "\n".join([*lines, ""]).format_map(outcome)
 
 

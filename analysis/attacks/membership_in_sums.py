@@ -4,14 +4,12 @@ The score of a sample is the cosine of an update and of the negative gradient of
 update started from: Li, Li, Ribeiro, Effective passive membership inference attacks in federated learning against
 overparameterized models, ICLR 2023 (as Zhu et al., FedMIA, arXiv 2402.06289, equation (7), state it). The attack needs
 no shadow models: the attacker has the models, the observed updates or sums, and the sample with its label. Over several
-rounds the paper takes the mean. Here rounds are weighted by the norm of the sample's gradient: the gradient of a sample
-that the model has learned vanishes, and its direction is noise.
+rounds the paper takes the mean; here rounds are weighted.
 
 - ``update``: each client's own updates, as a server without secure aggregation has them.
 - ``sums``: a round's score is that of its mean update, times its participants: linear in the sum, so that the scores
-can
-  be solved for the clients over all rounds (`analysis.attacks.client_scores`). Clients that are always summed together
-  have one score: a member is then a sample of any of them.
+  can be solved for the clients over all rounds (`analysis.attacks.client_scores`). Clients that are always summed
+  together have one score: a member is then a sample of any of them.
 - ``round``: the sum of one round in which the client was, the first.
 - ``model``: an outsider's view, by the loss under the last model: Yeom, Giacomelli, Fredrikson, Jha, Privacy Risk in
   Machine Learning, CSF 2018, arXiv 1709.01604, section 3.
@@ -102,7 +100,7 @@ class Trials:
             if left.get(label) and key not in holders_by_key:
                 holders_by_key[key] = {client}
                 chosen.append((inputs[place], its_labels[place]))
-                taken.append(left[label].pop())
+                taken.append(left[label].pop())  # of the same label, so that labels alone tell nothing
                 clients_of_members.append(client)
         if len(chosen) < 2:
             raise ExperimentError(
@@ -239,6 +237,7 @@ def membership(
     }
     sources: dict[Observation, Proportion] = {
         "update": _named(observed.clients, trials, scores.updates, confidence),
+        # In random order: argmax takes the first of clients that are always together and tie.
         "sums": _named(rng.permutation(observed.clients), trials, scores.sums.round(_SAME), confidence),
     }
     return Membership(run, observed.facts(), by_observation, sources, _unlike(experiment))
@@ -275,9 +274,11 @@ def _scores(observed: SumsSeen, trials: Trials) -> _Scores:
             norms[place, part] = np.linalg.norm(gradients, axis=1)
             cosines = -(_unit(gradients) @ directions.T)
             of_sums[place, part] = cosines[:, -1]
+            # Weighted by the norm: the gradient of a learned sample vanishes, and its direction is noise.
             of_updates[clients, part] += cosines[:, :-1].T * norms[place, part]
     losses = np.concatenate([losses for _, losses in workload.sample_gradients(observed.final_model, trials.samples)])
     rounds = view.participation.sum(axis=0)[:, None]
+    # The largest possible sum of a client's weighted cosines (Cauchy-Schwarz), so that scores are at most 1.
     totals = np.sqrt((view.participation.T @ np.square(norms)) * rounds)
     means: Floats = np.where(rounds > 0, of_updates / np.where(totals > 0, totals, 1.0), np.nan)
     return _Scores(means, _solved(view, observed.weights, of_sums, norms), of_sums, -losses.astype(np.float64))

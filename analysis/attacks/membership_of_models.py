@@ -96,6 +96,7 @@ class OrthogonalGradients:
         """Return the sum of the samples' gradients, which have the norm of the clip and do not depend on the model."""
         length = 1.0 if clip is None else clip
         total = np.zeros(self.dimension, np.float32)
+        # Sample d is x'. A client's other gradients share one direction, which x' does not touch.
         total[2 * client] = length * np.count_nonzero(samples < self._others)
         if self._holds:
             total[2 * client + 1] = length * np.count_nonzero(samples == self._others)
@@ -158,6 +159,7 @@ def attack_models(
     experiment = experiment_of(participation, sigma, population, rounds, seed)
     workloads = [OrthogonalGradients(population, participation.local_samples, holds) for holds in (True, False)]
     federations = [federation_in_process(RunPlan(experiment, seed), workload, None) for workload in workloads]
+    # Undoes the server's step 1 / (p q D), and measures in standard deviations of the noise.
     per_deviation = (
         participation.client_rate * participation.sample_rate * float(workloads[0].sample_counts.sum()) / sigma
     )

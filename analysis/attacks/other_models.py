@@ -105,7 +105,7 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
             continue
         victim, weights = int(match[1]), victims.weights
         survivors = _survivors(run, number)
-        if victim not in survivors:
+        if victim not in survivors:  # its update is in no sum
             continue
         total = aggregate.mean * aggregate.weight
         for client in sorted(dishonest[number] & survivors):  # colluding clients tell the server their updates
@@ -113,6 +113,7 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
         true = _clipped(section, victims, victim, aggregate, number)
         error = np.abs(total / weights[victim] - true)
         others = sum(weights[client] for client in survivors) / weights[victim]
+        # Each summand is rounded by up to a step, and the sum is divided by the victim's weight.
         allowed = others * step if step else _UNQUANTISED * float(np.abs(true).max())
         updates.append(
             RecoveredUpdate(
@@ -149,6 +150,7 @@ def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSample
         best = np.full(len(true), -np.inf)
         for candidate in bins:
             error = np.square(true - candidate).mean(axis=1)
+            # A copy without error counts as 120 dB, not as infinite.
             best = np.maximum(best, 10 * np.log10(peak**2 / np.maximum(error, 1e-12 * peak**2)))
         recovered = int((best >= RECOVERED_DB).sum())
         rows.append(RecoveredSamples(number, len(survivors), len(true), len(bins), recovered, best))
@@ -262,6 +264,7 @@ def _row(run: RunRecords, name: str) -> dict[str, Any]:
         "binding": aggregation.get("model_binding", "none"),
         "attack": name,
         "rounds": len(attacked),
+        # The detail of a refusal begins with the name of the check.
         "refused_by": sorted({detail.partition(":")[0] for detail in refused}),
     }
     victims = Victims(run)
@@ -307,7 +310,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 
 def _table(frame: pd.DataFrame) -> Table:
-    heads = ["Run", "Attack", "Binding", "Rounds", "Completed", "Recovered, mean", "Error", "Refused by"]
+    heads = ["Run", "Attack", "Model binding", "Rounds", "Completed", "Recovered (mean)", "Error", "Failed check"]
     rows = []
     for row in plain(frame):
         updates = row["attack"] == SendDifferentModels.name
@@ -317,9 +320,11 @@ def _table(frame: pd.DataFrame) -> Table:
             recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {counted}"
         if updates and row["completed"]:
             steps = row["largest_error"]
-            error = f"{row['relative_error']:.2g}" + ("" if steps is None else f", at most {steps:.2g} steps")
+            error = f"{row['relative_error']:.2g} relative" + (
+                "" if steps is None else f", max. {steps:.2g} quantisation steps"
+            )
         elif row.get("psnr") is not None:
-            error = f"{row['psnr']:.3g} dB"
+            error = f"{row['psnr']:.3g} dB PSNR"
         counts = [str(row["rounds"]), str(row["completed"])]
         refused = ", ".join(row["refused_by"]) or "nobody"
         rows.append([row["label"], row["attack"], row["binding"], *counts, recovered, error, refused])

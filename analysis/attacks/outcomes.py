@@ -112,11 +112,13 @@ def attack_outcome(run: RunRecords, name: str = "") -> AttackOutcome:
     attacked = set(attacks(events, name)["round"])
     detections = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
+    # The server went on without the clients that it caught: the round counts as detected, but not as refused.
     left_out = (set(detections["round"]) & completed) - set(detections.loc[detections["kind"] == "refusal", "round"])
     names = [
         detail.partition(":")[0] if kind == "refusal" else detail
         for kind, detail in zip(detections["kind"], detections["detail"], strict=True)
     ]
+    # A check counts once a round, however many clients it failed at.
     where = Counter(
         (name, stage) for name, stage, _ in set(zip(names, detections["stage"], detections["round"], strict=True))
     )
@@ -215,6 +217,7 @@ def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: floa
     if "over_selection" not in selection:
         return None
     s, factor, least = (selection[key] for key in ("participants", "over_selection", "min_population"))
+    # Refinement shrinks the population, so that clients accept a smaller one than n.
     if least is None and selection.get("refine"):
         least = Refinement.model_validate(selection["refine"]).smallest(population)
     return dishonest_fraction_exceeds(population, dishonest, s, factor, eta, least)
@@ -224,16 +227,15 @@ def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: floa
 
 
 _RARE = {
-    "Left out": (
+    "Cheaters excluded": (
         "left_out",
-        "attacked rounds in which no client refused, and which the server completed without the clients that it caught "
-        "cheating",
+        "attacked rounds that the server completed without the clients that failed its checks; no client refused",
     ),
-    "All dishonest": (
+    "No honest participant": (
         "all_dishonest",
-        "rounds without an honest participant, in which nobody verified the list and the sum has no honest update",
+        "rounds without an honest participant; nobody verified the list, and the sum has no honest update",
     ),
-    "Updates recovered": ("recovered", "attacked rounds in which the server had a single client's update"),
+    "Updates recovered": ("recovered", "attacked rounds in which the server obtained a single client's update"),
 }
 """Table heads that appear only if there is a round to count: the column of the frame, and the meaning."""
 
@@ -260,8 +262,8 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 
 _UNATTACKED = (
-    " Where Attacked is 0, the columns on dishonest participants cover all completed rounds that were to be attacked: "
-    f"the selection's own outcome. {NEVER_CARRIED_OUT.capitalize()}: no misbehaviour has recorded an attack."
+    " If Attacked is 0, the second table covers all completed rounds of the plan. "
+    f"{NEVER_CARRIED_OUT.capitalize()}: no attack was recorded."
 )
 
 
@@ -269,16 +271,16 @@ def _notes(frame: pd.DataFrame) -> list[str]:
     """Explain the heads of both tables, a line each."""
     eta = f"{frame['eta'].iloc[0]:g}"
     return [
-        "Rounds: rounds to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
-        "rounds in which an honest party saw it, whether or not the round completed. Completed unseen: rounds "
-        "that were attacked and completed with nothing seen. Dishonest, mean and most: dishonest participants of the "
-        "rounds completed unseen."
+        "Rounds: rounds in which an attack was planned. Attacked: rounds with an attack. Attacks refused: attacked "
+        "rounds in which a check of an honest party failed; the round may complete all the same. Completed "
+        "undetected: attacked rounds that completed without a failed check. Dishonest participants, mean and "
+        "maximum: over the rounds completed undetected."
         + (_UNATTACKED if not frame["attacked"].all() else "")
         + "".join(f" {head}: {meaning}." for head, (name, meaning) in _RARE.items() if frame[name].any()),
         "Expected: s c / n, for s participants and c dishonest of n clients. "
-        f"Above {eta}× expected: share of the rounds to be attacked with more than {eta} s c / n dishonest "
-        "participants and one honest or more, and its 95% interval. Lotto's bound: the largest share by Theorem "
-        "2 of Lotto (arXiv 2401.02880); –: not Lotto.",
+        f"Above {eta}× expected: share of the planned rounds with more than {eta} s c / n dishonest participants and "
+        "at least one honest participant, and its 95% interval. Lotto's bound: largest probability of such a round, "
+        "Theorem 2 of Lotto (arXiv 2401.02880); –: not Lotto.",
     ]
 
 
@@ -291,8 +293,17 @@ def _named(frame: pd.DataFrame) -> list[str]:
 
 
 def _detection_table(frame: pd.DataFrame) -> Table:
-    numbers = {"Rounds": "planned", "Attacked": "attacked", "Attacks refused": "refused", "Left out": "left_out"}
-    numbers |= {"Completed unseen": "completed", "All dishonest": "all_dishonest", "Updates recovered": "recovered"}
+    numbers = {
+        "Rounds": "planned",
+        "Attacked": "attacked",
+        "Attacks refused": "refused",
+        "Cheaters excluded": "left_out",
+    }
+    numbers |= {
+        "Completed undetected": "completed",
+        "No honest participant": "all_dishonest",
+        "Updates recovered": "recovered",
+    }
     for head, (column, _) in _RARE.items():
         if not frame[column].any():
             del numbers[head]
@@ -300,16 +311,16 @@ def _detection_table(frame: pd.DataFrame) -> Table:
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
         checks = [f"{failure['check']} at {failure['stage']} ({failure['rounds']})" for failure in row["checks"]]
         is_idle = not row["attacked"] and [*row["server"], *row["clients"]]
-        detections = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "nothing")
+        detections = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "none")
         rows.append([name, *(str(row[column]) for column in numbers.values()), detections])
-    heads = ["Adversary", *numbers, "Seen by honest parties"]
+    heads = ["Adversary", *numbers, "Failed checks (rounds)"]
     return Table(heads, rows, left=(0, len(heads) - 1))
 
 
 def _shifts(frame: pd.DataFrame) -> Table:
     often = f"Above {frame['eta'].iloc[0]:g}× expected"
     rows = [[name, *_shift(row)] for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True)]
-    heads = ["Adversary", "Dishonest, mean", "most", "expected", often, "95% interval", "Lotto's bound"]
+    heads = ["Adversary", "Dishonest participants, mean", "maximum", "expected", often, "95% interval", "Lotto's bound"]
     return Table(heads, rows, left=[0])
 
 

@@ -175,8 +175,10 @@ def _detected(observed: SumsSeen, labels: int, shadows: int, seed: int) -> tuple
         for shadow in range(shadows):
             samples = own.sample(int(rng.choice(sizes)), rng)
             mixtures.append(np.bincount(samples[1].numpy(), minlength=labels) / len(samples[1]))
+            # Numbers beyond the population: no client of the run has the random numbers of a shadow.
             updates.append(observed.workload.train_on(samples, model, number, view.participation.shape[1] + shadow))
         detector = Detector.fit(np.array(updates, np.float64), np.array(mixtures))
+        # Shadows are single updates, so the detector takes a mean, not a sum.
         mean = view.sums[place] / (view.participation[place] @ observed.weights)
         by_sum[place] = detector(mean[None])[0]
         for client, update in observed.updates(place, model).items():
@@ -222,6 +224,7 @@ class _OwnSamples:
 
     def sample(self, size: int, rng: np.random.Generator) -> Batch:
         """Choose `size` samples in a uniform mixture of labels; samples repeat where a label has too few."""
+        # Dirichlet's law with ones is uniform over mixtures, so that the detector sees skewed clients, too.
         counts = rng.multinomial(size, rng.dirichlet(np.ones(len(self._there))))
         places = []
         for label, count in zip(self._there.tolist(), counts.tolist(), strict=True):

@@ -145,7 +145,7 @@ def estimates(view: View, weights: Floats) -> Estimates:
         weights: `(n,)` weight of each client's update in a sum, above 0 for clients that are in one.
     """
     clients = np.flatnonzero(view.participation.any(axis=0))
-    scale = np.sqrt(weights[clients])
+    scale = np.sqrt(weights[clients])  # so that members of a batch get their weighted mean
     left, singular, right = np.linalg.svd(view.participation[:, clients] * scale, full_matrices=False)
     rank = int((singular > singular[0] * max(len(left), len(clients)) * np.finfo(np.float64).eps).sum())
     left, singular, right = left[:, :rank], singular[:rank], right[:rank]
@@ -176,7 +176,7 @@ def spanned(participation: npt.ArrayLike, group: Integers) -> bool:
     indicator = np.zeros(matrix.shape[1])
     indicator[group] = 1
     right = _row_space(matrix)
-    return bool(np.square(right @ indicator).sum() > _DETERMINED * len(group))
+    return bool(np.square(right @ indicator).sum() > _DETERMINED * len(group))  # the projection keeps its length
 
 
 def spanned_groups(participation: npt.NDArray[np.bool_], groups: Integers) -> npt.NDArray[np.bool_]:
@@ -351,10 +351,10 @@ def text(made: Reconstruction) -> str:
     """Return the outcome as text, ending in a line feed."""
     outcome = row(made)
     lines = [
-        "rounds {first_round} to {last_round}: {completed} completed, {skipped} not; "
-        "{in_some_sum} of {clients} clients in some sum",
-        "rank of P                       {rank}, condition {condition:.3g}",
-        "updates that the sums determine {determined} of {in_some_sum}",
+        "rounds {first_round} to {last_round}: {completed} completed, {skipped} not completed; "
+        "{in_some_sum} of {clients} clients in at least one sum",
+        "rank of P                       {rank}, condition number {condition:.3g}",
+        "updates determined by the sums  {determined} of {in_some_sum}",
         "error |d - d^|^2 / |d|^2        mean {mean_error:.4g}, median {median_error:.4g}, "
         "{smallest_error:.4g} to {largest_error:.4g}",
         "cosine of d and d^              mean {mean_cosine:.4g}",

@@ -134,7 +134,7 @@ def _area(members: Floats, others: Floats) -> tuple[float, float]:
     above = (together[:count] - rankdata(members)) / rest  # of the others, those below each member
     below = 1 - (together[count:] - rankdata(others)) / count  # of the members, those above each other
     auc = float(above.mean())
-    variance = sum(part.var(ddof=1) / len(part) for part in (above, below) if len(part) > 1)
+    variance = sum(part.var(ddof=1) / len(part) for part in (above, below) if len(part) > 1)  # one sample has none
     return auc, sqrt(variance)
 
 
@@ -155,7 +155,7 @@ def most_found(epsilon: float, delta: float, level: float) -> float:
     """
 
     def step(rate: float) -> float:
-        if epsilon > 700:
+        if epsilon > 700:  # e^epsilon overflows above 709
             return 1.0
         return max(0.0, min(1.0, exp(epsilon) * rate + delta, 1 - exp(-epsilon) * (1 - delta - rate)))
 

@@ -74,7 +74,7 @@ class SumsSeen:
         recorded = run.participation
         dishonest = recorded.loc[recorded["dishonest"], "client"].unique()
         clients = np.flatnonzero(observed.participation.any(axis=0) & (np.asarray(workload.sample_counts) > 0))
-        clients = np.setdiff1d(clients, dishonest)
+        clients = np.setdiff1d(clients, dishonest)  # they may tell their updates, or send false ones
         if not len(clients):
             raise ExperimentError(
                 f"{run.path}: no honest client with samples is in a sum of these rounds; select more rounds"
@@ -129,7 +129,7 @@ class SumsSeen:
             last_round=int(self.view.rounds[-1]),
             completed=len(self.view.rounds),
             clients=len(self.clients),
-            privacy=weak_privacy(matrix[:, matrix.any(axis=0)], _SEARCH_S),
+            privacy=weak_privacy(matrix[:, matrix.any(axis=0)], _SEARCH_S),  # clients in no sum cannot be isolated
             strong_privacy=strong_privacy(matrix),
             isolated=self.isolated,
             noise=noise_of(self.victims.experiment.aggregation),
@@ -167,7 +167,7 @@ class Facts:
     @property
     def warning(self) -> str:
         """Warning on the truth, in one line; empty if there is none."""
-        return "" if self.spent is not None else other_training(self.deviation)
+        return "" if self.spent is not None else other_training(self.deviation)  # noise makes any sum differ
 
     @property
     def epsilon(self) -> float | None:
@@ -230,6 +230,7 @@ def _torch_workload(run: RunRecords, victims: Victims) -> TorchWorkload:
         raise ExperimentError(
             f"{run.path}: its canaries sent known vectors (privacy.canaries), not updates; run it without canaries"
         )
+    # A subclass may train on something else than its samples' losses, which the attack's gradients assume.
     if not isinstance(workload, TorchWorkload) or type(workload).train is not TorchWorkload.train:
         raise ExperimentError(
             f"{run.path}: workload.dataset {experiment.workload.dataset}: has its own training, so that gradients of "

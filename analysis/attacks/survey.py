@@ -70,8 +70,10 @@ class SurveyFinding:
         if self.verdict == "bounded":
             text += f": {self.limit}"
         elif self.verdict == "refused in part" and self.limit:
-            text += f"; unseen: {self.limit}"
-        return f"{text}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else text
+            text += f"; undetected rounds bounded by: {self.limit}"
+        return (
+            f"{text}; single update recovered in {self.recovered} of {self.attacked} rounds" if self.recovered else text
+        )
 
 
 def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[SurveyTrial]:
@@ -115,6 +117,7 @@ def survey_of(experiment: Experiment, tried: Sequence[SurveyTrial], where: str) 
         where: origin of the experiment, for messages.
     """
     section = experiment.adversary or AdversarySection()
+    # Set keys alone, as a user writes them: validation adds the defaults again.
     data = experiment.model_dump(mode="json", exclude_unset=True)
     data["adversary"] = section.model_dump(mode="json", exclude_unset=True, exclude=set(OF_PARTY))
     data["sweep"] = {"adversary": [_adversary(section, trial) for trial in tried]}
@@ -126,6 +129,7 @@ def _adversary(section: AdversarySection, trial: SurveyTrial) -> dict[str, list[
     parties: dict[str, list[Any]] = {}
     for party in PARTIES:
         listed = {name_of(entry): entry for entry in section.named(party)}
+        # A misbehaviour that the experiment names keeps its options.
         tried = [listed.pop(trial.name, trial.name)] if party == trial.party else []
         parties[party] = [*tried, *listed.values()]
     return parties
@@ -185,7 +189,7 @@ def render(results: Sequence[SurveyFinding], format: str = "text") -> str:
     for finding in results:
         counts = [str(number) for number in (finding.attacked, finding.refused, finding.completed)]
         lines.append([finding.trial.name, finding.trial.party, *counts, finding.outcome])
-    heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "Outcome"]
+    heads = ["Misbehaviour", "Party", "Attacked rounds", "Refused", "Undetected", "Result"]
     return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)
 
 
@@ -227,7 +231,7 @@ def limit(name: str, experiment: Experiment) -> str:
         )
         return "" if unbound else f"{_OF_FLAMINGO[name]} (docs/explanation/flamingo.md)"
     if isinstance(sums, OneShotParameters) and name == "contradict-dropouts":
-        return "2U - N dishonest members are needed (docs/explanation/one-shot.md)"
+        return "needs 2U - N dishonest members (docs/explanation/one-shot.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
         return ""  # two of them then need no colluding client (docs/explanation/reconstruction.md)
     if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):

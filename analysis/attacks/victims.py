@@ -39,6 +39,7 @@ class Victims:
         self.experiment: Experiment = validated(run.experiment, str(run.path))
         provenance = self.experiment.provenance or {}
         seed = self.experiment.seed
+        # Without a seed in the experiment, data and training follow the one that the run recorded.
         self.seed = int(provenance["simulation_seed"]) if seed is None else seed
         section = self.experiment.workload
         for key in ("drift_correction", "local_layers"):
@@ -57,6 +58,7 @@ class Victims:
     @property
     def weights(self) -> Floats:
         """`(n,)` weight of each client's update in a sum; the server knows it from the clients' training reports."""
+        # Else a mean over samples: each update weighs as many times as its client has samples.
         if self.experiment.aggregation.weights == "equal":
             return np.ones(self.experiment.population)
         counts: Floats = np.asarray(self.workload.sample_counts, np.float64)

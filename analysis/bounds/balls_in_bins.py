@@ -20,12 +20,7 @@ observers of a client's traffic: for them there is one component, N(m_i, sigma^2
 (`seen_epsilon`).
 
 delta(epsilon) is the greater of E_P[(1 - e^(epsilon - L))+] and E_Q[(1 - e^(epsilon + L))+], L = log P/Q. Both are
-estimated from samples where they are not zero. For the first, L > epsilon needs some a_k = log N(m_k)/N(0) above
-epsilon, as L is at most their maximum: from the sum S of these probabilities a bin and a k are drawn, then a_k beyond
-epsilon, then the rest given a_k; the value is S (1 - e^(epsilon - L))+ over the number of such k. That is done in
-parts, for a greatest a_k that is enough by itself, about, and for smaller ones, several of which are seldom enough
-together. For the second mean, L is at least that of the a_k (Jensen), which is drawn below -epsilon. The values are
-within [0, S], so Chernoff's bound for bounded variables (Hoeffding 1963, Theorem 1) bounds delta from above, at a
+estimated from samples that are drawn where they are not zero. Chernoff's bound then bounds delta from above, at a
 stated confidence.
 """
 
@@ -48,7 +43,7 @@ _PARTS = 5
 _SEARCH = (0x5EA2C4, 1)  # differs from every seed that verifies
 _AT_ONCE = 1 << 22  # numbers in memory
 _MOST_EPSILON = 1e4
-_MOST_RATIO = 1e100
+_MOST_RATIO = 1e100  # its square is in the covariance and must not overflow
 
 
 @dataclass(frozen=True)
@@ -108,14 +103,16 @@ class BallsInBins:
         scaled = np.asarray(means, np.float64) / noise_multiplier
         self.covariance: Floats = scaled @ scaled.T
         self.bins = len(means)
-        self._drift = np.diag(self.covariance) / 2
+        self._drift = np.diag(self.covariance) / 2  # a_k = <m_k, z> / sigma^2 - drift_k
 
     @cached_property
     def _root(self) -> Floats:
         """`(b,)` or `(b, b)`: standard normal numbers times this have the covariance."""
         diagonal: Floats = np.diag(self.covariance)
+        # Bins without a common column, as with independent noise: the a_k are independent, and no matrix is needed.
         if not np.any(self.covariance - np.diag(diagonal)):
             return np.sqrt(diagonal)
+        # No Cholesky factor: the covariance is singular if the m_i are dependent.
         values, vectors = np.linalg.eigh(self.covariance)
         root: Floats = (vectors * np.sqrt(np.maximum(values, 0))).T
         return root
@@ -155,10 +152,13 @@ class BallsInBins:
     def _there(self, epsilon: float, samples: int, rng: np.random.Generator) -> list["_Part"]:
         """Estimate E_P[(1 - e^(epsilon - L))+], in parts by the greatest a_k."""
         # The low parts hardly count, and need many samples to know it: rarer parts get fewer samples.
+        # With the other a_k near 0, one a_k of log(b (e^epsilon - 1)) lifts L to epsilon by itself; 0.5 is a margin.
+        # The division into parts changes the variance of the estimate, not its mean.
         enough = log(self.bins) + epsilon + log(-np.expm1(-epsilon)) - 0.5
         ends = [epsilon, inf] if enough <= epsilon else [*np.linspace(epsilon, enough, _PARTS).tolist(), inf]
         ranges = [self._range(low, high) for low, high in itertools.pairwise(ends)]
         shares = np.sqrt([range_.total for range_ in ranges])
+        # A tenth of the samples is spread evenly: the bound of a part with hardly any samples is its whole total.
         shares = 0.9 * shares / shares.sum() + 0.1 / len(ranges) if shares.any() else np.full(len(ranges), 1.0)
         return [
             self._in_range(epsilon, range_, int(share * samples) + 1, rng)
@@ -175,6 +175,8 @@ class BallsInBins:
 
     def _in_range(self, epsilon: float, range_: "_Range", samples: int, rng: np.random.Generator) -> "_Part":
         """Estimate the part of E_P[(1 - e^(epsilon - L))+] in which the greatest a_k is in the range."""
+        # L > epsilon needs some a_k = log N(m_k)/N(0) above epsilon, as L is at most their maximum. So a bin and a k
+        # are drawn first, by the probabilities that sum to S, then a_k within the range, then the rest given a_k.
         if range_.total <= 0:
             return _Part(0.0, 0.0, samples)
         low, high, ends = range_.low, range_.high, np.cumsum(range_.within.ravel())
@@ -183,14 +185,20 @@ class BallsInBins:
         def values(count: int) -> Floats:
             at = np.searchsorted(ends, rng.random(count) * ends[-1], side="right").clip(0, len(ends) - 1)
             bins, k = np.divmod(at, self.bins)
+            # Inverse of the survival function: far out in the upper tail, 1 - cdf would have no digits left.
             beyond = range_.above[bins, k] + rng.random(count) * range_.within[bins, k]
             greatest = self.covariance[bins, k] - drift[k] - ndtri(beyond) * deviation[k]
+            # Rounding may move a_k out of the range. Then no a_k would be counted below, and the division would fail.
             greatest = np.clip(greatest, low, np.nextafter(high, low))
             logs, rows = self._normal(count, rng) + (self.covariance[bins] - drift), np.arange(count)
+            # The other a_k, given this one: a free draw, shifted along its covariances with a_k (2 drift_k is its
+            # variance).
             logs += self.covariance[k] * ((greatest - logs[rows, k]) / (2 * drift[k]))[:, None]
             logs[rows, k] = greatest
             loss = logsumexp(logs, axis=1) - log(self.bins)
+            # A sample with j such k can be drawn in j ways, so that it counts 1/j in each.
             counted = -np.expm1(np.minimum(epsilon - loss, 0.0)) / (logs >= low).sum(axis=1)
+            # A sample with a greater a_k belongs to the next part.
             values_in_range: Floats = np.where((logs < high).all(axis=1), counted, 0.0)
             return values_in_range
 
@@ -200,6 +208,7 @@ class BallsInBins:
         """Estimate E_Q[(1 - e^(epsilon + L))+]."""
         with_mean = self.covariance.mean(axis=1)  # covariances of each a_k and their mean
         variance, centre = float(with_mean.mean()), -float(self._drift.mean())
+        # L is at least the mean of the a_k (Jensen), so only samples whose mean is below -epsilon can count.
         total = float(ndtr((-epsilon - centre) / sqrt(variance)))
         if total == 0:
             return _Part(0.0, 0.0, samples)
@@ -246,6 +255,7 @@ class BallsInBins:
         least, most = max(1e-6, self.least_epsilon(delta)), self.seen_epsilon(delta)
         if most == inf or self.bins == 1 or most <= least:
             return most
+        # 1 %: by chance the estimate at `most` may still be above delta.
         return least if excess(least) <= 0 else float(brentq(excess, least, most * 1.01, xtol=1e-4, rtol=1e-4))
 
     def epsilon(
@@ -261,13 +271,15 @@ class BallsInBins:
             rng: source of the samples, which must be fresh.
         """
         require_inside(delta=delta, confidence=confidence)
-        # At most ten verifications, each for a larger epsilon; then the epsilon against observers of the bins, which
-        # needs none.
+        # After ten failures, the epsilon against observers of the bins, which needs no verification.
         most = self.seen_epsilon(delta)
         for step in range(_TRIES):
+            # Steps double, from 0 to 102 %: a good candidate costs little, a bad one ends all the same.
             tried = candidate * (1 + 0.002 * float(2**step - 1))
             if tried >= most:
                 return most
+            # Union bound: each verification may fail with a tenth of the error. Fresh samples keep the tries
+            # independent of the candidate.
             if self.delta(tried, samples, 1 - (1 - confidence) / _TRIES, rng).at_most <= delta:
                 return tried
         return most
@@ -346,7 +358,7 @@ def gaussian_delta(sensitivity: float, epsilon: float) -> float:
         return 0.0
     first = float(ndtr(sensitivity / 2 - epsilon / sensitivity))
     second = float(ndtr(-sensitivity / 2 - epsilon / sensitivity))
-    return first if second == 0 else first - exp(epsilon + log(second))
+    return first if second == 0 else first - exp(epsilon + log(second))  # e^epsilon by itself overflows above 709
 
 
 def gaussian_epsilon(sensitivity: float, delta: float) -> float:
@@ -362,7 +374,7 @@ def gaussian_epsilon(sensitivity: float, delta: float) -> float:
     if gaussian_delta(sensitivity, _MOST_EPSILON) > delta:
         return inf
     root = brentq(lambda epsilon: gaussian_delta(sensitivity, epsilon) - delta, 0.0, _MOST_EPSILON, xtol=1e-12)
-    return float(root) * (1 + 1e-9)
+    return float(root) * (1 + 1e-9)  # a guarantee must not be below the root
 
 
 def mean_at_most(mean: float, samples: int, failing: float) -> float:
@@ -382,6 +394,7 @@ def mean_at_most(mean: float, samples: int, failing: float) -> float:
         divergence = (1 - mean) * (log1p(-mean) - log1p(-expected)) if mean < 1 else 0.0
         return divergence + (mean * log(mean / expected) if mean > 0 else 0.0) - allowed
 
+    # Logarithms of the expectation and of its complement: the bracket ends just inside (0, 1).
     if mean >= 1 or over(1 - 1e-15) <= 0:
         return 1.0
     return float(brentq(over, max(mean, 1e-300), 1 - 1e-15, xtol=1e-300, rtol=1e-12))

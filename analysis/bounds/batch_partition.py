@@ -9,15 +9,8 @@ rounds. Batches share no users, so they are available independently of each othe
 is a sum of independent coins (Poisson-binomial), also where users and batches differ. Hence the numbers here are exact,
 to about 12 digits; a sum of positive terms loses none of them, however small it is (down to 5e-324).
 
-`simulated` checks the sums, and gives the value where they do not apply: fair selection among batches of unequal size
-takes the larger ones less often, as they are available less often.
-
 Theorem 3 (appendix H) gives the rounds after which *random* selection has revealed every update to the server: then the
-participation matrix P has full rank N. For K users chosen uniformly it has an unstated constant c', so there is no
-number. For users chosen independently it has (30), with an unstated o(1). `independent_bound` leaves o(1) out, so it
-states (30) for N large enough, and is no proven bound for a given N. `rounds_until_full_rank` simulates both. It
-computes ranks modulo a prime, exactly. That rank is never above the rank over the rationals, so no rank is counted as
-full that is not.
+participation matrix P has full rank N. `independent_bound` is no proven bound; `rounds_until_full_rank` simulates.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,6 +72,7 @@ def average_cardinality(users: int, selected: int, privacy: int, dropout: Dropou
     larger = batches.sizes > smallest
     if not larger.any():
         return batches_of_round * smallest * complete
+    # A round then has K users and one more for each of its larger batches.
     available = batches_available(batches, dropout)
     return batches_of_round * (
         smallest * complete + _larger_share(available[~larger], available[larger], batches_of_round)
@@ -94,6 +88,7 @@ def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout)
     batches = batches_of(users, selected, privacy)
     batches_of_round = selected // privacy
     if isinstance(dropout, float | int) and np.ptp(batches.sizes) == 0:
+        # Equal coins: a binomial tail, right to the last digit; the convolution below has about 12 digits.
         return cdf(batches_of_round - 1, len(batches), _whole_batch(batches, dropout))
     first, counts = _counts(batches_available(batches, dropout))
     return float(counts[: max(0, batches_of_round - first)].sum())
@@ -155,7 +150,7 @@ def batches_available(batches: Batches, dropout: Dropout) -> Floats:
 def _exact(p: float) -> Fraction:
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: {p:g} is not a probability")
-    return Fraction(str(p))
+    return Fraction(str(p))  # 0.1 is one tenth, not the double next to it
 
 
 def _counts(chances: Floats) -> tuple[int, Floats]:
@@ -170,6 +165,7 @@ def _counts(chances: Floats) -> tuple[int, Floats]:
         return _trimmed(0, np.array([1 - chance, chance]))
     middle = len(chances) // 2
     (first, masses), (second, other_masses) = _counts(chances[:middle]), _counts(chances[middle:])
+    # No FFT: its error is relative to the largest term, and would drown the small ones.
     return _trimmed(first + second, np.convolve(masses, other_masses))
 
 
@@ -190,6 +186,8 @@ def _larger_share(small: Floats, large: Floats, batches_of_round: int) -> float:
 
 
 # -- Theorem 1 by simulation ------------------------------------------------------------------------------------------
+# Checks the sums, and gives the value where they do not apply: fair selection among batches of unequal size takes the
+# larger ones less often, as they are available less often.
 
 
 _BLOCKS = 50  # rounds depend on earlier ones, while the means of long blocks are nearly independent
@@ -235,8 +233,9 @@ def simulated(
         present = np.flatnonzero(rng.random(users) >= chances)
         try:
             members = selection.batches.members(selection.choose(present, participations, rng))
-        except RoundSkipped:
+        except RoundSkipped:  # a sum of 0 users, as in Theorem 1
             continue
+        # Algorithm 2 begins with the available user that has the fewest rounds so far.
         participations[members] += 1
         sizes[number] = len(members)
     means = sizes.reshape(_BLOCKS, -1).mean(axis=1)
@@ -248,7 +247,7 @@ def simulated(
 
 
 Integers = npt.NDArray[np.int64]
-_PRIME = 2**31 - 1
+_PRIME = 2**31 - 1  # a product of two residues fits into 64 bits
 
 
 def independent_bound(users: int, selected: int) -> float:
@@ -266,6 +265,8 @@ def independent_bound(users: int, selected: int) -> float:
     """
     if not 0 < 2 * selected < users:
         raise ValueError(f"selected: K = {selected} of {users} users; Theorem 3 is stated for K below N/2")
+    # The o(1) of (30) is not stated in the paper: without it the value holds for N large enough, and proves nothing for
+    # a given N. For K users chosen uniformly there is no number at all, as the constant c' is not stated.
     t = selected / users
     nobody, twins = 2 * users * (1 - t) ** users, users * (users - 1) * (t * t + (1 - t) ** 2) ** users
     return 1 - nobody - twins
@@ -316,5 +317,6 @@ def rounds_until_full_rank(
 
 def _full_at(rounds: Integers, users: int) -> int:
     """Return the first round after which the rank is full: the last pivot of the elimination."""
+    # A rank modulo a prime is never above the rank over the rationals, so no rank counts as full that is not.
     _, pivots, _ = reduced(np.ascontiguousarray(rounds.T), _PRIME)
     return int(pivots[-1]) + 1 if len(pivots) == users else len(rounds) + 1

@@ -69,6 +69,7 @@ class BatchRequirements:
         if enough >= self.sufficiency:
             return Fraction(str(setting.over_selection))
         factor = self._often_enough(setting)
+        # The larger factor admits more dishonest candidates, so the first target is checked again.
         if factor is None or self.fails(replace(setting, over_selection=factor)) > self.target:
             return None
         return factor
@@ -89,6 +90,7 @@ class BatchRequirements:
             single = replace(single, over_selection=factor)
             changes.append(f"--over-selection {float(factor):g}")
         if self.fails(single) > self.target:
+            # With the larger factor of above: more dishonest members are candidates then.
             least = smallest_threshold(single, self.target)
             if least is None:
                 return (

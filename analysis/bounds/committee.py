@@ -1,21 +1,7 @@
 """Probabilities that a committee fails: too many dishonest members, or too few honest members that answer.
 
 With too many dishonest members, these, or the server with their help, learn secrets; with too few answers the round
-ends.
-
-By a public seed (`public-seed`), the number of dishonest members is hypergeometric. By sortition (`lotto-*`) the server
-keeps all dishonest clients that are drawn and hides honest ones (Jiang et al., arXiv 2401.02880, section 3.4), so the
-number is Binomial(c, p) with p = floor(a s m / n) / m. With weights it is a sum of different coins; in the worst case
-the c heaviest clients are dishonest: the likelier each of them is drawn, the more are.
-
-In a committee of s with a threshold t, t dishonest members know all secrets by themselves. A malicious server that
-tells the honest members two different things, and gets answers to both from all x dishonest ones, has t answers to each
-as soon as 2 t <= s + x. Signatures by t members on the server's statement, before they answer, change nothing in this
-count: dishonest members sign both.
-
-A service begins with a fixed round, so a training of R rounds has ceil(R / r) draws, which are independent; the
-dishonest clients are fixed before keys and seed are made. An attacker that can try k seeds (names of the experiment, if
-nothing is drawn from a beacon) has k times the chance.
+ends. Dishonest clients are fixed before keys and seed are made, so the draws of a training are independent.
 """
 
 from collections.abc import Sequence
@@ -36,7 +22,7 @@ from testbed.committee.parameters import MOST_MEMBERS, OVER_SELECTION, Committee
 Selection = Literal["public-seed", "lotto-client-centric", "lotto-server-centric"]
 Server = Literal["malicious", "semi-honest"]
 _ALL_UP_TO = 100
-_OUTPUT_BITS = {"lotto-client-centric": 512, "lotto-server-centric": 256}
+_OUTPUT_BITS = {"lotto-client-centric": 512, "lotto-server-centric": 256}  # of VRF and PRF
 
 
 @dataclass(frozen=True)
@@ -102,6 +88,7 @@ class Draw:
     def by_weight(self) -> npt.NDArray[np.float64]:
         """`(n,)` shares of the weights, the heaviest first."""
         assert self.weights is not None
+        # In the worst case the c heaviest clients are dishonest: they are drawn most often.
         return np.sort(np.array(self.weights, np.float64))[::-1] / float(sum(self.weights))
 
 
@@ -144,6 +131,7 @@ class Members:
         draw = self.draw
         if draw.weights is not None:
             return float(self._weighted[max(0, dishonest) :].sum())
+        # By sortition the server keeps all dishonest clients that are drawn, and hides honest ones (Lotto, 3.4).
         if draw.by_sortition:
             return tails.survival(dishonest - 1, draw.dishonest, self.p)
         return tails.hypergeometric_survival(dishonest - 1, draw.population, draw.dishonest, self.size)
@@ -172,6 +160,7 @@ class Members:
     def too_few_answer(self, threshold: int) -> float:
         """Return a bound on Pr[fewer than `threshold` honest members answer in a round]; dishonest ones are silent."""
         bearable = self.size - threshold
+        # By the honest members m = s - x, from s down.
         within = tails.cdfs_over_trials(threshold - 1, threshold, self.size, self.draw.presence)[::-1]
         failing = sum(mass * few for mass, few in zip(self.masses(bearable), within, strict=True))
         return min(1.0, self.at_least(bearable + 1) + failing)
@@ -207,7 +196,7 @@ def sum_of_coins(chances: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.
     for chance in chances:
         up = masses[:-1] * chance
         masses[:-1] *= 1 - chance
-        masses[1:] += up
+        masses[1:] += up  # the last entry only grows: it is X >= most
     return masses
 
 
@@ -244,6 +233,8 @@ def enough_to_break(size: int, threshold: int, server: Server) -> int:
         >>> enough_to_break(size=60, threshold=40, server="malicious")
         20
     """
+    # A malicious server that tells honest members two things, with answers to both from all x dishonest ones, has t of
+    # each as soon as 2 t <= s + x. Signatures before the answers do not help: dishonest members sign both.
     return 2 * threshold - size if server == "malicious" else threshold
 
 
@@ -265,6 +256,7 @@ def broken_ever(chance: float, draws: int, tries: int) -> float:
         draws: number of draws.
         tries: seeds that an attacker can choose from.
     """
+    # Each seed that an attacker may try (names of the experiment, without a beacon) is one draw more.
     return at_least_one(draws * tries, chance)
 
 
@@ -335,7 +327,7 @@ def _threshold_kept(draw: Draw, size: int, targets: Targets) -> int | None:
         members = draw.of(size)
     except ValueError:
         return None
-    if targets.broken < 0.5 and targets.failed < 0.5 and _hopeless(members, targets):
+    if targets.broken < 0.5 and targets.failed < 0.5 and _hopeless(members, targets):  # spares most sizes their tails
         return None
     threshold = smallest_threshold(members, targets)
     if threshold is None or (targets.failed < 0.5 and threshold > size * draw.presence + 2):
@@ -376,7 +368,7 @@ def best_over_selection(draw: Draw, targets: Targets, largest: int = MOST_MEMBER
         tried = replace(draw, over_selection=Fraction(tenths, 10))
         plan = smallest_size(tried, targets, largest)
         if plan is not None:
-            best, largest = tried, plan[0] - 1
+            best, largest = tried, plan[0] - 1  # ties go to the smaller a
     return best
 
 

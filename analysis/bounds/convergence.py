@@ -4,19 +4,9 @@ So et al., arXiv 2106.03328, Theorem 2 and appendix B, after Li, Huang, Yang, Wa
 on Non-IID Data, arXiv 1907.02189.
 
 Losses L_1, ..., L_N are rho-smooth and mu-strongly convex, all users weigh 1/N, step j has the learning rate
-2 / (mu (gamma + j)), and all users drop out with the same probability. Four things in the paper do not follow:
-
-- Gamma is printed as L* - sum L_i*. It is L* - (1/N) sum L_i* (Li et al., section 3.1); a sum of N minima has
-  another scale than one of them, and the theorem would not even be unchanged by adding a constant to all losses.
-- beta bounds the variance of K users chosen one by one (Li et al., Lemma 5). Here K/T batches of T are chosen, and
-  their members come together: pairs of a batch have probability K/N of being chosen, not K(K-1)/(N(N-1)). The same
-  argument over N/T batches gives 4 T (N-K) E^2 G^2 / (K (N-T)), up to T times as much; at T = 1 they are equal. The
-  printed one is exceeded (tests have a case with T = 8).
-- Equation (24) puts the mean number C J / K of completed rounds in the place of the random number M. The rate is convex
-  in M, so this makes it smaller: by Jensen's inequality the mean over M ~ Binomial(J, C/K) is at least that.
-- alpha has the mean of sigma_i^2 where Li et al. have 1/N of it: larger, so that is still a bound.
-
-`printed` is the paper's bound with the corrected Gamma; `repaired` has batches in beta and the mean over M.
+2 / (mu (gamma + j)), and all users drop out with the same probability. Four things in the paper do not follow; the
+comments below name them. `printed` is the paper's bound with the corrected Gamma; `repaired` has batches in beta and
+the mean over the number M of completed rounds.
 """
 
 from dataclasses import dataclass
@@ -47,6 +37,7 @@ class Problem:
     convexity: float
     gradient_variance: float
     gradient_bound: float
+    # The paper prints L* - sum L_i*, which changes if a constant is added to all losses; that of Li et al. does not.
     heterogeneity: float
     initial_distance: float
 
@@ -98,6 +89,7 @@ def repaired(
     """
     _check(users, selected, privacy, local_steps, completed, rounds)
     beta = _beta(problem, users, selected, privacy, local_steps)
+    # Equation (24) puts the mean C J / K in the place of M. The rate is convex in M: by Jensen that is too small.
     counts = np.arange(rounds + 1)
     rates = _rate(problem, local_steps, beta, counts.astype(np.float64))
     return float(binom.pmf(counts, rounds, completed) @ rates)
@@ -106,6 +98,9 @@ def repaired(
 def _beta(problem: Problem, users: int, selected: int, privacy: int, local_steps: int) -> float:
     if selected == users:
         return 0.0
+    # The printed beta has T = 1: K users chosen one by one (Li et al., Lemma 5). Members of a batch come together, and
+    # the same argument over N/T batches gives up to T times as much. Real variances exceed the printed
+    # one (tests: T = 8).
     spread = 4 * privacy * (users - selected) / (selected * (users - privacy))
     return spread * local_steps**2 * problem.gradient_bound
 
@@ -113,6 +108,7 @@ def _beta(problem: Problem, users: int, selected: int, privacy: int, local_steps
 def _rate(problem: Problem, local_steps: int, beta: float, completed: Floats | float) -> Floats | float:
     rho, mu, gamma = problem.smoothness, problem.convexity, problem.gamma(local_steps)
     drift = 8 * (local_steps - 1) ** 2 * problem.gradient_bound
+    # The mean of sigma_i^2, as printed, where Li et al. have 1/N of it: larger, so this is still a bound.
     alpha = problem.gradient_variance + 6 * rho * problem.heterogeneity + drift
     start = gamma / 2 * problem.initial_distance
     return rho / (gamma + completed * local_steps - 1) * (2 * (alpha + beta) / mu**2 + start)

@@ -66,6 +66,7 @@ def strategy_errors(
         changed = sensitivity(candidate.coefficients, separation, participations)
         errors = [changed * expected_error(candidate.coefficients, of) for of in ("mean", "max")]
         results.append(StrategyError(name, candidate.vectors, changed, errors[0], errors[1]))
+    # Theorem 3.2 is for clients with one round only, and takes rounds^3 operations.
     if min(participations, -(-rounds // separation)) == 1 and rounds <= MOST_DENSE:
         squares = squared_errors(best_of_one_round(rounds))
         errors = [float(np.sqrt(squares.mean())), float(np.sqrt(squares.max()))]
@@ -103,6 +104,7 @@ def best_of_one_round(rounds: int) -> Floats:
             break
     scale = np.sqrt(v)
     product = _root(scale[:, None] * gram * scale) / np.outer(scale, scale)
+    # C^T C needs the Cholesky factor of the matrix with reversed rows and columns: numpy returns L of L L^T.
     upper = np.linalg.cholesky(product[::-1, ::-1])[::-1, ::-1]
     lower: Floats = upper.T
     return lower
@@ -111,6 +113,7 @@ def best_of_one_round(rounds: int) -> Floats:
 def _root(matrix: Floats) -> Floats:
     """Return the square root of a symmetric positive matrix."""
     values, vectors = np.linalg.eigh(matrix)
+    # Rounding makes the smallest eigenvalues slightly negative.
     root: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return root
 

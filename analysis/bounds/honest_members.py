@@ -26,7 +26,7 @@ def too_few_honest(setting: BatchSetting, honest: int) -> float:
         count * sum(comb(size, j) * comb(n - size, c - j) for j in _too_many(size, honest) if 0 <= c - j <= n - size)
         for size, count in setting.sizes.items()
     )
-    return float(min(Fraction(1), Fraction(ways, comb(n, c))))
+    return float(min(Fraction(1), Fraction(ways, comb(n, c))))  # the binomials are beyond all doubles
 
 
 def too_few_honest_exactly(setting: BatchSetting, honest: int) -> float | None:
@@ -42,6 +42,7 @@ def too_few_honest_exactly(setting: BatchSetting, honest: int) -> float | None:
     # The assignments without such a batch are the coefficient of y^c in the product over batches of
     # sum_j C(size, j) y^j, j over the allowed numbers of dishonest members. Powers by Miller's recurrence, in integers.
     n, c = setting.population, setting.dishonest
+    # With more, a batch without dishonest members would count as bad: the polynomial's constant term must be 1.
     if not 1 <= honest <= min(setting.sizes):
         raise ValueError(f"honest: {honest}; must be from 1 to the smallest batch size, {min(setting.sizes)}")
     if c * c * max(setting.sizes) * (n.bit_length() + 1) > WORK:
@@ -68,6 +69,7 @@ def _power(polynomial: list[int], exponent: int, last: int) -> list[int]:
             (j * (exponent + 1) - i, polynomial[j], coefficients[i - j])
             for j in range(1, min(i, len(polynomial) - 1) + 1)
         )
+        # The division has no remainder.
         coefficients.append(sum(factor * coefficient * other for factor, coefficient, other in terms) // i)
     return coefficients
 

@@ -118,6 +118,7 @@ class _TrainingRun:
     def _cost(self, malicious: bool, few: bool) -> Callable[[int, int, float], float]:
         """Return epsilon of (k, r, delta) with the noise left in a sum of all participants, or of the fewest."""
         noise_for = self.left.from_malicious if malicious else self.left.from_curious
+        # The noise depends on k alone, while the search asks for every pair (k, r).
         noise = lru_cache(maxsize=None)(lambda k: noise_for(k, few) if self.plan.aggregation.shares_noise else 1.0)
 
         def cost(k: int, r: int, delta: float) -> float:
@@ -160,9 +161,12 @@ def _skipping(training: _TrainingRun) -> tuple[list[float], str]:
     others = training.plan.maximum_participants - 1
     most = min(len(skipping), others)
     if not _uniform(training):
-        return [1.0] * most + [0.0], f"; up to {most} beside it skip their noise in every round"
+        return [1.0] * most + [0.0], f"; up to {most} other participants add no noise in any round"
     tails = (hypergeometric_survival(k, training.population - 1, len(skipping), others) for k in range(most))
-    return [*(at_least_one(training.rounds, tail) for tail in tails), 0.0], "; up to k by chance skip their noise"
+    return [
+        *(at_least_one(training.rounds, tail) for tail in tails),
+        0.0,
+    ], "; up to k participants, by chance, add no noise"
 
 
 def _uniform(training: _TrainingRun) -> bool:
@@ -184,25 +188,25 @@ def _participation(training: _TrainingRun) -> tuple[Callable[[int], float], str]
         rate = s / n if selection.client_rate is None else selection.client_rate
         return by_chance(Fraction(rate)), f"each client by its own coin, probability {rate:.4g}"
     if _uniform(training):
-        return by_chance(Fraction(s, n)), f"{s} of {n} by chance, all of them there"
+        return by_chance(Fraction(s, n)), f"{s} of {n} clients at random, all available"
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
     if whole and always:
         assert selection.batches is not None
         batches_of_round, batches = s // parameters.privacy, len(selection.batches)
         return by_chance(
             Fraction(batches_of_round, batches)
-        ), f"{batches_of_round} of {batches} batches by chance, all of them there"
+        ), f"{batches_of_round} of {batches} batches at random, all available"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
         p = _selection_probability(training)
         return by_chance(p), f"a candidate with probability {float(p):.4g}, for any availability"
     if (not always and protocol != "random") or protocol == "oort" or ":" in protocol:
-        return at_most(rounds), "the others may be away, or less useful: in every round"
+        return at_most(rounds), "in every round, because the other clients may be unavailable or less useful"
     if protocol == "random" and parameters.recorded is None:
-        return at_most(rounds), "the others may be away: in every round"
+        return at_most(rounds), "in every round, because the other clients may be unavailable"
     if protocol in ("weighted-random", "partition") and n % s == 0:
         most = ceil(rounds * s / n)
-        return at_most(most), f"clients with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
-    return at_most(rounds), "the dependence between rounds is not known: in every round"
+        return at_most(most), f"clients with the fewest rounds go first, all available: {most} of {rounds} rounds"
+    return at_most(rounds), "in every round, because the dependence between rounds is unknown"
 
 
 def _malicious(training: _TrainingRun) -> Guarantee:
@@ -214,6 +218,7 @@ def _malicious(training: _TrainingRun) -> Guarantee:
         p = _selection_probability(training)
         dishonest = training.chances(lambda last: [at_least_one(rounds, tail) for tail in survivals(last, c, p)])
         if protocol == "lotto-server-centric":
+            # The server evaluates this PRF itself, and may search for the client with the most rounds beforehand.
             most = max(MAX_POPULATION, training.population)
             because = f"Corollary 3 of Lotto, a candidate with probability at most {float(p):.4g}"
             return training.guarantee("malicious", because, dishonest, lambda r: repeated_by_any(most, r, rounds, p))
@@ -231,9 +236,10 @@ def _malicious(training: _TrainingRun) -> Guarantee:
         k = min(c, training.plan.maximum_participants - 1)
         if training.plan.selection.clients_decide and training.plan.selection.client_rate is not None:
             by_own_coin = training.by_chance(Fraction(training.plan.selection.client_rate))
-            because = f"the victim where its own coin says so, and {k} accomplices in every round"
+            because = f"the victim by its own coin, and {k} dishonest clients in every round"
+            # p_j is 1 below k: the server brings all k accomplices into every round, and has no more.
             return training.guarantee("malicious", because, [1.0] * k + [0.0], by_own_coin)
-        because = f"the server takes the victim and {k} accomplices in every round"
+        because = f"the server selects the victim and {k} dishonest clients in every round"
     return training.guarantee("malicious", because, [1.0] * k + [0.0], training.at_most(rounds))
 
 
@@ -260,7 +266,7 @@ def _malicious_with_verified_batches(training: _TrainingRun, parameters: Any) ->
 def _selection_probability(training: _TrainingRun) -> Fraction:
     parameters: Any = training.plan.experiment.selection
     least = parameters.min_population or parameters.smallest_population(training.population)
-    bits = 256 if parameters.protocol == "lotto-server-centric" else 512
+    bits = 256 if parameters.protocol == "lotto-server-centric" else 512  # output of the PRF, or of the VRF
     return selection_probability(training.participants, parameters.factor, least, bits)
 
 
@@ -281,6 +287,7 @@ def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: i
         np.bincount(batches.of[sorted(dishonest)], minlength=len(batches)) if dishonest else np.zeros(len(batches), int)
     )
     others = max(1, participants // int(batches.sizes.min())) - 1
+    # A batch without an honest member has no victim, but the server may well take it beside the victim's.
     order = np.argsort(-bad, kind="stable")
     victims = np.flatnonzero(bad < batches.sizes)
     if not len(victims):
@@ -300,6 +307,7 @@ def _of_dp_sgd(training: _TrainingRun, accountant: SubsampledGaussianAccountant)
     honest = Guarantee("honest but curious", cost, cost, because)
     aggregation = training.plan.experiment.aggregation
     if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
+        # In both cases the client tosses the coin by itself, so the server cannot have it in every round.
         if aggregation.hides_participation or training.plan.selection.clients_decide:
             return [honest, Guarantee("malicious", cost, cost, f"{because}, and adds its own noise")]
         local_only = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate)

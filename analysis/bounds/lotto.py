@@ -118,6 +118,7 @@ def expected_share(
     p = float(selection_probability(participants, over_selection, min_population))
     mean, wide = dishonest * p, 40 + ceil(12 * sqrt(dishonest * p * (1 - p)))  # beyond: less than 10^-30
     x = np.arange(max(0, floor(mean) - wide), min(dishonest, ceil(mean) + wide) + 1)
+    # |C| >= s needs s - x honest candidates. Of more than s dishonest candidates only s fit into the round.
     happens = binom.pmf(x, dishonest, p) * binom.sf(participants - x - 1, population - dishonest, p)
     return float((np.minimum(x, participants) * happens).sum() / happens.sum() / participants)
 
@@ -326,7 +327,7 @@ def largest_exclusion(population: int, dishonest: int, base_rate: float | Fracti
     rate = decimal("base_rate", base_rate)
     if not 0 < rate <= 1:
         raise ValueError(f"base_rate: {base_rate}; must be above 0 and at most 1")
-    left = max(1, ceil(dishonest / rate))
+    left = max(1, ceil(dishonest / rate))  # at least one client stays
     return population - left if left <= population else None
 
 
@@ -362,7 +363,7 @@ def largest_over_selection(
         _STEPS,
         MAXIMUM_OVER_SELECTION * _STEPS,
     )
-    if broken == _STEPS:
+    if broken == _STEPS:  # a = 1 already misses the target
         return None
     return Fraction(MAXIMUM_OVER_SELECTION if broken is None else Fraction(broken - 1, _STEPS))
 

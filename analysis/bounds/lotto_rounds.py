@@ -7,22 +7,7 @@ Dishonest participants add no noise, and a server that may choose keeps asking t
 probability at least 1 - p_k no round has more than k dishonest candidates, and with probability at least 1 - q_r no
 client takes part in more than r of the R rounds. Given both, the victim's epsilon is that of r rounds with (s - k)/s of
 the noise, at the rest of delta after p_k and q_r. Every pair (k, r) gives a valid epsilon; the corollaries take the
-least.
-
-Corollary 1 bounds by q the chance that a round *number* is broken: that it has more dishonest candidates than secure
-aggregation withstands. The functions are independent from number to number, and the dishonest clients are fixed before
-the keys are made, so broken numbers are independent, each with chance q at most.
-
-A server that knows its own clients' lots ahead chooses among numbers. Each serves a client once and none is above R, so
-of all rounds that ever happen at most Binomial(R, q) are broken. If clients accept a number at most G above the last
-one that they have heard of, then after N announcements they have heard of none above N G: of these N rounds at most
-Binomial(min(N G, R), q) are broken, for any knowledge of the server, and a share of G q in expectation. Without a bound
-on the gap there is none for the share: the server lets only broken rounds happen. If a beacon opens the rounds, a
-number's lots are unknown until it is opened, and then there are at most G to choose from: given all earlier rounds, the
-next announced round is broken with at most 1 - (1 - q)**G.
-
-Several participant lists of one round have the same dishonest clients and different honest ones. They are lists of one
-number, so q and p_k do not change; but instead of s clients all of the number's candidates may take part in it.
+least. docs/papers/lotto-guarantees.md derives the bounds for a server that chooses round numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -130,6 +115,7 @@ def cost_with_lotto(
         return PrivacyCost(inf, None, None, reason=_too_many(training, p[-1]))
     s = training.participants
     left = threshold_of(s, training.threshold) if claimed_dropouts else s
+    # Divergences take long, and depend on k alone: r rounds multiply them.
     divergences = lru_cache(maxsize=None)(lambda k: training.mechanism.divergences((left - k) / s))
     return least_epsilon(
         training.delta,
@@ -173,6 +159,7 @@ def least_epsilon(
                 continue
             if cost(k, r, delta) >= best.epsilon:
                 break
+            # delta = p_k + q_r + (1 - p_k - q_r) delta', solved for the delta' of the rounds that are as assumed.
             candidate = cost(k, r, left / (1 - p[k] - q(r)))
             if candidate < best.epsilon:
                 best = PrivacyCost(candidate, k, r, p[k], q(r))
@@ -236,8 +223,10 @@ def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction
         return 0.0
     if r == 0:
         return 1.0
+    # Row m = j - 1 is the number of rounds that follow, for j = r + 1, ..., R.
     repeated_chances = np.array(survivals_over_trials(r - 1, rounds - 1, p)[r:])
     with np.errstate(divide="ignore"):  # a certain candidate: log1p(-1) is -inf, and q_r is 1
+        # One minus a product of s-th powers, by logarithms: chances of 1e-30 would vanish beside 1.
         return float(-np.expm1(participants * np.log1p(-repeated_chances).sum()))
 
 
@@ -264,6 +253,8 @@ def _too_many(training: Training, chance: float) -> str:
 
 
 # -- a server that chooses the round numbers, or makes several lists --------------------------------------------------
+# Corollary 1 bounds by q the chance that a round *number* is broken. VRF and PRF are independent from number to number,
+# and the dishonest clients are fixed before the keys are made, so broken numbers are independent.
 
 
 _SPARED = 1000  # 1/1000 of delta is left for rounds with more candidates than counted
@@ -303,28 +294,33 @@ class BrokenRounds:
 
     def some_of(self, numbers: int) -> float:
         """Return Pr[one of several numbers is broken]."""
+        # With a beacon, a number's lots are unknown until it is opened: numbers = G bounds the next announced round.
         return at_least_one(numbers, self.chance)
 
     def log10_some_of(self, numbers: int) -> float:
         """Return the decimal logarithm of `some_of`, also below the smallest double; -inf if it cannot happen."""
         value = self.some_of(numbers)
-        if value > 1e-290:
+        if value > 1e-290:  # smaller doubles lose digits
             return log10(value)
         single = log10_survival(*self._of)
+        # The union bound, which is exact to all digits for chances this small.
         return single if single == -inf else single + log10(numbers)
 
     def reached(self, announced: int) -> int:
         """Return the highest number that can have been announced after a number of announcements."""
+        # Clients accept a number at most G above the last one that they have heard of, and none above R.
         return self.rounds if self.gap is None else min(announced * self.gap, self.rounds)
 
     @property
     def expected(self) -> float:
         """Bound on the expected number of broken rounds among all R."""
+        # A number serves a client once, so a server that knows its clients' lots ahead gains no further broken rounds.
         return self.rounds * self.chance
 
     @property
     def share(self) -> float:
         """Bound on the expected share of broken rounds among the announced ones."""
+        # Without a bound on the gap, the server may let broken rounds happen only.
         return 1.0 if self.gap is None else min(1.0, self.gap * self.chance)
 
 
@@ -335,6 +331,7 @@ def cost_with_parallel_lists(training: Training, population: int) -> PrivacyCost
         training: its parameters; the variant is the client-centric one.
         population: n, number of clients.
     """
+    # Lists of one number have the same dishonest clients, so p_k does not change; but all candidates may take part.
     # In Corollary 2 the server picks its victim among the s clients of a round, R times; here among all candidates. No
     # round has more than m of these but with the chance of a binomial tail over the n clients, which is added. As all
     # clients that the server can pick are among the n, q_r is also at most that of n parties known beforehand.
@@ -362,5 +359,6 @@ def candidates_at_most(training: Training, population: int) -> tuple[int, float]
         return at_least_one(training.rounds, survival(m, population, training.p))
 
     fewest = min(training.participants, population)
+    # A thousandth of delta costs hardly any epsilon, and keeps m near its expectation.
     most = smallest(lambda m: more(m) <= training.delta / _SPARED, fewest, population)
     return most, more(most)

@@ -43,6 +43,7 @@ def angled_pair(participation: Participation, sigma: float, epsilon: float, cosi
     # one integral over a is left.
     unit = participation.clip / sigma
     sine = sqrt(max(0.0, 1 - cosine * cosine))
+    # The formula divides by the sine; without an angle the pair is the parallel one.
     if sine < _NEARLY_PARALLEL and cosine > 0:
         return hockey_stick(*parallel_pair(participation, sigma), epsilon)
     p, both, across = participation.client_rate, participation.client_rate * participation.sample_rate, sine * unit
@@ -55,6 +56,7 @@ def angled_pair(participation: Participation, sigma: float, epsilon: float, cosi
     with np.errstate(divide="ignore", invalid="ignore"):
         above = (np.log(against) - np.log(both * with_x)) / across + across / 2
         gained = both * with_x * norm.sf(above - across) - against * norm.sf(above)
+    # Not finite far out, where all densities are 0 in double precision.
     return float(np.maximum(np.where(np.isfinite(gained), gained, 0.0), 0.0).sum() / _PER_DEVIATION)
 
 
@@ -64,6 +66,7 @@ def worst_angle(participation: Participation, sigma: float, epsilon: float) -> t
     Args:
         participation, sigma, epsilon: as of `Delta`.
     """
+    # The bounded search ends in a local maximum, so it starts beside the best point of a grid.
     grid = np.linspace(0.0, 1.0, 11)
     losses = [angled_pair(participation, sigma, epsilon, float(cosine)) for cosine in grid]
     best = int(np.argmax(losses))

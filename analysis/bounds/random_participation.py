@@ -98,6 +98,7 @@ def gaussian_delta(epsilon: float | Floats, sensitivity: float) -> Floats:
     with np.errstate(invalid="ignore", over="ignore"):
         above = norm.logcdf(sensitivity / 2 - epsilon / sensitivity)
         below = epsilon + norm.logcdf(-sensitivity / 2 - epsilon / sensitivity)
+        # Both terms are nearly equal for small sensitivities: no difference of probabilities keeps their digits.
         delta = np.exp(above) * -np.expm1(below - above)
     return np.where(np.isfinite(delta), np.maximum(delta, 0.0), 0.0)  # not finite where both are exp(-inf)
 
@@ -124,6 +125,7 @@ def inner_epsilon(epsilon: float, rate: Floats) -> Floats:
         rate: sampling rates, in [0, 1].
     """
     with np.errstate(divide="ignore", invalid="ignore"):
+        # With e^epsilon taken out of the logarithm: it overflows above 709.
         inner = epsilon + np.log(rate - (1 - rate) * np.expm1(-epsilon)) - np.log(rate)
     return np.where(rate > 0, inner, np.inf)
 
@@ -290,6 +292,7 @@ def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
     positive = is_positive(grid)
     changes = np.flatnonzero(positive[1:] != positive[:-1])
     low, high, before = grid[changes], grid[changes + 1], positive[changes]
+    # Bisection of all intervals at once: one evaluation of the mixtures for each halving.
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         same = is_positive(middle) == before
@@ -329,7 +332,7 @@ def epsilon_of(delta: Callable[[float], float], target: float, most: float = 700
     high = 1e-3
     while delta(high) > target:
         high *= 2
-        if high > most:
+        if high > most:  # e^epsilon overflows above 709
             return float("inf")
     return float(brentq(lambda epsilon: delta(epsilon) - target, 0.0, high, xtol=1e-14, rtol=1e-12))
 
@@ -378,6 +381,6 @@ def sigma_of(delta: Callable[[float], float], target: float, clip: float = 1.0) 
         if high <= least:
             return 0.0
     while high / low - 1 > 1e-9:
-        middle = float(np.sqrt(low * high))
+        middle = float(np.sqrt(low * high))  # sigma spans orders of magnitude
         low, high = (low, middle) if delta(middle) <= target else (middle, high)
-    return high
+    return high  # `high` keeps the target, `low` does not

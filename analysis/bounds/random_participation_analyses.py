@@ -111,6 +111,7 @@ def noise_by(analysis: Analysis, participation: Participation, epsilon: float, d
 
     def excess(logarithm: float) -> float:
         composed = analysis.loss(participation, exp(logarithm)).self_compose(rounds)
+        # In logarithms, as delta spans hundreds of orders of magnitude, and each evaluation is a slow composition.
         return log(max(float(composed.get_delta_for_epsilon(epsilon)), 1e-300) / delta)
 
     low = high = log(participation.clip)

@@ -27,7 +27,7 @@ INTERVAL = 1e-4
 _REACH = 12.0  # standard deviations; the mass beyond (1e-33) counts as an infinite loss, or for a lower bound as none
 _PER_DEVIATION = 64  # cells of the server's view
 _PER_DEVIATION_ACROSS = 8  # cells in the direction that shows participation
-_LARGEST = 30.0  # larger losses are cut to it
+_LARGEST = 30.0  # larger losses are cut to it, so that a grid has at most 600,000 points
 
 
 def only_local_sampling(
@@ -116,7 +116,7 @@ def _of_pair(upper: Mixture, lower: Mixture, interval: float) -> PrivacyLossDist
 def _edges(furthest: float, per_deviation: int) -> Floats:
     """Return `(cells + 1,)` edges from far below 0 to far above the furthest mean; the first and last are infinite."""
     edges = np.arange(-_REACH, furthest + _REACH, 1 / per_deviation)
-    edges[0], edges[-1] = -np.inf, np.inf
+    edges[0], edges[-1] = -np.inf, np.inf  # the tails count in the outer cells
     return edges
 
 
@@ -143,9 +143,10 @@ def _on_grid(loss: Floats, mass: Floats, interval: float) -> pld_pmf.PLDPmf:
     used = mass > 0
     loss, mass = loss[used], mass[used]
     below = np.floor(loss / interval)
+    # Two equations for two shares: they keep m, and m e^-loss, the mass under the other distribution.
     to_above = mass * np.expm1(below * interval - loss) / np.expm1(-interval)
     first = int(below.min())
     place = (below - first).astype(np.int64)
     size = int(place.max()) + 2
     masses = np.bincount(place, mass - to_above, size) + np.bincount(place + 1, to_above, size)
-    return pld_pmf.DensePLDPmf(interval, first, masses, 0.0, True)
+    return pld_pmf.DensePLDPmf(interval, first, masses, 0.0, True)  # no mass at infinity: losses are cut

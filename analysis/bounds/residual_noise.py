@@ -50,6 +50,7 @@ class ResidualNoise:
                 continue
             least, part = guaranteed.min_sum_size, min(guaranteed.min_partition_size, guaranteed.min_sum_size)
             if least <= size:
+                # Noise beyond the plan does not count.
                 rows.append((size, guaranteed.max_colluders, least, min(1.0, guaranteed.min_noise_share), part))
         if not rows:
             return cls._alone(largest)
@@ -59,6 +60,7 @@ class ResidualNoise:
     @classmethod
     def _alone(cls, size: int) -> "ResidualNoise":
         single = np.array([1])
+        # -1 colluders: the server needs nobody's help to see an update, which has 1/s of the noise.
         return cls(np.array([size]), -single, single, np.array([1 / size]), single)
 
     @property
@@ -95,6 +97,8 @@ class ResidualNoise:
                 / self.min_sum_size
                 * (1 - np.minimum(k, self.min_partition_size - 1) / self.min_partition_size)
             )
+        # With more colluders than aggregation withstands, the victim's update is seen with its own share of the noise
+        # alone.
         return float(np.where(k > self.max_colluders, 1 / self.sizes, left).min())
 
     def described(self, malicious: bool) -> str:

@@ -45,7 +45,7 @@ def cdf(k: int, trials: int, p: Probability) -> float:
         k, trials, p: see `survival`.
     """
     with _arithmetic():
-        return float(_survival(trials - k - 1, trials, 1 - _exact(p)))
+        return float(_survival(trials - k - 1, trials, 1 - _exact(p)))  # of the failures: a sum of positive terms
 
 
 def log10_survival(k: int, trials: int, p: Probability) -> float:
@@ -75,6 +75,7 @@ def survivals(last: int, trials: int, p: Probability) -> list[float]:
         above, mass = _survival(last, trials, exact), gmpy2.mpfr(0)
         against = gmpy2.mpfr(0) if exact == 0 else _real((1 - exact) / exact)
         backwards = [float(above)]
+        # From the far tail inwards, so that every step adds a positive term.
         for k in range(last, 0, -1):
             mass = mass * against * (k + 1) / (trials - k) if mass else _mass(k, trials, exact)
             above += mass
@@ -117,6 +118,7 @@ def cdfs_over_trials(k: int, first: int, last: int, p: Probability) -> list[floa
         exact = _exact(p)
         within = _survival(last - k - 1, last, 1 - exact)
         backwards = [float(within)]
+        # Downwards in m, since every step adds; upwards it would subtract, and small values would lose digits.
         for m in range(last - 1, first - 1, -1):
             within += _real(exact) * _mass(k, m, exact)
             backwards.append(float(within))
@@ -199,6 +201,7 @@ def _hypergeometric_survival(k: int, population: int, marked: int, sample: int) 
     for i in range(first, last):
         term *= gmpy2.mpfr((marked - i) * (sample - i)) / ((i + 1) * (population - marked - sample + i + 1))
         total += term
+        # The terms rise up to the mode: a small term may end the sum only behind it.
         if term < total * _NEGLIGIBLE and (marked - i) * (sample - i) < (i + 1) * (population - marked - sample + i):
             break
     return total
@@ -211,6 +214,7 @@ def _log_ways(of: int, taken: int) -> Any:
 
 @contextmanager
 def _arithmetic() -> Iterator[None]:
+    # Tails may be as small as 10^-1,000,000, and the exponents of doubles end at 10^-308.
     with gmpy2.context(precision=_BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
         yield
 

@@ -30,7 +30,7 @@ def compare(
     directories: Directories,
     baseline: Annotated[
         str | None,
-        option("NAME", "The row that the others are compared with, also from another group; default: the first."),
+        option("NAME", "Baseline row of all ratios, also from another group; default: the first row."),
     ] = None,
     group_by: Annotated[
         list[str] | None,
@@ -48,14 +48,12 @@ def compare(
     ] = "two",
     target: Annotated[
         list[str] | None,
-        option("TARGET", "Time to 80%, accuracy>=0.8, loss<0.5, perplexity<90, or best; several: repeat it."),
+        option("TARGET", "Time to 80%, accuracy>=0.8, loss<0.5, perplexity<90, or best; may be repeated."),
     ] = None,
     smooth: Annotated[
-        int | None, option("K", "The mean of K evaluations has to meet the target; default: each by itself.", min=1)
+        int | None, option("K", "The mean of K evaluations must meet the target; default: a single evaluation.", min=1)
     ] = None,
-    across_workloads: Annotated[
-        bool, flag("Compare accuracies although they are on different data.", "--across-workloads")
-    ] = False,
+    across_workloads: Annotated[bool, flag("Compare accuracies on different data.", "--across-workloads")] = False,
     paired: Annotated[bool, flag("Match rounds by number: the same dropouts, round by round.", "--paired")] = False,
     paired_seeds: Annotated[
         bool, flag("Differences to the baseline between runs of the same seed, with a paired t-test.", "--paired-seeds")

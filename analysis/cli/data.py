@@ -32,13 +32,15 @@ data = group(name="data", help="Show the data, devices and links of an experimen
 @data.command(epilog=_INSPECT_EPILOG)
 def inspect(
     file: ExperimentFile,
-    out: Annotated[Path | None, option("DIR", "Also draw figures, and write them and their data here.")] = None,
+    out: Annotated[Path | None, option("DIR", "Also write figures and their data to this directory.")] = None,
     overrides: Overrides = None,
     format: Annotated[
         Literal["text", "markdown", "csv", "json"],
         typer.Option(help="Output format; csv and json have a row for each client."),
     ] = "text",
-    columns: Annotated[int, typer.Option(metavar="1|2", min=1, max=2, help="Columns of a paper: 3.5 or 7.16 in.")] = 1,
+    columns: Annotated[
+        int, typer.Option(metavar="1|2", min=1, max=2, help="Width in columns of a paper: 3.5 or 7.16 inches.")
+    ] = 1,
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:

@@ -16,7 +16,7 @@ PLOT_EPILOG = examples(
     "testbed plot runs/monday runs/tuesday --out figures",
     "testbed plot runs/sweep --x selection.participants --y round_s,server_bytes",
     "testbed plot runs/sweep --x links.up_mbit_s --y time_to_target_s --target 80% --hue selection.protocol --log x",
-    then="The data of each figure are written beside it as CSV. A wrong name prints the allowed ones.",
+    then="Each figure comes with its data as CSV. A wrong name prints the allowed names.",
 )
 _USUAL_Y = "round_s,server_bytes"
 
@@ -28,23 +28,28 @@ def plot(
         Path | None, option("DIR", "Folder of the figures; default: figures/ in the first directory (URI: here).")
     ] = None,
     only: Annotated[str | None, option("NAME,...", "Draw only these figures, e.g. accuracy,stragglers.")] = None,
-    x: Annotated[str | None, option("KEY", "One figure: measures over this key of the experiments.", "--x")] = None,
+    x: Annotated[
+        str | None, option("KEY", "Draw one figure: measures over this key of the experiments.", "--x")
+    ] = None,
     y: Annotated[
         str | None,
-        option("NAME,...", f"With --x, a panel for each of these measures; default: {_USUAL_Y}.", "--y"),
+        option("NAME,...", f"With --x, one panel per measure; default: {_USUAL_Y}.", "--y"),
     ] = None,
     hue: Annotated[
-        str | None, option("KEY,...", "With --x, a line for each value; default: keys in which the runs differ.")
+        str | None,
+        option("KEY,...", "With --x, one line per value of this key; default: the keys that differ between runs."),
     ] = None,
     log: Annotated[Literal["x", "y", "xy"] | None, typer.Option(help="With --x, logarithmic axes.")] = None,
     target: Annotated[
         list[str] | None,
-        option("TARGET", "Lines at 80%, loss<0.5, perplexity<90, or best, in the curves; several: repeat it."),
+        option("TARGET", "Lines at 80%, loss<0.5, perplexity<90, or best, in the curves; may be repeated."),
     ] = None,
-    smooth: Annotated[int, option("K", "Curves are means over K evaluations.", min=1)] = 1,
+    smooth: Annotated[int, option("K", "Smooth curves: means over K evaluations.", min=1)] = 1,
     columns: Annotated[
         int | None,
-        typer.Option(metavar="1|2", min=1, max=2, help="Columns of a paper: 3.5 or 7.16 inches; default: by content."),
+        typer.Option(
+            metavar="1|2", min=1, max=2, help="Width in columns of a paper: 3.5 or 7.16 inches; default: by content."
+        ),
     ] = None,
     format: Annotated[str, option("png,pdf,svg", "Formats to write.")] = "png,pdf",
     debug: Debug = False,

@@ -25,14 +25,14 @@ PRIVACY_EPILOG = examples(
     "testbed privacy runs/privacy-budget --every 10",
     "testbed privacy runs/privacy-budget --format json > privacy.json",
     "testbed privacy runs/plain runs/lotto --figures figures",
-    then="Planned: as if every round had all of its noise. Achieved: with the noise that was really added. With "
-    "accomplices: less the noise that dishonest participants know; all but the last for any observer of the sums.",
+    then="Planned: every round has all of its noise. Achieved: with the noise that was added. Both hold for any "
+    "observer of the sums. With dishonest clients: the server subtracts the noise that dishonest participants know.",
 )
 BOUND_PRIVACY_EPILOG = examples(
     "testbed bound privacy examples/privacy-budget.yaml",
     "testbed bound privacy examples/privacy-budget.yaml --set selection.protocol=lotto-client-centric",
-    then="Fewest survive: the sum has only the least number of participants, and their noise. k: dishonest "
-    "participants of a round, r: rounds of one client, that epsilon allows for; more of either are in delta.",
+    then="Fewest survivors: the sum has the smallest allowed number of participants. k: dishonest participants of a "
+    "round, r: rounds of one client, in the guarantee; the probability of more is part of delta.",
 )
 
 
@@ -40,7 +40,7 @@ BOUND_PRIVACY_EPILOG = examples(
 def privacy(
     directories: Directories,
     format: Annotated[
-        Literal["text", "markdown", "json"], typer.Option(help="json holds every round, and all of the rest.")
+        Literal["text", "markdown", "json"], typer.Option(help="json holds every round and every column.")
     ] = "text",
     every: Annotated[int | None, option("K", "Also print every K-th round and the last (json: all).", min=1)] = None,
     figures: Annotated[
@@ -49,7 +49,7 @@ def privacy(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Print the privacy spent by the clients of runs, planned and achieved, and the guarantees of their selection."""
+    """Print the epsilon of a run's clients, planned and achieved, and the guarantee of the selection."""
     runs = runs_in(directories)
     if figures is not None:
         check_folder("--figures", figures)

@@ -18,7 +18,7 @@ REPORT_EPILOG = examples(
     "testbed report runs/quickstart --out report.html --baseline random",
     "testbed report runs/monday runs/tuesday --out comparison.html",
     "testbed report runs/quickstart --serve",
-    then="The file needs no network and loads nothing else.",
+    then="The page is one file and loads nothing from the network.",
 )
 NAME = "report.html"
 
@@ -30,15 +30,13 @@ def report(
     out: Annotated[
         Path | None, option("FILE", f"File of the page; default: {NAME} in the first directory (URI: here).", "--out")
     ] = None,
-    baseline: Annotated[
-        str | None, option("NAME", "The run that the others are compared with; default: the first.")
-    ] = None,
+    baseline: Annotated[str | None, option("NAME", "Baseline of all ratios; default: the first run.")] = None,
     target: Annotated[
         list[str] | None,
-        option("TARGET", "Time to 80%, accuracy>=0.8, loss<0.5, perplexity<90, or best; several: repeat it."),
+        option("TARGET", "Time to 80%, accuracy>=0.8, loss<0.5, perplexity<90, or best; may be repeated."),
     ] = None,
     serve: Annotated[
-        bool, flag("Show the page on this machine while runs go on, at an address that only you know.", "--serve")
+        bool, flag("Serve the page on this machine during the runs, at a secret address.", "--serve")
     ] = False,
     port: Annotated[int, option("N", "With --serve: the port; default: any that is free.", min=0, max=65535)] = 0,
     debug: Debug = False,
@@ -69,6 +67,6 @@ def _serve(directories: list[str], out: Path | None, targets: Sequence[str], bas
 
     server = ReportServer(directories, targets, baseline, port)
     echo(server.address)
-    messages().print("anybody with this address can read the page of these runs; Ctrl-C ends it")
+    messages().print("anyone with this address can read the page; Ctrl-C ends it")
     with contextlib.suppress(KeyboardInterrupt):
         server.serve()

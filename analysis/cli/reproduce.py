@@ -47,11 +47,11 @@ REPRODUCE_EPILOG = examples(
 @verb(REPRODUCE_EPILOG)
 def reproduce(
     context: typer.Context,
-    names: Annotated[list[str] | None, argument("NAME", "Names of tables or figures; all: every one.")] = None,
+    names: Annotated[list[str] | None, argument("NAME", "Names of tables or figures, or all.")] = None,
     scale: Annotated[
         Literal["small", "real", "paper"],
         typer.Option(
-            help="small: mostly minutes on two cores (each first prints its usual duration); "
+            help="small: minutes on two cores (the usual duration is printed first); "
             "real: the paper's data and model for fewer rounds, hours on two cores; "
             "paper: the paper's settings, for a cluster."
         ),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DROPOUTS_EPILOG = examples(
     "testbed dropouts runs/quickstart",
     "testbed dropouts runs/quickstart --format csv > dropouts.csv",
-    then="A client that has gone and is asked again in the same round counts once; asked counts every question.",
+    then="A lost client counts once per round, even if the server asks it again; asked counts every question.",
 )
 
 Directories = Annotated[list[str], argument("DIR|URI", "Directories of runs or of sweeps, also s3://, gs://.")]
@@ -75,7 +75,7 @@ METRICS_EPILOG = examples(
     "testbed metrics runs/multi-round --format json > metrics.json",
     "testbed metrics runs/random runs/batches --out figures",
     then="T strong, F and C are exact. T weak is exact where it is certified; elsewhere the best value found is "
-    "printed, with its proven bound. JSON has every round, and the combination of rounds that attains the last T.",
+    "printed, with its proven bound. JSON has every round, and the combination of sums for the last T.",
 )
 
 

@@ -31,7 +31,7 @@ TUNE_EPILOG = examples(
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03,0.01,0.003,0.001,0.0003,0.0001",
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03 --rounds 50 --seeds 1,2,3 --write best.yaml",
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03 --grid workload.momentum=0,0.9 --by best",
-    then="The runs are those of a sweep, and are kept for --resume, `testbed compare` and `testbed plot`.",
+    then="The runs form a sweep; --resume, `testbed compare` and `testbed plot` can use it later.",
 )
 
 
@@ -51,7 +51,7 @@ def tune(
     ] = None,
     rounds: Annotated[int | None, option("R", "Rounds of each run; default: the experiment's.", min=1)] = None,
     by: Annotated[
-        Literal["final", "best"], typer.Option(help="The accuracy that decides: the last measured, or the highest.")
+        Literal["final", "best"], typer.Option(help="Criterion: the last accuracy, or the highest.")
     ] = "final",
     write: Annotated[Path | None, option("FILE", "Write the experiment with the best value here.")] = None,
     out: Annotated[

@@ -16,13 +16,12 @@ from testbed.experiment.schema import Experiment
 from testbed.workload.contract import LabelledWorkload, NotedWorkload
 
 SKEW = (
-    "label skew: half the sum, over the labels, of the differences between a label's share at the client and at all "
-    "clients together: 0 as all, towards 1 with nothing in common (the distance of Zhao et al. 2018, arXiv 1806.00582, "
-    "halved)"
+    "label skew: total variation distance between the label shares of the client and of all clients together, from 0 "
+    "(equal) to 1 (no common label). It is half the distance of Zhao et al. 2018, arXiv 1806.00582."
 )
 _MEASURES = {
     "samples": ("samples", 0),
-    "labels": ("labels held", 0),
+    "labels": ("labels", 0),
     "label_skew": ("label skew", 3),
     "device_factor": ("device factor", 2),
     "down_mbit_s": ("downlink [Mbit/s]", 2),
@@ -109,7 +108,7 @@ def report(client_profile: ClientProfile, format: str) -> str:
     """Return the profile as a report.
 
     Args:
-        found: the profile.
+        client_profile: the profile.
         format: ``text`` or ``markdown`` with statistics for people; ``csv`` or ``json`` with all clients.
     """
     if format == "csv":
@@ -141,7 +140,7 @@ def _overall(clients: pd.DataFrame) -> Table:
                 ]
             )
     total = f"{len(clients):,} clients, {int(clients['samples'].sum()):,} training samples"
-    return Table(("", "least", "median", "most", "mean"), rows, left=[0], title=total)
+    return Table(("per client", "minimum", "median", "maximum", "mean"), rows, left=[0], title=total)
 
 
 def _by_class(clients: pd.DataFrame) -> Table:
@@ -151,4 +150,4 @@ def _by_class(clients: pd.DataFrame) -> Table:
         medians = [f"{members[column].median():,.{_MEASURES[column][1]}f}" for column in measures]
         rows.append([str(name), f"{len(members):,}", *medians])
     heads = ["class", "clients", *(_MEASURES[column][0] for column in measures)]
-    return Table(heads, rows, left=[0], title="medians by class")
+    return Table(heads, rows, left=[0], title="Medians by class")

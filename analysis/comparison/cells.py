@@ -159,6 +159,7 @@ _SMALLEST_P = 0.001
 
 
 def _signed(number: str) -> str:
+    # No sign before a difference that rounds to 0.
     return number if number.startswith("-") or not number.strip("0.") else f"+{number}"
 
 

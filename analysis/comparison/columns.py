@@ -31,7 +31,7 @@ COLUMNS = {
     "final_client_accuracy_std": "client accuracy, standard deviation over clients",
     "fairness_gap": "F of Multi-RoundSecAgg: largest minus smallest share of rounds that a client took part in",
     "aggregation_cardinality": "C of Multi-RoundSecAgg: updates in the sum, mean over all rounds",
-    "multi_round_privacy_weak": "T of Multi-RoundSecAgg: fewest users whose sum the server can compute",
+    "multi_round_privacy_weak": "T of Multi-RoundSecAgg: fewest clients with a sum that the server can compute",
     "reached": "number of runs that reached the target",
     "time_to_target_s": "time to the target",
     "rounds_to_target": "rounds to the target",
@@ -56,7 +56,7 @@ def parse_column_names(names: str) -> list[str]:
         ExperimentError: there is no name, a name is unknown, or a name occurs twice.
 
     Example:
-        >>> chosen("round_s, final_accuracy")
+        >>> parse_column_names("round_s, final_accuracy")
         ['round_s', 'final_accuracy']
     """
     names_given = [name.strip() for name in names.split(",") if name.strip()]
@@ -196,6 +196,7 @@ def _with_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> pd.D
     for target, part in targets.groupby("target", sort=False):
         end = f".{target}" if several else ""
         columns = [column for column in part.columns if column == name or column.startswith(f"{name}_")]
+        # The default target may equal a named one.
         part = part.drop_duplicates(["setting", "label"]).set_index(["setting", "label"])[columns]
         part.columns = pd.Index([f"{column}{end}" for column in columns])
         frame = frame.join(part, on=["setting", "label"])

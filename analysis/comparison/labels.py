@@ -27,7 +27,7 @@ __all__ = [
 
 _SELECTION = "selection"
 _ASIDE = ("seed", "provenance", "output", "sweep", "cluster", "targets", "name")
-_ABSENT = "\0"
+_ABSENT = "\0"  # stands for a missing key, which differs from null
 _LONGEST_SETTING = 40  # characters for the values of a run that did not sweep the section
 _MOST_DIFFERENCES = 2  # keys that distinguish runs with the same label; beyond, their directories do
 
@@ -247,7 +247,7 @@ def _told_apart(label: str, runs: Sequence[RunRecords], *, is_own: bool) -> list
 def _tails(paths: Sequence[Path]) -> list[str]:
     """Return the ends of the paths: the shortest that are all different."""
     whole = [path.absolute().parts for path in paths]
-    for length in range(1, max(map(len, whole)) + 1):
+    for length in range(1, max(map(len, whole)) + 1):  # ends of paths: runs share the beginning
         tails = ["/".join(parts[-length:]) for parts in whole]
         if len(set(tails)) == len(tails):
             break

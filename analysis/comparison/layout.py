@@ -80,7 +80,7 @@ def fitting(columns: Sequence[Column], room: int) -> Iterator[list[Column]]:
     """
     part: list[Column] = []
     for column in columns:
-        if part and width_of([*part, column]) > room:
+        if part and width_of([*part, column]) > room:  # a column wider than a terminal stands alone
             yield part
             part = []
         part.append(column)

@@ -43,7 +43,7 @@ def counts(run: RunRecords, *, with_participants: bool = False) -> pd.DataFrame:
     crashes = _crashes(run)
     of_stretches = [
         _counted(rows[rows["round"].isin(rounds)], "asked")
-        for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])
+        for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])  # not all at once: there may be 10^8
     ]
     all_asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
     participants = _counted(run.exchanges_of_participants, "participants").reindex(all_asked.index, fill_value=0)
@@ -63,7 +63,7 @@ def rounds_with_participants(run: RunRecords) -> pd.Series:
 def _crashes(run: RunRecords) -> pd.DataFrame:
     """Return round, stage and client of each crash of a client's code."""
     rows = run.events.loc[run.events["kind"] == "crash", ["round", "stage", "party"]]
-    client = rows["party"].str.removeprefix("client:").astype(np.int64)
+    client = rows["party"].str.removeprefix("client:").astype(np.int64)  # only clients crash
     return rows.assign(client=client)[["round", "stage", "client"]]
 
 
@@ -71,6 +71,7 @@ def _counted(rows: pd.DataFrame, group: str) -> pd.DataFrame:
     """Return `counts` of one group in a stretch of whole rounds."""
     stages = pd.Index([str(stage) for stage in rows["stage"].unique()], name="stage", dtype=object)
     gone = rows.loc[rows["outcome"].isin(("offline", "dropped")), ["round", "client", "outcome"]]
+    # A client that is gone is offline at each further question of the round: one loss, not several.
     repeated = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
     lost = rows[["stage", "outcome"]].drop(index=repeated).groupby(["stage", "outcome"], observed=True).size()
     frame = pd.DataFrame(index=stages)
@@ -137,7 +138,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     if format in ("csv", "json"):
         return data(frame, format)
     if frame.empty:
-        return "these runs have not sent a question to any client yet\n"
+        return "the server has not asked any client in these runs yet\n"
     crashed = [f"{group}_{CRASHED}" for group in GROUPS]
     lost = (*LOST, CRASHED) if frame[crashed].any(axis=None) else LOST
     protocols = [part for _, part in frame.groupby(["setting", "label"], sort=False)]
@@ -146,14 +147,14 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 def _table(part: pd.DataFrame, losses: Sequence[str], format: str) -> Table:
     """Return the table of one protocol: for each group the clients asked, the losses, and their sum per round."""
-    names = ["asked", *losses, "/round"]
+    names = ["asked", *losses, "lost/round"]
     groups = ("", "") if format == "text" else ("Participants ", "All ")
     return Table(
         heads=["Stage", *(group + name for group in groups for name in names)],
         rows=_cells(part, losses),
         left=[0],
         title=_title(part),
-        spans=(("", 1), ("Participants", len(names)), ("All asked", len(names))),
+        spans=(("", 1), ("Participants", len(names)), ("All clients asked", len(names))),
     )
 
 

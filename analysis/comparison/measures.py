@@ -4,7 +4,7 @@ Definitions, following Lotto (arXiv 2401.02880, section 5.2, Table 2):
 
 - round time: from the start of the round to its updated model, as the server sees it;
 - client time: from the first message of a client's participation to its last answer, mean over the round's participants
-(a participant that never answered is left out);
+  (a participant that never answered is left out);
 - server traffic: all encoded bytes between the server and clients in the round, whether or not they participate;
 - client traffic: a participant's bytes in the round, including its traffic with the PKI, mean over participants.
 
@@ -75,6 +75,7 @@ def _client_times(run: RunRecords) -> pd.Series:
 def _client_traffic(run: RunRecords) -> pd.Series:
     """Return mean bytes of a participant, including the PKI, by round."""
     rows = run.exchanges_of_participants
+    # The divisor is all participants: one that never answered has traffic, too.
     totals = rows[_BYTES].sum(axis=1).groupby(rows["round"]).sum()
     return totals / run.participation.groupby("round").size()
 
@@ -143,6 +144,7 @@ def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:
     merged: list[str] = []
     for names in orders:
         place = len(merged)
+        # Backwards, since the place of a new stage is that of its successor.
         for name in reversed([str(name) for name in names]):
             if name in merged:
                 place = merged.index(name)

@@ -94,7 +94,7 @@ def column_notes(frame: pd.DataFrame) -> list[list[tuple[tuple[str, ...], str]]]
         quality.append((("fairness_gap", "aggregation_cardinality"), "F and C: means over the seeds."))
     lines.append(quality)
     privacy = (
-        "T: fewest users whose sum the server can compute from the sums of these rounds (weak multi-round privacy)"
+        "T: fewest clients with a sum that the server can compute from all rounds (weak multi-round privacy)"
         f"{', the smallest of any seed' if pooled else ''}"
     )
     bounded = any(cell.startswith("≥") for cell in cells.privacy(frame))
@@ -119,15 +119,15 @@ def _trouble_notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]]) -
     early, lost_updates = (_rows_of(frame, findings, code) for code in (ENDED_EARLY, NOT_FINITE))
     unexplained = frame[~_labels(frame).isin([*early, *lost_updates])]
     if ends := [f"{name}: {reasons}" for name, reasons in _named(unexplained, "reasons")]:
-        lines.append(f"Not completed: {'; '.join(ends)}.")
+        lines.append(f"Rounds not completed: {'; '.join(ends)}.")
     if refused := [f"{name}: {text}" for name, text in _named(frame, "unexpected_refusals")]:
-        lines.append(f"Refusals, although the experiment has no adversary. {'; '.join(refused)}.")
+        lines.append(f"Refusals in an experiment without an adversary: {'; '.join(refused)}.")
     unexplained_updates = frame[~_labels(frame).isin(lost_updates)]
     if lost := [f"{name}: {text}" for name, text in _named(unexplained_updates, "diverged")]:
-        lines.append(f"Training diverged. {'; '.join(lost)}.")
+        lines.append(f"Training diverged: {'; '.join(lost)}.")
     if crashes := [f"{format_crashes(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
         lines.append(
-            f"{'; '.join(crashes)}: these clients count as lost, and rounds waited for them until the deadline."
+            f"{'; '.join(crashes)}: these clients count as lost, and each round waited for them until its deadline."
         )
     factors = dict(_named(frame, "behind_factor"))
     for name, rounds in _named(frame, "behind_rounds"):
@@ -183,10 +183,10 @@ def _pair_notes(frame: pd.DataFrame, over: str) -> list[str]:
     lines = [
         f"Means over the rounds that {base or 'the baseline'} also completed, matched by number, ± half-width of the "
         f"95% interval over {over}; × is the ratio to its mean over the same rounds, ± its own half-width.",
-        "Identical: pairs of rounds in which the same clients took part, and the same were offline or dropped out.",
+        "Identical: pairs of rounds with the same participants, unavailable clients and dropouts.",
     ]
     if (frame["pairs_same_stages"] < frame["pairs_identical"]).any():
-        lines[-1] = lines[-1][:-1] + "; some in other stages."
+        lines[-1] = lines[-1][:-1] + "; some of them in other stages."
     if names := _labels(frame[frame["pairs_same_seed"] < frame["pairs"]]).tolist():
         lines.append(
             f"The seeds of {base} and {', '.join(dict.fromkeys(names))} differ or are not set, so data and initial "

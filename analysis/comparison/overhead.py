@@ -164,6 +164,7 @@ def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dic
 
     costs: dict[str, float | None] = {}
     for cost, key in _COSTS.items():
+        # Rounds of one seed share devices and links, so several seeds have an interval over the seeds alone.
         if len(summaries) == 1:
             interval = Interval(summaries[0][key], summaries[0][f"{key}_half_width"])
         else:
@@ -273,6 +274,7 @@ def _paired(row: ComparisonRow, base: ComparisonRow | None) -> dict[str, Any]:
     for cost in PAIRED:
         sides = [frame[[f"{cost}_x", f"{cost}_y"]].dropna().to_numpy(np.float64) for frame in rounds]
         sides = [side for side in sides if len(side)]
+        # With several seeds, each pair of runs is one observation: its rounds are not independent.
         pairs = sides[0] if len(sides) == 1 else np.array([side.mean(axis=0) for side in sides]).reshape(-1, 2)
         record |= mean_interval(pairs[:, 0]).named(cost)
         record[f"{cost}_baseline"] = mean_interval(pairs[:, 1]).mean
@@ -297,7 +299,7 @@ def _runs_paired(row: ComparisonRow, base: ComparisonRow) -> Iterator[tuple[RunR
         of_seed = {run.experiment.get("seed"): run for run in base.runs}
         for run in row.runs:
             seed = run.experiment.get("seed")
-            if seed is not None and seed in of_seed:
+            if seed is not None and seed in of_seed:  # without a seed nothing says that data are the same
                 yield run, of_seed[seed]
 
 

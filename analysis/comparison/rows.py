@@ -97,7 +97,7 @@ def rows_of(runs: Sequence[RunRecords], group_by: Sequence[str] = ()) -> list[Co
         ComparisonRow(label, setting, protocol_name(group[0].experiment.get("selection")), variant, tuple(group))
         for label, setting, variant, group in zip(labels, settings, variants, repetitions, strict=True)
     ]
-    place = {setting: at for at, setting in reversed(list(enumerate(settings)))}
+    place = {setting: at for at, setting in reversed(list(enumerate(settings)))}  # the first place: later entries win
     return sorted(rows, key=lambda row: place[row.setting])
 
 
@@ -225,6 +225,6 @@ def _repetitions(runs: Sequence[RunRecords]) -> dict[tuple[str, int], list[RunRe
         seed = experiment.get("seed")
         repeated = canonical([config, seed])
         groups.setdefault((config, copies[repeated]), []).append(run)
-        if seed is not None:
+        if seed is not None:  # runs without a seed all differ, so none of them is a copy
             copies[repeated] += 1
     return groups

@@ -174,14 +174,14 @@ def notes(frame: pd.DataFrame, columns: Collection[str] | None = None) -> list[s
         if columns is None:
             lines[-1] += " Median: round by which half of the runs had reached the target (Kaplan-Meier)."
     if (frame["estimator"] == NOT_REACHED).any():
-        lines.append(">: no run reached the target up to here (mean over the runs).")
+        lines.append(">: no run reached the target before this value (mean of the last evaluations of the runs).")
     if (frame["ratio_is"].isin(["at least", "at most"])).any():
         lines.append("≥, ≤ before a ratio: a bound, because only one of the two means is known.")
     if (frame["unfinished"] > 0).any():
         lines.append("Unfinished: these runs may still reach the target.")
     lines += _unchanged_notes(frame)
     if columns is None or "client_bytes_to_target" in columns:
-        lines.append("Client traffic: of all clients together, including their PKI look-ups.")
+        lines.append("Client traffic: sum over all clients, including PKI look-ups.")
     return lines
 
 
@@ -190,14 +190,14 @@ def _unchanged_notes(frame: pd.DataFrame) -> list[str]:
     most = frame.groupby("target")[["unchanged", "met_at_start"]].sum().max()  # each run counts once per target
     lines = []
     if count := int(most["unchanged"]):
-        best = " The best that every run reaches is that of the other runs." if frame["is_default"].any() else ""
+        best = " The default target ignores these runs." if frame["is_default"].any() else ""
         lines.append(
             f"In {count} {'run' if count == 1 else 'runs'} no round has changed the model, so the target counts as "
             f"not reached.{best}"
         )
     if count := int(most["met_at_start"]):
         lines.append(
-            f"The initial model of {count} {'run' if count == 1 else 'runs'} met a target before any round had "
-            "completed, which does not count: only evaluations after the first completed round do."
+            f"The initial model of {count} {'run' if count == 1 else 'runs'} met a target. Only evaluations after the "
+            "first completed round count."
         )
     return lines

@@ -109,13 +109,13 @@ def default_target(rows: Sequence[ComparisonRow], smooth: int = 1) -> Target:
             raise ExperimentError(
                 "a run has no finite perplexity, so there is no target that all runs reach; give a --target"
             )
-        return Target(metric, max(1.0, math.ceil(10 * largest) / 10))
+        return Target(metric, max(1.0, math.ceil(10 * largest) / 10))  # no perplexity is below 1
     least = min(values.max() for values in values_by_run)
     if least <= 0:
         raise ExperimentError(
             "a run has no accuracy above 0, so there is no target that all runs reach; give a --target"
         )
-    return Target(metric, math.floor(1000 * least) / 1000 or least)
+    return Target(metric, math.floor(1000 * least) / 1000 or least)  # below 0.1 % it would be a target of 0
 
 
 def _of_changed_models(run: RunRecords, metric: Metric, smooth: int) -> pd.Series:
@@ -145,7 +145,7 @@ def require_evaluated(run: RunRecords, metric: Metric, purpose: str) -> None:
     Args:
         run: the records.
         metric: the metric to look for.
-        told: the beginning of the error message: the purpose of the metric.
+        purpose: beginning of the error message.
 
     Raises:
         ExperimentError: the run has ended without a value of the metric, or cannot measure it.

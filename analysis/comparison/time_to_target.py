@@ -6,11 +6,6 @@ mean, over the values up to the target or the last evaluation, and the mean is a
 
 Only a model that a round has changed can reach a target (`analysis.comparison.targets.model_changed`): an evaluation
 before the first completed round measures the initial model.
-
-Times and bytes are not estimated by a Kaplan-Meier curve, which would be biased: runs end after a number of rounds, so
-a run with short, failing rounds is censored early in seconds because it is bad (D. Lin et al., "Estimating medical
-costs from incomplete follow-up data", Biometrics 53, 1997, on costs). Over rounds the curve is unbiased and gives the
-median.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,7 +91,7 @@ def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) ->
     rounds, values = run.rounds, values_of(run, metric, smooth)
     server = (rounds["bytes_down"] + rounds["bytes_up"]).cumsum()
     pki = pd.Series(0, index=rounds["round"])
-    for rows in run.exchanges_in_stretches(_PKI, keep=False):
+    for rows in run.exchanges_in_stretches(_PKI, keep=False):  # too many rows to hold at once
         pki_bytes = rows.groupby("round")[_PKI].sum().sum(axis=1)
         pki[pki_bytes.index] = pki_bytes
     frame = pd.DataFrame({"round": rounds["round"], "time_s": rounds["ended_s"], "server_bytes": server})
@@ -127,7 +122,7 @@ def reached_in(frame: pd.DataFrame, target: Target) -> TimeToTarget:
         return TimeToTarget(False, False, 0, 0.0, 0, 0)
     meets, changed = target.met(frame["value"]), frame["changed"].to_numpy(bool)
     met = np.flatnonzero(meets & changed)
-    row = frame.iloc[met[0] if len(met) else -1]
+    row = frame.iloc[met[0] if len(met) else -1]  # or the last evaluation, at which it is censored
     values = int(row["round"]), float(row["time_s"]), int(row["server_bytes"]), int(row["client_bytes"])
     return TimeToTarget(len(met) > 0, bool((meets & ~changed).any()), *values)
 
@@ -328,13 +323,17 @@ class _Reached:
         }
         for measure in MEASURES:
             mean = mean_interval(self.values(measure))
+            # If no run reached it, all values are ends of observation, and their spread is no uncertainty.
             values |= (mean if self.reached else Interval(mean.mean, None)).named(measure)
             values |= self._ratio(base, measure, kind).named(f"{measure}_ratio")
         happened = [at.reached for at in self.each]
+        # Over rounds alone: in seconds or bytes the curve is biased, as a run with short, failing rounds is censored
+        # early because it is bad (D. Lin et al., Biometrics 53, 1997, on costs).
         return values | {MEDIAN: kaplan_meier(self.values("rounds_to_target"), happened).median}
 
     def _ratio_is(self, base: "_Reached") -> str:
         complete = self.estimator == MEAN, base.estimator == MEAN
+        # A restricted mean is too small: above the line it bounds the ratio from below, under it from above.
         kinds = {(True, True): "exact", (False, True): "at least", (True, False): "at most"}
         return kinds.get(complete, "")
 
@@ -351,6 +350,7 @@ class _Reached:
         """Return for each run the index of the baseline's run with the same seed; empty if their seeds differ."""
         mine, theirs = ([run.experiment.get("seed") for run in reached_row.row.runs] for reached_row in (self, base))
         places: Mapping[Any, int] = {seed: place for place, seed in enumerate(theirs)}
+        # Repeated seeds have no unique partner.
         if None in mine or set(mine) != set(theirs) or len(places) < len(theirs) or len(mine) != len(theirs):
             return []
         return [places[seed] for seed in mine]

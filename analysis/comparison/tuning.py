@@ -43,6 +43,7 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
     for values, run in runs:
         setting = ",".join(_setting_text(key, value) for key, value in values.items() if key not in (*keys, "seed"))
         grid = [values[key] for key in keys]
+        # As text, since values may be lists, which are no keys.
         groups.setdefault((setting, json.dumps(grid)), (grid, []))[1].append(run)
     rows = [
         {"setting": setting, **dict(zip(keys, grid, strict=True)), "seeds": len(pooled), **_accuracies(pooled)}
@@ -59,7 +60,7 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
             raise ExperimentError(
                 f"no round completed, or no accuracy was measured{where}, so no value is best; see `testbed status`"
             )
-        frame.loc[scores[places].idxmax(), "is_best"] = True
+        frame.loc[scores[places].idxmax(), "is_best"] = True  # of equal ones the first
     return frame
 
 

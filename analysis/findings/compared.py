@@ -57,7 +57,7 @@ class ComparedRows:
 
     def measured(self, measure: Callable[[RunRecords], Measured], run: RunRecords) -> Measured:
         """Return a measure of one run, computed once however many checks ask for it."""
-        key = measure, id(run)
+        key = measure, id(run)  # the rows keep the runs alive, so that no id is reused
         if key not in self._measures:
             self._measures[key] = measure(run)
         value: Measured = self._measures[key]

@@ -25,7 +25,7 @@ def never_available_of(run: RunRecords) -> int:
     population = int(run.value("population", 0))
     asked_rounds, offline_rounds = np.zeros(population, np.int64), np.zeros(population, np.int64)
     for rows in run.exchanges_in_stretches(["client", "outcome"], keep=False):
-        first = rows.drop_duplicates(["round", "client"])
+        first = rows.drop_duplicates(["round", "client"])  # the first question shows whether it was there
         first = first[first["client"] < population]
         asked_rounds += np.bincount(first["client"], minlength=population)
         offline_rounds += np.bincount(first.loc[first["outcome"] == "offline", "client"], minlength=population)

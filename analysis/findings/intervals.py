@@ -76,7 +76,7 @@ def difference(values: Mapping[Hashable, float], others: Mapping[Hashable, float
     assert second.mean is not None
     width = math.inf
     if first.half_width is not None and second.half_width is not None:
-        width = float(np.hypot(first.half_width, second.half_width))
+        width = float(np.hypot(first.half_width, second.half_width))  # independent means: variances add
     return _Difference(first.mean - second.mean, width)
 
 

@@ -168,7 +168,7 @@ def does_not_learn(compared: ComparedRows) -> list[Finding]:
         if not courses:
             continue
         failing = [course for course in courses if _is_stuck(course)]
-        if 2 * len(failing) > len(courses):
+        if 2 * len(failing) > len(courses):  # an unlucky seed is no finding
             chance.append((row, failing))
         elif growing := [course for course in courses if course.recalls is None and _loss_grows(course)]:
             grows.append((row, growing))

@@ -96,7 +96,7 @@ def lost_answers(run: RunRecords) -> LostAnswers:
             "late": outcome.eq("late"),
             "gone": outcome.isin(["offline", "dropped", "silent"]),
         }
-        answered_s = rows["received_s"].where(~flags["late"])
+        answered_s = rows["received_s"].where(~flags["late"])  # late answers did not shorten the wait
         keyed = rows.assign(stage=rows["stage"].astype(str), received_s=answered_s, **flags)
         stages = keyed.groupby(["round", "stage", "sent_s"], sort=False).agg(
             answered_s=("received_s", "max"), late=("late", "sum"), gone=("gone", "sum")
@@ -105,7 +105,9 @@ def lost_answers(run: RunRecords) -> LostAnswers:
         same_round = stages["round"].eq(stages["round"].shift(-1))
         ends = stages["sent_s"].shift(-1).where(same_round, stages["round"].map(ended_s))
         limit = stages["stage"].map(of_stages).astype(np.float64).fillna(deadline_s)
+        # A tolerance, since times are sums of floats: a stage that ends at its deadline may miss it by rounding.
         at_deadline = (stages["late"] + stages["gone"] > 0) & (ends - stages["sent_s"] >= limit * (1 - 1e-9))
+        # Without any answer, the whole time until the deadline was a wait.
         answered_after = (stages["answered_s"] - stages["sent_s"]).fillna(0.0).clip(lower=0.0)
         waited = (limit - answered_after)[at_deadline]
         waits.waiting += stages.loc[at_deadline, "round"].nunique()

@@ -51,7 +51,7 @@ class LivePage:
             stamp, before = stamp_of(path), self._parts.get(path)
             same = before is not None and before.stamp == stamp
             current_parts[path] = before if before is not None and same else part_of(RunRecords(path), rows, stamp)
-        self._parts = current_parts
+        self._parts = current_parts  # parts of directories that are gone are dropped
         return document(
             list(current_parts.values()), self.targets, self.baseline, privacy_time_limit_s=PRIVACY_TIME_LIMIT_S
         )

@@ -39,7 +39,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "no-referrer",  # the address holds the token
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -69,6 +69,7 @@ class ReportServer:
             self._server = _Server((HOST, port), _PageHandler)
         except OSError as error:
             raise ExperimentError(f"--port {port}: {error.strerror}; give another, or none for any free one") from None
+        # Only now: with port 0, the system chooses the port as the server binds.
         self._server.RequestHandlerClass = _handler(self._runs, self._token, self.port)
 
     @property
@@ -122,7 +123,7 @@ class _Server(ThreadingHTTPServer):
         """Note that the connection has shown the token; it will be closed last."""
         with self._turn:
             if self._cached.pop(connection, None) is not None:
-                self._cached[connection] = True
+                self._cached[connection] = True  # at the end: the oldest come first
 
     def shutdown_request(self, request: Any) -> None:
         """Close the connection and forget it."""
@@ -171,7 +172,7 @@ class _Runs:
 
     def facts(self) -> bytes | None:
         """Return JSON of the page's content; None before it has been made."""
-        return self._facts
+        return self._facts  # no lock: the maker replaces the whole reference
 
     def rounds(self, place: int) -> bytes | None:
         """Return the round explorer's data of a run, by its index in the facts; None if there is no such run."""
@@ -189,7 +190,7 @@ class _Runs:
                 watched.append(RunsAt(where, in_order(map(self._status, paths)), Path(where) in paths))
             self._watched = watched
         except TestbedError as error:
-            if not self._watched:
+            if not self._watched:  # the first look is at the start, and its errors are the user's
                 raise
             self._missing = str(error)
             self._stamps = ()  # the page in the making failed, too: make it again when the directories are back
@@ -254,6 +255,7 @@ class _PageHandler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.FORBIDDEN, b"this server answers as 127.0.0.1 only\n", "text/plain")
             return
         _, token, *rest = [*self.path.partition("?")[0].split("/", 2), ""][:3]
+        # In constant time, and by bytes: compare_digest refuses text that is not ASCII.
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
             self.close_connection = True
             self._answer(HTTPStatus.NOT_FOUND, b"nothing here\n", "text/plain")
@@ -279,6 +281,7 @@ class _PageHandler(BaseHTTPRequestHandler):
             return self.runs.progress(), "application/json"
         if name == "facts":
             return self.runs.facts(), "application/json"
+        # isdigit alone takes digits that int() refuses, such as a superscript two.
         if kind == "rounds" and place.isascii() and place.isdigit() and len(place) < 7:
             return self.runs.rounds(int(place)), "application/octet-stream"
         return None, ""

@@ -81,7 +81,7 @@ class BoundSearch:
         """Return the state before any search: every word contains a class, and the smallest class may be isolated."""
         space = self._space(rank)
         word, smallest = self._chain.words[rank - 1], int(space.sizes.min())
-        if word.weight > smallest and rank == len(space.sizes):
+        if word.weight > smallest and rank == len(space.sizes):  # every vector is reachable
             word = space.within([int(space.sizes.argmin())])
         return BoundState(word, smallest, "smallest class")
 
@@ -121,10 +121,12 @@ class BoundSearch:
         lightest: Word | None = None
         for rank in self.ranks:
             state = self.states[rank]
+            # A space contains all earlier ones, so a word of it is a word of every later space.
             if lightest is None or state.word.weight < lightest.weight:
                 lightest = state.word
             state.word = lightest
         for rank, later in zip(self.ranks[-2::-1], self.ranks[:0:-1], strict=True):
+            # And a word that a later space does not have is in no earlier space.
             if self.states[later].lower_bound > self.states[rank].lower_bound:
                 self.states[rank].lower_bound = self.states[later].lower_bound
                 self.states[rank].proof = self.states[later].proof

@@ -9,10 +9,6 @@ entries. If the chosen rows of P are independent modulo p, then the integer vect
 the span of the rows modulo p: the index of the lattice of the rows in the lattice of all integer vectors of V divides
 their maximal minors, and p does not divide one of these minors. The word modulo p is therefore in that span, is not
 zero (its entries are coprime), and is no heavier. So T is at least the minimum weight modulo p, for every p.
-
-H may be projected at random to as many rows as columns are tested: if the projected columns are independent, so are the
-columns. Sets that are dependent in the projection are tested again in the whole of H. If only the projection made them
-dependent, larger sets have been skipped, and another projection is drawn.
 """
 
 import math
@@ -32,7 +28,7 @@ _MOST_QUOTIENTS = 20_000_000  # columns of all small matrices of a search: secon
 _MOST_STEPS = 100_000  # small matrices that are searched one after the other
 _MOST_AT_ONCE = 1000  # largest number of columns whose pairs are searched together
 _PROJECTIONS = 3
-_INFINITE = _PRIME
+_INFINITE = _PRIME  # slope of an upright vector; no residue equals it
 
 
 class _UnluckyError(Exception):
@@ -83,7 +79,7 @@ def exhaust(space: Space, target: int, deadline: float, most: int = MOST_CLASSES
     kernel, sizes = _Kernel(space, order), space.sizes[order]
     if not kernel.proves:
         return Exhausted(int(sizes[0]), None)
-    generator = np.random.default_rng(len(sizes))
+    generator = np.random.default_rng(len(sizes))  # fixed: a run gets the same certificate each time
     best, support, proved = target, None, int(sizes[0])
     for count in range(1, min(_few_enough(len(sizes), most), len(kernel)) + 1):
         if proved >= best:
@@ -93,6 +89,7 @@ def exhaust(space: Space, target: int, deadline: float, most: int = MOST_CLASSES
             break
         if lightest.chosen:
             best, support = lightest.best, tuple(order[list(lightest.chosen)].tolist())
+        # A word lighter than `best` has more than `count` classes now: it weighs the smallest count + 1 or more.
         proved = int(sizes[: count + 1].sum())
     if proved < best and len(kernel) < most and proved == int(sizes[: len(kernel) + 1].sum()):
         best, support = proved, tuple(order[: len(kernel) + 1].tolist())  # m - r + 1 columns are always dependent
@@ -176,6 +173,8 @@ def _of_size(
         zero = kernel.zero()
         lighter = len(zero) > 0 and sizes[zero[0]] < below
         return _Lightest(int(sizes[zero[0]]), (int(zero[0]),)) if lighter else _Lightest(below, ())
+    # Columns that are independent in a random projection to `count` rows are independent. Dependent ones are tested
+    # again in the whole of H; if only the projection made them so, larger sets were skipped, and a new one is drawn.
     for _ in range(_PROJECTIONS):
         projected = kernel.projected(generator.integers(0, _PRIME, (count, len(kernel))))
         search = _Search(kernel, sizes, count, below, deadline)
@@ -217,9 +216,9 @@ class _Search:
             pivots = self._pivots(vectors, taken, columns)
             for place in range(len(columns) - len(vectors) + 1):
                 lightest = weight + int(self._sizes[columns[place : place + len(vectors)]].sum())
-                if lightest >= self.best or self.best <= self._least:
+                if lightest >= self.best or self.best <= self._least:  # classes ascend by size: the rest is heavier
                     break
-                if pivots[place]:
+                if pivots[place]:  # a zero vector would be a smaller dependent set, which is known
                     factors = vectors[1:, place] * pivots[place] % _PRIME
                     rest = (vectors[1:, place + 1 :] - factors[:, None] * vectors[0, place + 1 :]) % _PRIME
                     self.quotients(rest, (*taken, int(columns[place])), columns[place + 1 :])
@@ -237,6 +236,7 @@ class _Search:
         if time.thread_time() > self._deadline:
             raise TimeoutError
         zero = ~vectors.any(axis=0)
+        # A column that is not zero has a zero coordinate by chance only (1 in 2**31). Elimination has no row exchanges.
         if (vectors[0, ~zero] == 0).any():
             raise _UnluckyError
         for place in np.flatnonzero(zero):

@@ -23,6 +23,7 @@ from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
 
 FILE = "multi-round-privacy.json"
+# Modules that decide a value: a change of any of them makes all stored values stale.
 _SEARCH = (
     "bound_search",
     "dependent_columns",
@@ -47,8 +48,10 @@ def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s
     if (stored := _read(file, key, time_limit_s, _smallest_sum(matrix))) is not None:
         return stored
     searched = weak_privacy(matrix, time_limit_s=time_limit_s)
+    # As from the file, so that a report does not depend on the cache.
     privacy = WeakPrivacy(searched.value, searched.lower_bound)
     result = {"value": privacy.value, "lower_bound": privacy.lower_bound}
+    # A cache is optional: records on a read-only disk can be analysed, too.
     with contextlib.suppress(RunError), atomic_write(file, RunError) as open_file:
         open_file.write((json.dumps({**key, "time_limit_s": time_limit_s, **result}) + "\n").encode())
     return privacy
@@ -69,8 +72,9 @@ def _read(file: Path, key: dict[str, str], time_limit_s: float, most: int) -> We
             return None
         privacy = WeakPrivacy(stored["value"], stored["lower_bound"])
         same_limit = stored["time_limit_s"] == time_limit_s
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # JSON of any depth and type
         return None
+    # No isinstance: `true` in a damaged file is an instance of int.
     if type(privacy.value) is not int or type(privacy.lower_bound) is not int:
         return None
     possible = 1 <= privacy.lower_bound <= privacy.value <= most
@@ -85,6 +89,7 @@ def _smallest_sum(matrix: npt.NDArray[np.uint8]) -> int:
 
 def _digest(matrix: npt.NDArray[np.uint8]) -> str:
     packed = np.packbits(np.ascontiguousarray(matrix, np.uint8))
+    # Packed bits are padded with zeros, so matrices of different shapes may have the same bytes.
     return hashlib.sha256(repr(matrix.shape).encode() + packed.tobytes()).hexdigest()
 
 

@@ -64,9 +64,11 @@ def solve(space: Space, time_limit_s: float) -> Solved:
         )
     support = None
     if result.x is not None:
+        # The solver's z is in floating point. Only the support is used; the word is then solved for in integers.
         support = tuple(np.flatnonzero(result.x[rows : rows + columns] > 0.5).tolist())
     bound = result.mip_dual_bound
     proved = bound is not None and math.isfinite(bound)
+    # A dual bound of 5.0000001 proves 5, not 6; one of 4.9 proves 5, as weights are whole.
     return Solved(space.unit * math.ceil(bound - _TOLERANCE) if proved else 0, support)
 
 
@@ -82,6 +84,7 @@ def standard_output_silenced() -> Iterator[None]:
     c_library = ctypes.CDLL(None)
     sys.stdout.flush()
     c_library.fflush(None)
+    # The descriptor itself: C code does not write to sys.stdout.
     original = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -114,7 +114,7 @@ def over_rounds(
     states = BoundSearch(chain, progress=progress).run(time_limit_s)
     weak, bound = np.full(rounds, clients, np.int64), np.full(rounds, clients, np.int64)
     proof = [NOTHING] * rounds
-    for number in np.flatnonzero(chain.ranks):
+    for number in np.flatnonzero(chain.ranks):  # before the first sum nothing is reachable: T = N
         state = states[int(chain.ranks[number])]
         weak[number], bound[number], proof[number] = state.word.weight, state.lower_bound, state.proof
     return OverRounds(
@@ -159,6 +159,7 @@ def weak_privacy(
         return WeakPrivacy(clients, clients)
     state = BoundSearch(chain, [rank], progress).run(time_limit_s)[rank]
     combination = [0] * rounds
+    # A word of an earlier, smaller space has fewer coefficients.
     for row, coefficient in zip(chain.basis.tolist(), state.word.combination, strict=False):
         combination[row] = coefficient
     return WeakPrivacy(state.word.weight, state.lower_bound, tuple(combination), state.proof)

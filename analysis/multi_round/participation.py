@@ -112,10 +112,11 @@ def strong_privacies(matrix: npt.NDArray[np.bool_]) -> Integers:
     labels, ever = np.zeros(clients, np.int64), np.zeros(clients, np.bool_)
     for number, row in enumerate(matrix):
         ever |= row
+        # A row only splits classes. Renumbering keeps the labels below N, so that 2 * labels does not overflow.
         labels = np.unique(2 * labels + row, return_inverse=True)[1]
         sizes = np.bincount(labels[ever])
         privacies[number] = sizes[sizes > 0].min(initial=clients)
-        if privacies[number] == 1:
+        if privacies[number] == 1:  # T never rises; the array is 1 from here on
             break
     return privacies
 

@@ -18,8 +18,14 @@ from testbed.records import RunRecords
 
 _FEW_ROUNDS = 8
 _FEW_CLIENTS = 24
-_HEADERS = {"run": "Run", "round": "Round", "strong": "T strong", "weak": "T weak", "lower_bound": "at least"}
-_HEADERS |= {"proof": "proved by", "fairness": "F", "cardinality": "C"}
+_HEADERS = {
+    "run": "Run",
+    "round": "Round",
+    "strong": "T strong",
+    "weak": "T weak",
+    "lower_bound": "T weak, lower bound",
+}
+_HEADERS |= {"proof": "Proof", "fairness": "F", "cardinality": "C"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Measured:
             Keys: rounds, coefficients (coprime integers, in the order of the rounds) and clients (those that are left).
         """
         combination = self.metrics.combination(len(self.metrics) - 1)
-        values = np.zeros(self.matrix.shape[1], dtype=object)
+        values = np.zeros(self.matrix.shape[1], dtype=object)  # coefficients may exceed 64 bits
         for place, coefficient in combination.items():
             values += coefficient * self.matrix[place].astype(object)
         return {
@@ -138,9 +144,9 @@ def _text(run: Measured) -> str:
     certified = int(run.metrics.certified.sum())
     lines = {
         "T strong": f"{row['strong']}",
-        "T weak": f"{weak} (by {row['proof']})",
-        "  attained by": _combination(certificate),
-        "  which leaves": _clients(certificate["clients"]),
+        "T weak": f"{weak} (proof: {row['proof']})",
+        "  combination": _combination(certificate),
+        "  sum over": _clients(certificate["clients"]),
         "  certified": f"in {certified} of {len(run.metrics)} rounds",
         "F": f"{row['fairness']:.4g}" + _of_completed(row),
         "C": f"{row['cardinality']:.4g}",
@@ -163,7 +169,7 @@ def _combination(certificate: dict[str, Any]) -> str:
     if len(rounds) > _FEW_ROUNDS:
         digits = max(len(str(abs(coefficient))) for coefficient in coefficients)
         size = "1 digit" if digits == 1 else f"up to {digits} digits"
-        return f"{len(rounds)} rounds, coefficients of {size} (json has them)"
+        return f"{len(rounds)} rounds, coefficients of {size} (see --format json)"
     terms = [f"{coefficient:+d} × round {number}" for number, coefficient in zip(rounds, coefficients, strict=True)]
     return ", ".join(terms).replace("+1 ×", "+").replace("-1 ×", "−").replace("-", "−")
 

@@ -99,11 +99,12 @@ def solution(square: Integers, right: Integers, prime: int) -> tuple[list[int], 
     inverse = reduced(np.hstack((square, np.eye(size, dtype=np.int64))), prime)[0][:, size:].T.copy()
     residual = right.copy()
     # Numerators and denominators are minors of the square with its right side: at most size**(size/2).
+    # Twice the digits of such a minor, as numerator and denominator both have to be recovered.
     steps = math.ceil((size * math.log2(size) + 2) / math.log2(prime)) + 1
     expansion, modulus = np.zeros(size, dtype=object), 1
     for _ in range(steps):
         digits = inverse @ (residual % prime) % prime
-        residual = (residual - square.T @ digits) // prime
+        residual = (residual - square.T @ digits) // prime  # without remainder, and at most r in size
         expansion += digits.astype(object) * modulus
         modulus *= prime
     rational = [_rational(int(value), modulus) for value in expansion]
@@ -116,7 +117,7 @@ def _rational(residue: int, modulus: int) -> Fraction:
     limit = math.isqrt(modulus // 2)
     previous, current = modulus, residue
     previous_factor, factor = 0, 1
-    while current > limit:
+    while current > limit:  # Euclid's algorithm, stopped half-way
         quotient = previous // current
         previous, current = current, previous - quotient * current
         previous_factor, factor = factor, previous_factor - quotient * factor
@@ -197,7 +198,7 @@ class Space:
 
     def word(self, combination: Sequence[int]) -> Word:
         """Return a combination with its exact weight."""
-        values = np.array(combination, dtype=object) @ self.rows.astype(object)
+        values = np.array(combination, dtype=object) @ self.rows.astype(object)  # Python's integers: no overflow
         return Word(int(self.sizes[values != 0].sum()), tuple(combination))
 
 
@@ -242,7 +243,7 @@ class Chain:
         self.ranks = np.zeros(rounds, np.int64)
         self.words: list[Word] = []
         basis: list[int] = []
-        known_rows: set[bytes] = {bytes(columns)}
+        known_rows: set[bytes] = {bytes(columns)}  # the row of zeros: a round without a sum
         echelon, pivots = np.zeros((0, columns), np.int64), np.zeros(0, np.int64)
         for number, row in enumerate(self._classes):
             key = row.astype(np.uint8).tobytes()

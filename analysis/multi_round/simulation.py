@@ -81,7 +81,7 @@ async def _rounds(
         )
         try:
             selection = await protocol.select(round_)
-        except RoundSkipped:
+        except RoundSkipped:  # a row of zeros
             continue
         participations[selection.participants] += 1
         matrix[number - 1, selection.participants] = 1

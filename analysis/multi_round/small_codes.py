@@ -29,7 +29,7 @@ _MOST_WORDS = {2: 1_500_000_000, 3: 400_000_000}  # machine words whose bits are
 _MOST_KEPT = 10_000_000  # machine words in memory
 _MOST_BASES = 24
 _TOO_MANY = 30.0  # expected number of light words above which a search for their absence is hopeless
-_LARGEST = 2**40
+_LARGEST = 2**40  # sums of a rank's products of such entries fit into 64 bits
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ def saturated(rows: Integers, prime: int) -> Integers | None:
             taken[number] += 1
             if rest.any():
                 break
+            # -1, 0, 1: small entries
             balanced = (taken + prime // 2) % prime - prime // 2 if prime > 2 else taken % prime
             rows[number] = balanced @ rows // prime
             if np.abs(rows[number]).max() > _LARGEST:
@@ -136,10 +137,12 @@ def lower_bound(code: Code, target: int, proved: int = 0) -> int:
         if len(most_covered) == _MOST_BASES:
             weight -= 1
             continue
+        # Columns in few bases first: with a small c, few generators need to be combined.
         order = np.argsort(coverage, kind="stable")
         echelon, pivots, _ = reduced(code.generators[:, order].astype(np.int16), code.prime)
         coverage[order[pivots]] += 1
         most_covered.append(int(coverage.max()))
+        # Pivot columns are a unit matrix: they add one for each combined generator, and are not stored.
         systematic.append(_planes(np.delete(echelon, pivots, axis=1), code.prime))
     else:
         return 0
@@ -166,6 +169,7 @@ def _planes(residues: Integers, prime: int) -> Planes:
     rows, columns = residues.shape
     padded = np.zeros((rows, max(1, -(-columns // 64)) * 64), np.int64)
     padded[:, :columns] = residues
+    # Bits are only counted, so the byte order within a machine word does not matter.
     return np.stack([np.packbits(padded == value, axis=1).view(np.uint64) for value in range(1, prime)])
 
 
@@ -210,5 +214,5 @@ def _lighter(sums: Planes, count: int, below: int) -> int:
     nonzero = sums[0] if len(sums) == 1 else sums[0] | sums[1]
     weights = np.bitwise_count(nonzero[:, 0])
     for column in range(1, nonzero.shape[1]):
-        weights = weights + np.bitwise_count(nonzero[:, column]).astype(np.uint16)
+        weights = weights + np.bitwise_count(nonzero[:, column]).astype(np.uint16)  # uint8 would end at 255
     return min(below, count + int(weights.min()))

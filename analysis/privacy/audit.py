@@ -160,10 +160,11 @@ def best_guesses(scores: Floats, inserted: npt.NDArray[np.bool_], delta: float, 
         confidence: of the bound.
     """
     canaries, order = len(scores), np.argsort(scores, kind="stable")
-    error = (1 - confidence) / len(_SHARES)
+    error = (1 - confidence) / len(_SHARES)  # union bound over the shares
     tried = []
     for share in _SHARES:
         per_end = max(1, round(share * canaries / 2))
+        # No canary may be at both ends.
         lowest, highest = order[:per_end], order[canaries - min(per_end, canaries - per_end) :]
         guesses = len(lowest) + len(highest)
         right = int((~inserted[lowest]).sum() + inserted[highest].sum())
@@ -201,10 +202,12 @@ class Canaries:
         self._run = run
         seed = self.experiment.seed
         if seed is None:
+            # Without a seed in the experiment, the run recorded the one that its canaries were drawn with.
             seed = int((self.experiment.provenance or {})["simulation_seed"])
         self._randomness = Randomness(seed)
         dishonest = RunPlan(self.experiment, seed).dishonest
         self.clients: Ids = section.draw(self.experiment.population, dishonest, self._randomness)
+        # The same keyed coins as in the run, which does not record them.
         coins = [is_inserted(self._randomness, client) for client in self.clients.tolist()]
         self.inserted: npt.NDArray[np.bool_] = np.array(coins, np.bool_)
 
@@ -234,6 +237,7 @@ class Canaries:
             for number in done:
                 weight, mean = self._aggregate(number)
                 in_sum = np.isin(self.clients[block], in_sums.get(number, np.zeros(0, np.int64)))
+                # The server saw the weighted sum; records hold its mean.
                 scores[block[in_sum]] += directions[in_sum] @ (mean * weight).astype(np.float32)
         return scores
 

@@ -57,7 +57,7 @@ def epsilon_proven(canaries: int, guesses: int, right: int, delta: float, confid
         return 0.0
     if excess(_MOST) < 0:
         return _MOST
-    return max(0.0, float(brentq(excess, 0.0, _MOST, xtol=1e-9)) - 1e-9)
+    return max(0.0, float(brentq(excess, 0.0, _MOST, xtol=1e-9)) - 1e-9)  # below the root: a proof
 
 
 def epsilon_of_separation(distance: float, delta: float) -> float:
@@ -75,6 +75,7 @@ def epsilon_of_separation(distance: float, delta: float) -> float:
 
     def excess(epsilon: float) -> float:
         beyond = norm.logcdf(-distance / 2 - epsilon / distance)
+        # e^epsilon times the tail is at most 1. In logarithms, neither factor overflows or vanishes.
         return float(norm.cdf(distance / 2 - epsilon / distance) - exp(min(epsilon + beyond, 0.0)) - delta)
 
     if excess(0.0) <= 0:

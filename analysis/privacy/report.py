@@ -66,7 +66,9 @@ class Planned:
         if multiplier is None:
             return ""
         epsilon = getattr(noise_of(self.plan.experiment.aggregation), "epsilon", None)
-        return f"  noise multiplier {multiplier:.4g}{'' if epsilon is None else f', found for epsilon {epsilon:g}'}\n"
+        return (
+            f"  noise multiplier {multiplier:.4g}{'' if epsilon is None else f', computed for epsilon {epsilon:g}'}\n"
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each guarantee; epsilon is infinite if nothing is guaranteed."""
@@ -109,7 +111,7 @@ def planned(
         ExperimentError: if its aggregation adds no noise, or it cannot be run as written.
     """
     plan, workload = RunPlan(experiment, seed), None
-    if dimension is None or delta is None:
+    if dimension is None or delta is None:  # building the workload loads its data, which may take long
         import workloads
 
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
@@ -132,7 +134,7 @@ def planned(
 
 def guarantee_table(rows: Sequence[dict[str, Any]]) -> str:
     """Render the guarantees of a selection as text."""
-    heads = ("Guaranteed by selection, against a server that is", "epsilon", "fewest survive", "r", "k", "because")
+    heads = ("Guarantee of the selection, by server", "epsilon", "epsilon, fewest survivors", "r", "k", "reason")
     none = {"epsilon": "none", "epsilon_fewest": "none", "rounds": "–", "dishonest": "–"}
     cells = [[row["server"], *(number(row[key], none[key]) for key in none), row["because"]] for row in rows]
     return render_table(listed(heads, cells), "text")
@@ -167,10 +169,10 @@ def number(value: float | None, none: str) -> str:
 # -- of runs ----------------------------------------------------------------------------------------------------------
 
 
-_KINDS = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}
+_KINDS = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with dishonest clients"}
 _QUANTILES = {"least": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "largest": 1.0}
 _WHAT = ("Run", "Mechanism", "Unit", "delta", "Rounds", "Clients")
-_HEADERS = (*_WHAT, "Planned", "Achieved", "With accomplices", "Budget", "Noise multiplier")
+_HEADERS = (*_WHAT, "Planned", "Achieved", "With dishonest clients", "Budget", "Noise multiplier")
 
 
 def adds_noise(run: RunRecords) -> bool:
@@ -253,6 +255,7 @@ def quantiles(spent: Spending, kind: str) -> dict[str, float]:
         kind: column of the ledger: `epsilon`, `planned_epsilon` or `colluding_epsilon`.
     """
     values = spent.clients[kind].to_numpy(np.float64)
+    # A value that some client has: interpolation between infinite ones would give NaN.
     return {name: float(np.quantile(values, at, method="inverted_cdf")) for name, at in _QUANTILES.items()}
 
 
@@ -295,14 +298,14 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
         is_spent = spent.stopped.startswith("privacy budget")  # and no target has ended the run
         text += f"  budget {spent.budget:g}{', not spent' if not is_spent else ': ' + visible(spent.stopped)}\n"
     spread = [[_KINDS[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]
-    text += "\n" + render_table(listed(["epsilon so far", *_QUANTILES], spread), "text")
+    text += "\n" + render_table(listed(["epsilon of clients", *_QUANTILES], spread), "text")
     if every is not None:
         rows = [
             [str(row["round"]), str(row["charged"]), *[number(row[f"{kind}_max"], "inf") for kind in EPSILONS]]
             for row in rows_of_every(spent.by_round, every).to_dict("records")
         ]
         by_round = listed(["round", "charged", *[_KINDS[kind] for kind in EPSILONS]], rows)
-        text += "\n  The largest of a client, by round\n" + render_table(by_round, "text")
+        text += "\n  Largest epsilon of a client, by round\n" + render_table(by_round, "text")
     return text if plan is None else text + "\n" + guarantee_table(plan.rows())
 
 

@@ -73,6 +73,7 @@ def check_complete(run: RunRecords) -> None:
     """Raise `ExperimentError` if a client with an update in a sum has no row in the ledger of that round."""
     took_part = run.participation
     in_sums = took_part.loc[took_part["survived"], ["round", "client"]]
+    # The ledger may hold rows of clients that are in no sum, but each client in a sum must be charged.
     charged = run.frame("privacy")[["round", "client"]].drop_duplicates()
     merged = in_sums.merge(charged, on=["round", "client"], how="left", indicator="charged")
     if missing := int((merged["charged"] == "left_only").sum()):

@@ -45,10 +45,10 @@ def clients(runs: Sequence[RunRecords]) -> Sheet | None:
     heads = ["Runs", *(["Class"] if has_classes else []), "Clients", *_HEADS.values()]
     numeric = tuple(range(len(heads) - len(_SPREAD) - 1, len(heads)))
     note = (
-        "Median, with the least and the most in brackets. `testbed data inspect experiment.yaml --out DIR` draws which "
-        "labels each client has."
+        "Median over the clients (minimum to maximum). `testbed data inspect experiment.yaml --out DIR` draws each "
+        "client's labels."
     )
-    return Sheet("The clients", heads, rows, numeric, [note])
+    return Sheet("Clients", heads, rows, numeric, [note])
 
 
 def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:

@@ -58,7 +58,7 @@ def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) ->
     explained = [(ratios, f"{ratio}."), *(pair for line in notes.column_notes(frame) for pair in line)]
     legend = [(text, [place for place, name in enumerate(names) if name in of]) for of, text in explained]
     return Sheet(
-        "What a round costs",
+        "Cost of a round",
         [head for head, _ in columns.values()],
         rows,
         tuple(range(texts, len(columns))),

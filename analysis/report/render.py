@@ -65,29 +65,29 @@ SECTIONS = (
         "rounds-section",
         "Round explorer",
         (Part("explorer", ""),),
-        "A line per client, from the question of each stage to the answer; hatched: no answer, or too late.",
+        "One line per client, with a bar from each question to its answer. Hatched: no answer, or a late one.",
     ),
     ReportSection("losses-section", "Losses, refusals and attacks", (Part("sheet", "losses"), Part("sheet", "events"))),
     ReportSection(
         "metrics-section",
         "Multi-round privacy",
         (Part("curves", "metrics"),),
-        "Information that the sums of many rounds give the server if updates do not change. The weak T, at the end "
-        "of the runs, is in the table of results.",
+        "Multi-round privacy T, fairness gap F and cardinality C of Multi-RoundSecAgg after each round. The weak T "
+        "after the last round is in the table of results.",
     ),
     ReportSection("ledger-section", "Privacy ledger", (Part("curves", "ledger"),)),
     # The runs.
     ReportSection(
         "runs-section",
-        "What was run",
+        "Runs and settings",
         (
             Part("sheet", "runs"),
             Part("sheet", "differences"),
             Part("sheet", "clients"),
-            Part("sheet", "common", "What all runs have in common"),
+            Part("sheet", "common", "Settings common to all runs"),
         ),
     ),
-    ReportSection("provenance-section", "Where the numbers come from", (Part("provenance", ""),)),
+    ReportSection("provenance-section", "Provenance of the numbers", (Part("provenance", ""),)),
 )
 """Sections in the order of the page: results, their explanation, the runs."""
 

@@ -51,7 +51,7 @@ def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
     ]
     more = tuple(range(1 + MAIN_COLUMNS, 1 + len(listed)))
     notes = [] if len(runs) == 1 else _notes([key for key in differing if key not in listed])
-    differences = Sheet("How the runs differ", ["Run", *listed], rows, (), notes, more)
+    differences = Sheet("Settings that differ between runs", ["Run", *listed], rows, (), notes, more)
     return differences, _common(values, differing, written)
 
 
@@ -106,7 +106,7 @@ def _common(
     rows.sort(key=lambda row: row[2][0] != "experiment")
     if not written_keys:
         rows = [row[:2] for row in rows]
-    return Sheet("What all runs have in common", ["Key", "Value", "Set by"][: len(rows[0]) if rows else 3], rows)
+    return Sheet("Settings common to all runs", ["Key", "Value", "Set by"][: len(rows[0]) if rows else 3], rows)
 
 
 def _cell(values: Mapping[str, Any], key: str) -> Cell:

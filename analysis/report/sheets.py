@@ -101,7 +101,7 @@ def runs(records: Sequence[RunRecords]) -> Sheet:
     heads = ["Run", "Selection", "Aggregation", "Clients", "Seed", "State", "Rounds"]
     heads += ["Completed", "Skipped", "Aborted", "Accuracy", "Time", "Directory"]
     more = on_demand(heads, rows, {"Run", "State", "Rounds", "Accuracy", "Time"}, {"Directory"})
-    return Sheet("What was run", heads, rows, (3, 4, 6, 7, 8, 9, 10, 11), (), more)
+    return Sheet("Runs", heads, rows, (3, 4, 6, 7, 8, 9, 10, 11), (), more)
 
 
 def on_demand(
@@ -189,7 +189,8 @@ def dropouts(records: Sequence[RunRecords]) -> Sheet | None:
     texts = len(heads)
     names = [name for group in losses.GROUPS for name in (group, *(f"{group}_{each}" for each in lost))]
     heads += [
-        name.replace("_", ", ").replace("participants", "Participants").replace("asked", "All asked") for name in names
+        name.replace("_", ", ").replace("participants", "Participants").replace("asked", "All clients asked")
+        for name in names
     ]
     rows = [
         [*([words(row["setting"])] if several else []), words(row["label"]), words(row["stage"])]
@@ -197,11 +198,12 @@ def dropouts(records: Sequence[RunRecords]) -> Sheet | None:
         for row in frame.to_dict("records")
     ]
     notes = [
-        "A client that is offline and asked again in the same round counts once. Only rounds with participants count."
+        "Numbers of clients, summed over the rounds with participants. A client that is offline counts once per round, "
+        "even if the server asks it again."
     ]
     if (empty := frame.loc[frame["rounds"] == 0, "label"].drop_duplicates()).size:
-        notes.append(f"No round of {', '.join(empty)} had participants: all its rounds are counted.")
-    return Sheet("Who was lost, and where", heads, rows, tuple(range(texts, len(heads))), notes)
+        notes.append(f"No round of {', '.join(empty)} had participants, so all its rounds are counted.")
+    return Sheet("Clients lost, by stage", heads, rows, tuple(range(texts, len(heads))), notes)
 
 
 def events(records: Sequence[RunRecords]) -> Sheet | None:
@@ -220,7 +222,7 @@ def events(records: Sequence[RunRecords]) -> Sheet | None:
             rows.append([*cells, words(parties + more), words(example)])
     if not rows:
         return None
-    heads = ["Run", "Kind", "Stage", "What", "Times", "Rounds", "Who", "For example"]
+    heads = ["Run", "Kind", "Stage", "Check or attack", "Events", "Rounds", "Party", "Example"]
     return Sheet("Refusals, attacks and faults", heads, rows, (4, 5))
 
 

@@ -71,7 +71,7 @@ def named(names: Sequence[str]) -> list[Reproduction]:
     for name in requested:
         if name not in by_name:
             close = similar(name, by_name, most=3, cutoff=0.8)
-            close = close or [each for each in by_name if name and name in each]
+            close = close or [each for each in by_name if name and name in each]  # "fig6" is similar to no name
             hint = question(close, quoted=False).rstrip() if close else f"there are {', '.join(by_name)}, {ALL}"
             raise ExperimentError(f"{name}: no such reproduction; {hint}")
     return [every[name] for name in dict.fromkeys(by_name[name].name for name in requested)]

@@ -29,14 +29,14 @@ def elapsed(directory: Path) -> Iterator[Callable[[], float]]:
 
     def seconds() -> float:
         now = time.monotonic() - began
-        return max(before, now) if finished else before + now
+        return max(before, now) if finished else before + now  # a repetition reads finished runs only
 
     done = False
     try:
         yield seconds
         done = True
     finally:
-        with contextlib.suppress(RunError), atomic_write(file, RunError) as out:
+        with contextlib.suppress(RunError), atomic_write(file, RunError) as out:  # a result is worth more than its time
             out.write(json.dumps({"seconds": seconds(), "finished": finished or done}).encode())
 
 

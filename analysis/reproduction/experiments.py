@@ -43,5 +43,6 @@ def declared(name: str, text: str, values: Mapping[str, Any]) -> Experiment:
             data[section] = {**data.get(section, {}), **value}
         else:
             data[section] = value
+    # Last, so that these keys yield to the text and to the values.
     data["workload"], data["time"] = {**WORKLOAD, **data["workload"]}, {**TIME, **data["time"]}
     return validated(data, name)

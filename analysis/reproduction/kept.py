@@ -50,7 +50,7 @@ def read(path: Path) -> KeptResult:
         ExperimentError: the file does not exist, or it is not the result of a reproduction.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if path.stat().st_size > _MOST_BYTES:  # the user names the path: any file may be there
             raise ValueError
         data = json.loads(path.read_bytes())
         claims = [PaperClaim.of_data(claim) for claim in data["claims"]]

@@ -145,9 +145,11 @@ def by_paper(every: Sequence[Reproduction]) -> str:
     Reproductions belong to the same paper if their names have the same first word.
     """
     sums, rows = [], []
+    # The catalogue keeps a paper's reproductions together.
     for _, group in groupby(every, lambda reproduction: reproduction.name.partition("-")[0]):
         of_paper = list(group)
         words = zip(*(reproduction.name.split("-") for reproduction in of_paper), strict=False)
+        # The words that all their names begin with.
         begin = "-".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, words))
         sums.append(
             total(

@@ -146,7 +146,7 @@ def refuse_foreign(reproduction: Reproduction, scale: Scale, directory: Path) ->
         return
     try:
         before = json.loads((directory / "result.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError):  # any file may have this name
         before = None
     if not isinstance(before, dict) or (before.get("name"), before.get("scale")) != (reproduction.name, scale):
         raise ExperimentError(
@@ -173,7 +173,7 @@ def write(
     contents = [render(reproduction, result, scale, "markdown"), render(reproduction, result, scale, "json", origin)]
     if not result.table.empty:
         contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
-    paths = [directory / name for name in FILES[: len(contents)]]
+    paths = [directory / name for name in FILES[: len(contents)]]  # the last, table.csv, needs a table
     for path, text in zip(paths, contents, strict=True):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -277,7 +277,7 @@ def _keys(table: pd.DataFrame) -> list[str]:
         for place, name in enumerate(names)
         if pd.api.types.is_float_dtype(table.iloc[:, place]) or name.endswith("(paper)")
     ]
-    return names[: max(1, ends[0] if ends else 1)]
+    return names[: max(1, ends[0] if ends else 1)]  # a table of counts alone is named by its first column
 
 
 def _columns(table: pd.DataFrame) -> dict[str, list[str]]:

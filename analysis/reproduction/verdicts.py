@@ -209,7 +209,7 @@ class PaperClaim:
         """Verdict of all checks together: "partly" if they differ, "not run" if none was measured at this scale."""
         if self.undetermined:
             return "undetermined"
-        verdicts = {check.verdict for check in self.checks} or {"not run"}
+        verdicts = {check.verdict for check in self.checks} or {"not run"}  # a claim without checks is unmeasured
         return verdicts.pop() if len(verdicts) == 1 else "partly"
 
     @property

@@ -183,7 +183,7 @@ def counters(placed: Placed) -> list[pa.Array]:
             changes.append(change)
     moments, which = np.unique(np.concatenate(times), return_inverse=True)
     total = np.zeros((len(moments), 2), np.int64)
-    np.add.at(total, which, np.concatenate(changes))
+    np.add.at(total, which, np.concatenate(changes))  # `total[which] +=` would count one change per moment
     down, up = total[total.any(axis=1)].cumsum(axis=0).T
     begin = ['{"ph":"C","name":"bytes in flight","cat":"bytes","ts":', _microseconds(moments[total.any(axis=1)])]
     values = [f',"pid":{SERVER},"args":{{"to clients":', _text(down), ',"to the server":', _text(up), "}}"]
@@ -222,13 +222,14 @@ def _of_client(clients: Any) -> list[Any]:
 
 
 def _microseconds(nanoseconds: Ids) -> pa.Array:
+    # By whole numbers: a double of microseconds has no nanoseconds left after some months of virtual time.
     whole, rest = np.divmod(np.asarray(nanoseconds, np.int64), 1000)
     return pc.binary_join_element_wise(_text(whole), pc.utf8_lpad(_text(rest), 3, "0"), ".")
 
 
 def _quoted(words: "pd.Series[Any]") -> pa.Array:
     """Return words of few kinds as JSON text."""
-    codes, kinds = pd.factorize(words.astype(str))
+    codes, kinds = pd.factorize(words.astype(str))  # millions of rows, few words: json.dumps once for each
     return pa.array([json.dumps(str(kind)) for kind in kinds], pa.string()).take(pa.array(codes))
 
 

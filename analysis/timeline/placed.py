@@ -70,6 +70,7 @@ def placed(run: RunRecords, numbers: Iterable[int]) -> Placed:
     stages = _stages(rounds, exchanges, on_their_own)
     end = np.where(exchanges["complete"], _ns(exchanges["received_s"].fillna(0.0)), 0)
     stage_end = stages["end"].to_numpy()[exchanges["of_stage"]]
+    # Clipped, so that an exchange stays within its stage: viewers nest slices by their times.
     exchanges["end"] = np.maximum(
         exchanges["begin"], np.where(exchanges["complete"], np.minimum(end, stage_end), stage_end)
     )
@@ -124,7 +125,7 @@ def _parts(exchanges: pd.DataFrame, clients: pd.DataFrame) -> dict[str, Ids]:
     question, directory, answer = np.where(complete | clients.empty, filling, alone)
     bounds = begin + np.cumsum([np.zeros_like(begin), question, compute, directory, answer], axis=0)
     bounds = np.minimum(bounds, end)
-    bounds[-1] = np.where(complete, end, bounds[-1])
+    bounds[-1] = np.where(complete, end, bounds[-1])  # shares are rounded down: the answer gets the rest
     return {name: bounds[at : at + 2].T for at, name in enumerate(PARTS)}
 
 

@@ -52,7 +52,7 @@ def write(run: RunRecords, rounds: str | Sequence[int] | None, out: Path) -> Wri
     Times are microseconds since the run began, by the run's clock.
 
     Args:
-            run: the records; the run may be unfinished.
+        run: the records; the run may be unfinished.
         rounds: ``3-5``, ``3,7-9``, or their numbers; None: the last completed round.
         out: the file; gzipped if its name ends with ``.gz``.
 
@@ -65,6 +65,7 @@ def write(run: RunRecords, rounds: str | Sequence[int] | None, out: Path) -> Wri
     with ExitStack() as stack:
         file: Any = stack.enter_context(atomic_write(out, lambda why: RunError(f"{out}: cannot be written: {why}")))
         if out.suffix == ".gz":
+            # No time of writing: equal rounds have equal bytes.
             file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
         file.write(b'{"displayTimeUnit":"ms","otherData":' + json.dumps(_about(run, numbers)).encode())
         file.write(b',"traceEvents":[')
@@ -131,7 +132,7 @@ def _chosen(requested: str | Sequence[int] | None, outcomes: Sequence[str], wher
     """Return the numbers of the requested rounds, in order.
 
     Args:
-        wanted: as `numbered` takes it, or the numbers; None: the last completed round, or the last if none is
+        requested: as `numbered` takes it, or the numbers; None: the last completed round, or the last if none is
             completed.
         outcomes: of the run's rounds, from round 1 on.
         where: name of the run, for errors.

@@ -23,7 +23,7 @@ STATUS_EPILOG = examples(
     "testbed status runs/quickstart --follow",
     "testbed status runs/monday runs/tuesday --format json",
     "testbed status s3://bucket/runs/long",
-    then="Reads only the directories and asks no process, so it works while a run is under way and after a crash.",
+    then="The command reads only the directories, so it works during a run and after a crash.",
 )
 
 _EVERY_S = 1.0
@@ -35,10 +35,10 @@ def status(
     format: Annotated[
         Literal["text", "json"], typer.Option(help="json: all values, times in seconds; one list for all runs.")
     ] = "text",
-    follow: Annotated[bool, flag("Update the output until no run is under way.", "--follow", "-f")] = False,
+    follow: Annotated[bool, flag("Update the output until all runs have ended.", "--follow", "-f")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show the state of runs: rounds done and left, outcomes, accuracy, restarts, last events, and how to resume."""
+    """Show the state of runs: rounds, outcomes, accuracy, time left, restarts, last events, command to resume."""
     from testbed.running.status import runs_at
 
     console = Console(soft_wrap=True)
@@ -96,9 +96,9 @@ def _single_run(run: "RunStatus", where: str) -> Text:
     if run.accuracy is not None:
         rows.append(("accuracy", Text(f"{100 * run.accuracy:.1f}% after round {run.accuracy_round}")))
     if run.rounds_done:
-        rows.append(("time", Text(f"{run.clock} {duration(run.now_s)}, took {duration(run.wall_s)}")))
+        rows.append(("time", Text(f"{run.clock} {duration(run.now_s)}, real time {duration(run.wall_s)}")))
     if run.round_s is not None and run.left_s and run.state != "finished":
-        rows.append(("pace", Text(f"{_short(run.round_s)} a round, about {clock_time(run.left_s)} for the rest")))
+        rows.append(("pace", Text(f"{_short(run.round_s)} per round, about {clock_time(run.left_s)} left")))
     rows += _troubles(run)
     lines = Text.assemble((visible(run.label), "bold"), (f"  {run.selection} under {run.aggregation}, ", "dim"))
     lines.append(f"{run.population} clients, {where}\n", style="dim")
@@ -120,7 +120,7 @@ def _several(place: "RunsAt") -> Text:
     lines = Text.assemble((where, "bold"), f"  {states.total()} points: ")
     lines.append_text(Text(", ").join(Text(f"{n} {state}", _COLOURS[state]) for state, n in states.items() if n))
     lines.append("\n")
-    heads = ("point", "state", "rounds", "outcomes", "accuracy", "clock", "a round", "left")
+    heads = ("point", "state", "rounds", "outcomes", "accuracy", "clock time", "time per round", "time left")
     rows = [heads, *(_cells(run) for run in runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row, run in zip(rows, [None, *runs], strict=True):
@@ -135,9 +135,7 @@ def _several(place: "RunsAt") -> Text:
     done = sum(run.rounds_done for run in runs)
     rounds = sum(run.rounds for run in runs) + place.not_started * max(run.rounds for run in runs)
     if place.left_s is not None:
-        lines.append(
-            f"  {done}/{rounds} rounds, about {clock_time(place.left_s)} until all points have ended\n", style="dim"
-        )
+        lines.append(f"  {done}/{rounds} rounds, about {clock_time(place.left_s)} left\n", style="dim")
     for run in runs:
         for name, value in _troubles(run):
             lines.append(f"  {visible(run.label)}: {name}: ", style="dim").append_text(value).append("\n")
@@ -158,13 +156,13 @@ def _cells(run: "RunStatus") -> tuple[str, ...]:
 
 def _state(run: "RunStatus") -> Text:
     text = Text(run.state, style=_COLOURS[run.state])
-    last_sign = "" if run.seen_s is None else f"last sign of life {_ago(run.seen_s)}"
+    last_sign = "" if run.seen_s is None else f"last activity {_ago(run.seen_s)}"
     if run.state == "interrupted":
         text.append(
             f" ({_ENDINGS[run.ending]}{f': {visible(run.error)}' if run.error else ''}; {last_sign})", style="default"
         )
     elif run.state == "unclear":
-        text.append(f" (runs on another machine, or was killed; {last_sign})", style="default")
+        text.append(f" (running on another machine, or killed; {last_sign})", style="default")
     elif run.state == "running" and last_sign:
         text.append(f" ({last_sign})", style="default")
     return text
@@ -178,10 +176,10 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
     died += [f"{run.coordinator_restarts} of the coordinator"] if run.coordinator_restarts else []
     if died:
         rows.append(("restarts", Text(", ".join(died), style="yellow")))
-    for clients, that in ((run.poisoned, "that killed their hosts"), (run.excluded, "for proven misbehaviour")):
+    for clients, that in ((run.poisoned, "that crashed their hosts"), (run.excluded, "for proven misbehaviour")):
         if clients:
             some = ", ".join(map(str, clients[:10])) + (", ..." if len(clients) > 10 else "")
-            rows.append(("left out", Text(f"{len(clients)} clients {that}: {some}", style="red")))
+            rows.append(("excluded", Text(f"{len(clients)} clients {that}: {some}", style="red")))
     if run.reasons:
         rows.append(("reasons", Text(run.reasons, style="yellow")))
     if run.crashes:

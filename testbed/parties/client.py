@@ -342,7 +342,7 @@ class Transition:
     sources: Set[str]
     target: str | None
     refusal: str
-    detail: str = "round {round}: not what comes next"
+    detail: str = "round {round}: unexpected question in this state"
     starts_round: bool = False
     other_round: tuple[str, str] | None = None
     target_on_refusal: str = REFUSED

@@ -136,7 +136,7 @@ class Host:
             return self._each(delivery, _raising(Refusal("message.malformed", str(error))))
         specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
         if not specs:
-            unanswered = Refusal(OTHER_PROTOCOL, f"{delivery.kind.__name__}: nobody here answers it")
+            unanswered = Refusal(OTHER_PROTOCOL, f"{delivery.kind.__name__}: no handler for this message")
             return self._each(delivery, _raising(unanswered))
         name, stateless = specs[0].role._handlers[delivery.kind]
         if stateless and len(specs) == 1:
@@ -402,7 +402,7 @@ class LocalHosts:
             if len(here):
                 work.append(functools.partial(host.total, key, here, shares))
         if not work:
-            raise Refusal("sum.empty", "there is nobody to sum over")
+            raise Refusal("sum.empty", "there are no clients to sum over")
         parts = await self._everywhere(work)
         return merged(summed for summed, _ in parts), sum(cpu_s for _, cpu_s in parts)
 

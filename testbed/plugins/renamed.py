@@ -225,7 +225,9 @@ MEMBERS = {
     "certain_answer": "shared_answer_predicate",
     "draws_by_samples": "needs_sample_counts",
     "keeps_masks": "supports_symbolic_masks",
+    "learned": "train_on_poisoned",
     "told": "training_report",
+    "wanted": "attacked_samples",
 }
 """Attributes and methods of contracts that users override: former to present name."""
 

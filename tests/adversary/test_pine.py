@@ -47,7 +47,7 @@ def test_only_updates_over_the_bound_are_left_out(factor: float, scale: float) -
 def test_forged_proofs_are_detected() -> None:
     small, aggregate, _ = with_clients(WrongProof, {1}, None)
     assert aggregate.survivors.tolist() == [0, 2, 3, 4, 5, 6, 7]
-    assert small.misbehaviour() == [(1, f"pine.invalid-report: says the helper, client {HELPER}")]
+    assert small.misbehaviour() == [(1, f"pine.invalid-report: reported by the helper, client {HELPER}")]
 
 
 def test_a_helper_with_a_forged_share_ends_the_round() -> None:

@@ -10,6 +10,7 @@ from benchmarks import __main__ as table_of_all
 from benchmarks import compare, results
 from benchmarks.works import WORKS, Work
 from testbed.errors import TestbedError
+from tests.messages_named import naming
 
 FIGURES = {"seconds": 2.0, "floor_seconds": 1.0, "ratio": 2.0}
 
@@ -95,7 +96,7 @@ def test_other_processors_are_said():
 def test_another_file_is_refused_in_one_line(tmp_path, text):
     file = tmp_path / "other.json"
     file.write_text(text)
-    with pytest.raises(TestbedError, match="not a file that `python -m benchmarks` wrote"):
+    with pytest.raises(TestbedError, match=naming("python -m benchmarks")):
         results.kept(file)
 
 

@@ -31,7 +31,7 @@ def test_both_attacks_and_their_errors(call: Callable[..., Any], run: Path, tmp_
     window = ("attack", "reconstruct", run, "--from", 1, "--to", 12)
     ended = call(*window, "--out", tmp_path / "figures")
     assert ended.code == 0
-    assert ended.out.startswith("rounds 1 to 12: 12 completed, 0 not; ")
+    assert ended.out.startswith("rounds 1 to 12: 12 completed, 0 not completed; ")
     found = json.loads(call(*window, "--format", "json").out)
     assert json.loads((tmp_path / "figures" / "reconstruction.json").read_text()) == found
     assert found["mean_error"] >= 0

@@ -1,6 +1,7 @@
 """``testbed bound`` and ``testbed plan`` from the outside."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,32 +25,26 @@ def object_in(text: str) -> dict[str, Any]:
     return found
 
 
+def values(lines: list[str]) -> list[str]:
+    """Return the second column of a table of results."""
+    return [re.split(" {2,}", line, maxsplit=1)[1] for line in lines]
+
+
 def test_lotto_prints_the_papers_numbers(call: Callable[..., Any]) -> None:
     ended = call("bound", "lotto", *PAPER, "--over-selection", 1.3, "--eta", 10, "--threshold", "0.53")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines() == [
-        "n = 200000, c = 1000, s = 200, a = 1.3, n_min = 200000, eta = 10, t = 106",
-        "a client is a candidate                             0.0013",
-        "at least s candidates (Theorem 1)                   0.999953",
-        "growth of the dishonest share, about (lambda)       1.3",
-        "share of dishonest participants, expected           0.00650008",
-        "more than 10 of 200 dishonest (Theorem 2)           1.3132e-07",
-        "SecAgg fails: more than 11 dishonest (Corollary 1)  1.39609e-08",
-    ]
+    parameters, *lines = ended.out.splitlines()
+    assert parameters == "n = 200000, c = 1000, s = 200, a = 1.3, n_min = 200000, eta = 10, t = 106"
+    assert values(lines) == ["0.0013", "0.999953", "1.3", "0.00650008", "1.3132e-07", "1.39609e-08"]
+    assert "more than 10 of 200 dishonest" in lines[4]
+    assert "more than 11 dishonest" in lines[5]
 
 
 def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> None:
     given = ("--population", 100, "--dishonest", 20, "--participants", 10, "--threshold", 9, "--rounds", 3000)
     lines = call("bound", "lotto", *given, "--round-gap", 3).out.splitlines()
     assert lines[0] == "n = 100, c = 20, s = 10, a = 1.3, n_min = 100, eta = 10, t = 9, R = 3000, G = 3"
-    assert lines[6:] == [
-        "SecAgg fails: more than 7 dishonest (Corollary 1)       0.00239005",
-        "SecAgg fails in some round of 3000                      0.999237",
-        "rounds of 3000 in which it fails, expected              7.17015",
-        "it fails in the first round that the server announces   0.00715303",
-        "share of announced rounds in which it fails, expected   0.00717015",
-        "with a beacon: in the next round, given earlier rounds  0.00715303",
-    ]
+    assert values(lines[6:]) == ["0.00239005", "0.999237", "7.17015", "0.00715303", "0.00717015", "0.00715303"]
     unbounded = call("bound", "lotto", *given).out.splitlines()
     assert unbounded[0].endswith("R = 3000")
     assert [line.split()[-1] for line in unbounded[7:]] == ["0.999237", "7.17015", "0.999237", "1", "0.999237"]
@@ -69,7 +64,7 @@ def test_a_gap_is_about_rounds(call: Callable[..., Any]) -> None:
 
 def test_lotto_dp_with_several_lists_a_round(call: Callable[..., Any]) -> None:
     lines = call("bound", "lotto-dp", *PAPER, *DP, "--parallel-lists").out.splitlines()
-    assert lines[3] == "epsilon, client-centric, several lists a round  1.77466  (k = 12, r = 6)"
+    assert values(lines[3:4]) == ["1.77466  (k = 12, r = 6)"]
     found = object_in(call("bound", "lotto-dp", *PAPER, *DP, "--parallel-lists", "--format", "json").out)
     assert found["client_centric_epsilon"] < found["parallel_lists_epsilon"] < found["server_centric_epsilon"]
 
@@ -102,12 +97,12 @@ def test_what_cannot_happen_has_no_logarithm(call: Callable[..., Any]) -> None:
 def test_lotto_dp(call: Callable[..., Any]) -> None:
     ended = call("bound", "lotto-dp", *PAPER, *DP)
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines()[2:] == [
-        "epsilon, client-centric (Corollary 2)  1.77416  (k = 12, r = 6)",
-        "epsilon, server-centric (Corollary 3)  2.0784  (k = 12, r = 8)",
-        "client-centric, dropouts claimed       2.19135  (k = 12, r = 6)",
-        "server-centric, dropouts claimed       2.56691  (k = 12, r = 8)",
-        "epsilon, the server chooses            265.259  (k = 199, r = 50)",
+    assert values(ended.out.splitlines()[2:]) == [
+        "1.77416  (k = 12, r = 6)",
+        "2.0784  (k = 12, r = 8)",
+        "2.19135  (k = 12, r = 6)",
+        "2.56691  (k = 12, r = 8)",
+        "265.259  (k = 199, r = 50)",
     ]
     found = object_in(call("bound", "lotto-dp", *PAPER, *DP, "--format", "json").out)
     assert (found["client_centric_k"], found["client_centric_r"], found["delta"]) == (12, 6, 5e-6)
@@ -121,7 +116,7 @@ def test_lotto_dp_without_a_guarantee_says_why(call: Callable[..., Any]) -> None
     assert found["client_centric_epsilon_reason"].startswith("no k has p_k < delta: more than the 7 dishonest")
     text = call("bound", "lotto-dp", *given)
     assert text.code == 0
-    assert "(Corollary 2)  none: no k has p_k < delta" in text.out
+    assert "none: no k has p_k < delta" in text.out
 
 
 def test_plan(call: Callable[..., Any]) -> None:
@@ -147,7 +142,7 @@ def test_a_target_that_nothing_meets_is_no_error(call: Callable[..., Any]) -> No
     for key in ("smallest_min_population", "largest_exclusion", "smallest_threshold", "largest_over_selection"):
         assert found[key] is None
         assert found[f"{key}_reason"].startswith("SecAgg fails with a probability above 1e-09 in a round even with")
-    assert found["largest_exclusion_for_base_rate_reason"] == "50 of 100 are more than 0.3 with nobody left out"
+    assert found["largest_exclusion_for_base_rate_reason"] == "50 of 100 are more than 0.3 if no client is excluded"
 
 
 @pytest.mark.parametrize("command", ["plan lotto", "plan batch-partition", "bound lotto"])
@@ -170,7 +165,7 @@ def test_more_participants_than_there_are_cannot_be_dishonest(call: Callable[...
     reason = "it cannot happen: a round has 50 participants"
     assert (text.code, text.err) == (0, "")
     (line,) = (line for line in text.out.splitlines() if "Theorem 2" in line)
-    assert line.split("  ")[0] == "more than 50 of 50 dishonest (Theorem 2)"
+    assert "more than 50 of 50 dishonest" in line
     assert line.endswith(f"  0  ({reason})")
     found = object_in(call("bound", "lotto", *given, "--format", "json").out)
     assert found["dishonest_fraction_exceeds"] == dishonest_fraction_exceeds(1000, 100, 50, 1.3, 10) == 0.0

@@ -22,5 +22,5 @@ def test_json_has_every_strategy_and_the_noise(call: Callable[..., Any]) -> None
 def test_text_says_what_was_given(call: Callable[..., Any]) -> None:
     out = call("bound", "correlated", *SMALL, "--participations", 9).out
     assert out.startswith("n = 40, b = 10, k = 4\n")
-    assert "mean error [clips]" not in out
+    assert "clipping norms" not in out
     assert "best matrix" in call("bound", "correlated", "--rounds", 20, "--separation", 20).out

@@ -60,7 +60,7 @@ def test_more_bands_than_rounds_are_as_many(call: Callable[..., Any]) -> None:
 def test_text(call: Callable[..., Any]) -> None:
     out = call("bound", "participation", *SMALL, "--bands", 2).out
     assert out.splitlines()[0] == (
-        "epsilon at n = 12, b = 4, sigma = 3, delta = 1e-05, bands of C = 2, participations k = 3"
+        "epsilon by pattern, n = 12, b = 4, sigma = 3, delta = 1e-05, bands of C = 2, participations k = 3"
     )
-    assert re.search(r"for observers of the bins \(the server\) +\d", out)
+    assert re.search(r"\(the server\) +\d", out)
     assert "none: its rounds are not independent" in out

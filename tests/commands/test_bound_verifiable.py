@@ -33,7 +33,7 @@ def test_json_holds_every_digit_and_no_nan(call: Callable[..., Any]) -> None:
 def test_text_says_what_cannot_happen_and_what_no_double_holds(call: Callable[..., Any]) -> None:
     out = call(*COMMAND, *SMALL, "--eta", 10).out
     assert out.splitlines()[0] == "n = 120, c = 12, K = 12, T = 3, a = 2, n_min = 120, eta = 10, t = 9, dropout = 0"
-    assert re.search("more than 12 of 12 dishonest +0  .it cannot happen.", out)
+    assert re.search("more than 12 of 12 dishonest. +0  .it cannot happen.", out)
     far = ("--population", 10**9, "--dishonest", 10**4, "--participants", 1000, "--privacy", 2, "--threshold", 1000)
     assert "at most 10^-" in call(*COMMAND, *far).out
 

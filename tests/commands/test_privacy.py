@@ -51,7 +51,7 @@ def test_text_says_what_was_spent_and_what_selection_guarantees(call: Call, ran:
     assert said["achieved"][-1] == f"{largest['epsilon']:.4g}"
     assert said["planned"][-1] == f"{largest['planned_epsilon']:.4g}"
     assert said["honest"][:3] == ["honest", "but", "curious"]
-    assert "the server takes the victim and 0 accomplices in every round" in ended.out
+    assert "the server selects the victim and 0 dishonest clients in every round" in ended.out
 
 
 def test_rounds_in_text(call: Call, ran: Callable[..., Path]) -> None:
@@ -206,7 +206,7 @@ def test_the_noise_that_was_found_for_an_epsilon_is_told(call: Call, written: Wr
     assert isinstance(section, Noise)
     assert multiplier == section.multiplier(plan.maximum_participants, len(model))
     assert run.experiment["aggregation"]["noise"]["noise_multiplier"] is None  # as it was written
-    line = f"  noise multiplier {multiplier:.4g}, found for epsilon 3"
+    line = f"  noise multiplier {multiplier:.4g}, computed for epsilon 3"
     assert line in call("privacy", out).out.splitlines()
     assert line in call("bound", "privacy", file).out.splitlines()
     (row,) = json.loads(call("privacy", out, "--format", "json").out)

@@ -33,7 +33,7 @@ Written = Callable[..., Path]
 
 
 class StopAfter(Observer):
-    """Interrupts when it has heard of so many stages and ends of rounds."""
+    """Interrupts the run after a number of stages and ends of rounds."""
 
     def __init__(self, reports: int) -> None:
         self.left = reports

@@ -83,7 +83,7 @@ def test_a_stopped_run_says_how_to_go_on(call: Call, stopped: Path) -> None:
     assert (found["state"], found["ending"], found["rounds_done"]) == ("interrupted", "run-stopped", 2)
     assert found["left_s"] == pytest.approx(found["round_s"])
     text = call("status", stopped).out
-    assert "interrupted (stopped; last sign of life" in text
+    assert "interrupted (stopped; last activity" in text
     (command,) = re.findall(r"resume with: testbed (.*)", text)
     assert call(*command.split()).code == 0
     assert only(call, stopped)["state"] == "finished"
@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_is_running_and_is_not_disturbed(call: Call, written:
 
     run(written(), out=out, observer=Stopping(2, look))
     assert (seen[0]["state"], seen[0]["rounds_done"], seen[0]["rounds"]) == ("running", 1, 3)
-    assert "running (last sign of life" in seen[1]
+    assert "running (last activity" in seen[1]
     assert only(call, out)["state"] == "finished"
 
 
@@ -135,7 +135,7 @@ run(sys.argv[1], out=sys.argv[2], observer=Killing())
     assert done.returncode == -9
     found = only(call, tmp_path / "out")
     assert (found["state"], found["ending"], found["rounds_done"]) == ("interrupted", "", 1)
-    assert "interrupted (killed; last sign of life" in call("status", tmp_path / "out").out
+    assert "interrupted (killed; last activity" in call("status", tmp_path / "out").out
 
 
 def test_a_sweep_with_points_that_have_not_begun(call: Call, written: Written, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_restarts_and_clients_left_out(call: Call, stopped: Path) -> None:
     assert (found["poisoned"], found["refusals"]) == ([7], 1)
     text = call("status", stopped).out
     assert "2 of hosts, 1 of the coordinator" in text
-    assert "1 clients that killed their hosts: 7" in text
+    assert "1 clients that crashed their hosts: 7" in text
     assert "coordinator restarted" in text  # among the last events
 
 
@@ -213,7 +213,7 @@ def test_a_copy_of_what_is_written_elsewhere_is_unclear(call: Call, stopped: Pat
     log = stopped / "log.jsonl"
     log.write_bytes(b"".join(line for line in log.read_bytes().splitlines(True) if b"run-stopped" not in line))
     assert only(call, stopped)["state"] == "unclear"
-    assert "runs on another machine, or was killed; last sign of life" in call("status", stopped).out
+    assert "running on another machine, or killed; last activity" in call("status", stopped).out
 
 
 def test_follow_ends_with_the_runs(

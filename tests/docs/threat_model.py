@@ -201,7 +201,7 @@ def record(surveys: dict[str, Rows]) -> str:
 
 def family_table(family: str, surveys: dict[str, Rows]) -> Iterator[str]:
     """Yield the lines of a page's table: one for each misbehaviour and outcome."""
-    yield "| Misbehaviour | Action | Experiments | Rounds attacked | Detected | Completed unseen | Outcome |"
+    yield "| Misbehaviour | Action | Experiments | Rounds attacked | Detected | Completed undetected | Outcome |"
     yield "| --- | --- | --- | ---: | ---: | ---: | --- |"
     for name, action in FAMILIES[family].items():
         groups = _by_outcome(name, surveys)
@@ -269,7 +269,7 @@ def _outcome(row: dict[str, Any]) -> str:
     if row["verdict"].startswith("refused"):
         check = row["checks"][0].partition(" at ")[0]
         name = re.match(r"[\w-]+\.[\w.-]+(?=:|$)|[\w.-]+$", check)  # alone, or before a colon and its detail
-        named = f"`{name[0]}`" if name else "seen by the server"
+        named = f"`{name[0]}`" if name else "detected by the honest server"
         if row["verdict"] == "refused":
             return named
         return f"{named}, else {_bound(row)}" if row["limit"] else f"{named}, in part"

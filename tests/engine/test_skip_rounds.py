@@ -172,7 +172,7 @@ def test_rounds_that_are_announced_may_still_be_ended(protocol: str, beacon: str
     assert completed >= broken(done) >= 0.7 * completed  # where honest clients take part there is a victim
     assert refused(done) == set()
     assert {outcome.reason for outcome in done.outcomes if outcome.state == "aborted"} >= {
-        "too-few-candidates: says the server"
+        "too-few-candidates: claimed by the server"
     }
     chance = secagg_fails(DISHONEST, PARTICIPANTS, 1.5, POPULATION, THRESHOLD)
     assert completed < 3 * chance * 60

@@ -15,6 +15,7 @@ from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.schema import points, validated
+from tests.messages_named import naming
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -77,5 +78,5 @@ def test_the_example_with_noise_learns_in_the_smallest_ring() -> None:
         assert outcome.aggregate.noise == len(outcome.survivors) / 20
     assert federation.accuracy is not None
     assert federation.accuracy > 0.6
-    with pytest.raises(ExperimentError, match=r"need 13 bits, the ring has 12; set aggregation\.bits to 13"):
+    with pytest.raises(ExperimentError, match=naming("13 bits", 12, "aggregation.bits to 13")):
         RunPlan(load(path, ["aggregation.bits=12"]), 0).check_sums(workload)

@@ -61,7 +61,7 @@ def at_once(tasks: list[Callable[[], object]]) -> list[BaseException]:
 
 
 def main(kinds: int) -> None:
-    """Use so many kinds for the first time, each in five threads at once."""
+    """Use a number of message types for the first time, each in five threads at once."""
     sys.setswitchinterval(1e-6)
     for number in range(kinds):
         kind = fresh(number)

@@ -54,5 +54,5 @@ def test_what_is_not_so_is_refused() -> None:
         IntegerVector(np.zeros(3, np.uint64))
     with pytest.raises(ProtocolError):
         decode(Sent, encode(Sent(vector([1, 2])))[:-1])
-    with pytest.raises(ProtocolError, match="vectors to sum differ"):
+    with pytest.raises(ProtocolError, match=naming("vectors", "differ")):
         ring_total([vector([1]), Vector(np.zeros(1, np.uint32), 32)])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.adversary.misbehaviour import ClientMisbehaviour
 from testbed.errors import ExperimentError
 from testbed.plugins import renamed
 from testbed.plugins.classes import check_subclass, plugin_class
@@ -60,3 +61,13 @@ def test_an_attribute_with_a_former_name() -> None:
 
     with pytest.raises(ExperimentError, match=naming("by_losses", "uses_reported_losses")):
         check_subclass(Mine, SelectionProtocol, "mine:Mine", "selection.protocol")
+
+
+def test_a_method_of_a_misbehaviour_with_a_former_name() -> None:
+    class Mine(ClientMisbehaviour):
+        @classmethod
+        def wanted(cls, options: object) -> None:
+            raise NotImplementedError
+
+    with pytest.raises(ExperimentError, match=naming("wanted", "attacked_samples")):
+        check_subclass(Mine, ClientMisbehaviour, "mine:Mine", "adversary.clients")

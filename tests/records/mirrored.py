@@ -88,7 +88,7 @@ def remote_names(uri: str) -> set[str]:
 
 
 def cut_off(monkeypatch: pytest.MonkeyPatch, uploads: int) -> None:
-    """The process dies when it begins the change at the URI after so many."""
+    """End the process when it begins the change at the URI after a number of changes."""
     count = itertools.count(1)
 
     def dying(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,12 +26,12 @@ from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 from testbed.signals import stop_code
 
-attack = group(name="attack", help="Success of malicious servers and dishonest clients, and attacks on recorded runs.")
+attack = group(name="attack", help="Evaluate attacks by malicious servers and dishonest clients; attack recorded runs.")
 
 _SUMMARY_EPILOG = examples(
     "testbed attack summary runs/adversary",
     "testbed attack summary runs/adversary --eta 3 --format json",
-    then="A run records attacks if its experiment has an `adversary:` section.",
+    then="The runs need an `adversary:` section in the experiment.",
 )
 
 _MODELS_EPILOG = examples(
@@ -52,7 +52,7 @@ def summary(
     format: TableFormat = "text",
     debug: Debug = False,
 ) -> None:
-    """Print the attacks that honest parties refused, by check, and the effect of the others on the selection."""
+    """Print the refused attacks by failed check, and the effect of undetected attacks on the selection."""
     runs = runs_in(directories)
     from analysis.attacks import outcomes
 
@@ -66,9 +66,9 @@ def models(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Print the information that a server gained by sending other models: a victim's update, or training samples.
+    """Print the results of attacks by other models: the victim's update or the training samples that were recovered.
 
-    Both are compared with the ground truth: the update trained again, and the clients' data.
+    The truth is the update, trained again, and the clients' data.
     """
     runs = runs_in(directories)
     from analysis.attacks import other_models
@@ -83,9 +83,9 @@ def registrations(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Let the dishonest clients of an experiment try to register more than once, or with a more favourable key.
+    """Test attacks on registration: a second registration, another client's key, a more favourable key.
 
-    They try it with a real PKI. Of a sweep, the first point is used.
+    The dishonest clients of the experiment attack a real PKI. Of a sweep, the first point is used.
     """
     from analysis.tables import Table, render
     from testbed.adversary.registration import attempts
@@ -107,14 +107,14 @@ def registrations(
         [attempt.name, str(attempt.tried), str(attempt.refused), ", ".join(attempt.checks) or "–", attempt.gained]
         for attempt in attempts(population, plan.dishonest, plan.randomness)
     ]
-    echo(render(Table(["Attempt", "Tried", "Refused", "By", "Gained"], rows, ruled=False), "text"), nl=False)
+    echo(render(Table(["Attack", "Attempts", "Refused", "Failed check", "Gain"], rows, ruled=False), "text"), nl=False)
 
 
 _AUDIT_EPILOG = examples(
     "testbed attack audit runs/audit",
     "testbed attack audit runs/audit --figures figures",
     "testbed attack audit runs/audit --observer outsider --confidence 0.99 --format json",
-    then="The runs need privacy.canaries (examples/audit.yaml); the server's view needs records.aggregates: all.",
+    then="The runs need privacy.canaries (examples/audit.yaml). The server's view also needs records.aggregates: all.",
 )
 
 
@@ -133,9 +133,9 @@ def audit(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Measure privacy: a lower bound on epsilon, from guesses of the inserted canaries by a party's recorded view.
+    """Audit privacy: a lower bound on epsilon, from guesses of the inserted canaries by a party's recorded view.
 
-    Beside it the ledger's achieved and planned epsilon, and the selection's guarantee.
+    The table also has the ledger's achieved and planned epsilon, and the guarantee of the selection.
     """
     runs = runs_in(directories)
     if figures is not None:
@@ -153,7 +153,7 @@ _SURVEY_EPILOG = examples(
     "testbed attack survey examples/threats.yaml",
     "testbed attack survey examples/threats.yaml --set selection.protocol=lotto-server-centric",
     "testbed attack survey examples/threats.yaml --only forge-output --only list-twice --out runs/survey",
-    then="Misbehaviours in the experiment's `adversary` accompany each of them: some gain nothing without companions.",
+    then="Misbehaviours in the experiment's `adversary` section are added to every run.",
 )
 
 
@@ -162,7 +162,7 @@ _SURVEY_EPILOG = examples(
 def survey(
     file: ExperimentFile,
     overrides: Overrides = None,
-    only: Annotated[list[str] | None, option("NAME", "Try this misbehaviour; may be repeated. Default: all.")] = None,
+    only: Annotated[list[str] | None, option("NAME", "Run this misbehaviour; may be repeated. Default: all.")] = None,
     out: Annotated[Path | None, option("DIR", "Keep the runs here. Default: they are not kept.")] = None,
     network: Annotated[
         Literal["ray", "in-process"], typer.Option(help="in-process: no Ray, everything in this process.")
@@ -174,7 +174,7 @@ def survey(
 ) -> None:
     """Try every misbehaviour that applies to an experiment's protocols; print the check or bound that stops it.
 
-    It is refused if an honest party sees it, bounded if nobody does but a theorem limits it, else not protected.
+    Results: refused (a check of an honest party failed), bounded (undetected, limited by a theorem), not protected.
     """
     from testbed.experiment import load
 
@@ -209,7 +209,7 @@ _RECONSTRUCT_EPILOG = examples(
 _INVERT_EPILOG = examples(
     "testbed attack invert runs/pictures/random --round 1 --client 13 --out figures",
     "testbed attack invert runs/pictures/batch-partition,privacy=4 --round 1 --client 13 --alone",
-    then="Best if clients take one step on few images (FedSGD): then an update is a gradient.",
+    then="The attack works best if clients take one step on few images (FedSGD): the update is a gradient.",
 )
 
 _DISAGGREGATE_EPILOG = examples(
@@ -235,7 +235,7 @@ def reconstruct(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Solve a run's sums for single updates (least squares), and print the errors of the estimates.
+    """Estimate single updates from a run's sums (least squares), and print the errors.
 
     So et al., Multi-RoundSecAgg, appendix H.2. The truth is each client's update from the model of the first round,
     trained again.
@@ -259,14 +259,14 @@ def disaggregate(
     first: First,
     last: Last,
     window: Annotated[
-        int, option("R", "Window: the participations of each client in every R completed rounds are known.", min=1)
+        int, option("R", "Rounds per window; the attacker knows each client's participations per window.", min=1)
     ] = 10,
-    time_limit: Annotated[float, option("SECONDS", "Limit of the search for one client's rounds.", min=0.1)] = 20.0,
+    time_limit: Annotated[float, option("SECONDS", "Time limit for each client's search.", min=0.1)] = 20.0,
     format: Format = "text",
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Infer the participants of each sum from the sums and each client's counts, and solve for single updates.
+    """Infer the participants of each sum from each client's counts of participations, and estimate updates.
 
     Lam et al., Gradient Disaggregation, arXiv 2106.06089: for observers that do not know the participants.
     """
@@ -280,23 +280,23 @@ def disaggregate(
 @attack.command(epilog=_INVERT_EPILOG)
 def invert(
     directory: Run,
-    first: Annotated[int, option("R", "Round of the model.", "--round", min=1)],
-    client: Annotated[int, option("I", "Number of the victim.", min=0)],
+    first: Annotated[int, option("R", "Round of the model that the update starts from.", "--round", min=1)],
+    client: Annotated[int, option("I", "Number of the attacked client.", min=0)],
     last: Annotated[
         int | None, option("R", "Last round to use the sum of.  \\[default: the last]", "--to", min=1)
     ] = None,
-    iterations: Annotated[int, option("N", "Steps of a search.", min=1)] = 1000,
-    starts: Annotated[int, option("N", "Searches; the best one counts.", min=1)] = 2,
-    smoothness: Annotated[float, option("L", "Weight of the total variation.", min=0)] = 1e-3,
+    iterations: Annotated[int, option("N", "Optimisation steps per search.", min=1)] = 1000,
+    starts: Annotated[int, option("N", "Number of searches; the best one is printed.", min=1)] = 2,
+    smoothness: Annotated[float, option("L", "Weight of the total variation in the loss.", min=0)] = 1e-3,
     alone: Annotated[
-        bool, flag("Take a batch's mean update for the victim's own, as the paper does.", "--alone")
+        bool, flag("Use the mean update of the victim's batch as its update, as the paper does.", "--alone")
     ] = False,
     out: Out = None,
     format: Format = "text",
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Recover a client's update from a run's sums (least squares), and search for the images with this gradient.
+    """Estimate a client's update from a run's sums (least squares), and search for images with its gradient.
 
     Geiping et al., Inverting Gradients, arXiv 2003.14053. The result is compared with the client's images.
     """

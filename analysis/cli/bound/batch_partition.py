@@ -21,26 +21,26 @@ _SIMULATED_ROUNDS = 10_000
 
 _PAPER = "--users 120 --selected 12"
 _LABELS = {
-    "family_size": "possible sets of users in a round, R",
-    "average_cardinality": "average cardinality C (Theorem 1)",
-    "unavailable_round": "a round is skipped: no row of B available",
-    "simulated_cardinality": "C, simulated, {simulated_rounds} rounds",
-    "simulated_unavailable": "a round is skipped, simulated",
-    "theorem3_uniform": "random: full rank after N rounds (Theorem 3)",
-    "theorem3_independent": "bernoulli: the same ((30) without o(1))",
-    "full_rank_uniform": "random: full rank after {full_rank_rounds} rounds, simulated",
-    "full_rank_uniform_median": "random: rounds until full rank, median",
-    "full_rank_independent": "bernoulli: full rank after {full_rank_rounds} rounds, simulated",
-    "full_rank_independent_median": "bernoulli: rounds until full rank, median",
-    "theorem2_printed": "E[L] - L* after {rounds} rounds, as printed (8)",
-    "theorem2_repaired": "the same, for batches and skipped rounds",
+    "family_size": "family size R: possible sets of participants",
+    "average_cardinality": "mean cardinality C (Theorem 1)",
+    "unavailable_round": "Pr[a round is skipped: too few available batches]",
+    "simulated_cardinality": "C, simulated over {simulated_rounds} rounds",
+    "simulated_unavailable": "Pr[a round is skipped], simulated",
+    "theorem3_uniform": "random: Pr[full rank after N rounds] (Theorem 3)",
+    "theorem3_independent": "bernoulli: Pr[full rank after N rounds] (equation 30 without o(1))",
+    "full_rank_uniform": "random: Pr[full rank after {full_rank_rounds} rounds], simulated",
+    "full_rank_uniform_median": "random: median number of rounds until full rank",
+    "full_rank_independent": "bernoulli: Pr[full rank after {full_rank_rounds} rounds], simulated",
+    "full_rank_independent_median": "bernoulli: median number of rounds until full rank",
+    "theorem2_printed": "E[L] - L* after {rounds} rounds, as printed (equation 8)",
+    "theorem2_repaired": "E[L] - L* after {rounds} rounds, with batches and skipped rounds",
 }
 
 
 def _text(row: Row) -> str:
     dropout = number(row["dropout"])
     if "dropout_lowest" in row:
-        dropout = f"{number(row['dropout_lowest'])} to {number(row['dropout_highest'])}, {dropout} on average"
+        dropout = f"{number(row['dropout_lowest'])} to {number(row['dropout_highest'])}, mean {dropout}"
     sizes = str(row["privacy"])
     if row["largest_batch"] > row["privacy"]:
         sizes += f" to {row['largest_batch']}"
@@ -66,30 +66,32 @@ def _theorem2(symbol: str) -> Any:
     f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.3",
     f"testbed bound batch-partition {_PAPER} --privacy 6 --dropout dropouts.txt --format json",
     f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.1 --trials 200",
-    then="Simulated values are the same every time, and come with a standard error or a 95% interval.",
+    then="Simulations use a fixed seed. Their values have a standard error or a 95% interval.",
 )
 def bound_batch_partition(
-    users: Annotated[int, option("N", "Users, N.", min=1, max=10**6)],
-    selected: Annotated[int, option("K", "Users of a round, K.", min=1)],
+    users: Annotated[int, option("N", "Clients in the population, N.", min=1, max=10**6)],
+    selected: Annotated[int, option("K", "Participants of a round, K.", min=1)],
     privacy: Annotated[int, option("T", "Batch size, T.", min=1)],
     dropout: Annotated[
         str,
         option(
-            "P", "Probability that a user drops out: one number, N numbers with commas, or a file with one per line."
+            "P", "Probability that a client drops out: one number, N numbers with commas, or a file with one per line."
         ),
     ],
     simulate: Annotated[
         int | None,
         option(
             "R",
-            "Rounds of fair selection to simulate.  \\[default: 10000 for different users, up to 1000; else 0]",
+            "Rounds of fair selection to simulate.  \\[default: 10000 if up to 1000 clients differ in P, else 0]",
             min=0,
         ),
     ] = None,
     rounds: Annotated[
         int | None, option("J", "Rounds in Theorems 2 and 3.  \\[default: N]", min=1, max=100_000)
     ] = None,
-    trials: Annotated[int, option("M", "Participation matrices to compute the rank of.", min=0, max=10**6)] = 0,
+    trials: Annotated[
+        int, option("M", "Number of random participation matrices for the simulation of full rank.", min=0, max=10**6)
+    ] = 0,
     smoothness: Annotated[float | None, _theorem2("rho")] = None,
     convexity: Annotated[float | None, _theorem2("mu")] = None,
     gradient_variance: Annotated[float | None, _theorem2("the mean of sigma_i^2")] = None,
@@ -100,8 +102,8 @@ def bound_batch_partition(
 ) -> Row:
     """Evaluate batch partition (Multi-RoundSecAgg): family size, cardinality, skipped rounds, full rank, convergence.
 
-    Theorems 1, 3 and 2: the rounds after which random selection reveals everything to the server (full rank), and the
-    speed of convergence. Theorem 2 is printed if all of its inputs are given.
+    Theorems 1, 2 and 3. With full rank, the sums of randomly selected clients determine every single update. The
+    convergence bound of Theorem 2 is printed if all of its inputs are given.
     """
     from analysis.bounds import batch_partition, convergence
 
@@ -134,7 +136,7 @@ def bound_batch_partition(
     if problem is None:
         return row
     if isinstance(chances, list) and len(set(chances)) > 1:
-        raise ValueError("dropout: Theorem 2 needs one probability for all users")
+        raise ValueError("dropout: Theorem 2 needs one probability for all clients")
     completed = 1 - batch_partition.unavailable_round(users, selected, privacy, chances)
     return row | {
         "rounds": rounds,

@@ -29,17 +29,22 @@ Selection = Annotated[
         "NAME", "Selection of the members (committee.selection): public-seed, lotto-client-centric, -server-centric."
     ),
 ]
-DropOut = Annotated[float, option("Q", "Chance that a client does not answer.", min=0, max=1)]
+DropOut = Annotated[float, option("Q", "Probability that a client does not answer.", min=0, max=1)]
 Rounds = Annotated[int, option("R", "Rounds of the training.", min=1, max=MOST_ROUNDS)]
 ServesRounds = Annotated[
-    int | None, option("r", "Rounds that a committee serves.  \\[default: all]", min=1, max=MOST_ROUNDS)
+    int | None, option("r", "Number of rounds that a committee serves.  \\[default: all]", min=1, max=MOST_ROUNDS)
 ]
 Tries = Annotated[
-    int, option("K", "Seeds among which an attacker can choose: 1 with a beacon, or with keys made by a PKI.", min=1)
+    int,
+    option(
+        "K", "Number of seeds that an attacker can choose from: 1 with a beacon, or if the PKI makes the keys.", min=1
+    ),
 ]
 ServerKind = Annotated[
     Literal["malicious", "semi-honest"],
-    option("KIND", "malicious: tells members different things, 2t-s dishonest suffice; semi-honest: t suffice."),
+    option(
+        "KIND", "malicious: sends members different messages and needs 2t-s dishonest members; semi-honest: needs t."
+    ),
 ]
 
 _WHO = "--population 100000 --dishonest 5000"
@@ -58,15 +63,15 @@ _SYMBOLS = {
 }
 _LABELS = {
     "smallest_size": "smallest committee",
-    "threshold": "its threshold",
-    "dishonest_expected": "dishonest members, expected",
-    "committee_broken": "{dishonest_break} or more dishonest, enough for a {server} server",
-    "threshold_dishonest": "{threshold} or more dishonest: they know all secrets by themselves",
-    "broken_ever": "some service of {services} is broken",
-    "not_drawn": "too few are drawn and answer",
-    "too_few_answer": "fewer than {threshold} honest members answer in a round",
-    "round_fails": "a round ends for one of these two reasons",
-    "failing_rounds_expected": "such rounds of {rounds}, expected",
+    "threshold": "threshold of this committee",
+    "dishonest_expected": "expected number of dishonest members",
+    "committee_broken": "Pr[{dishonest_break} or more dishonest members: a {server} server breaks the committee]",
+    "threshold_dishonest": "Pr[{threshold} or more dishonest members: they reconstruct all secrets without the server]",
+    "broken_ever": "Pr[any of {services} committees is broken]",
+    "not_drawn": "Pr[too few members are selected and answer]",
+    "too_few_answer": "Pr[fewer than {threshold} honest members answer in a round]",
+    "round_fails": "Pr[a round is aborted for one of these two reasons]",
+    "failing_rounds_expected": "expected number of aborted rounds of {rounds}",
 }
 _AT_MOST = ("too_few_answer", "round_fails", "failing_rounds_expected")
 """Bounds by sortition: they count as many dishonest members as a malicious server has; its own rounds would not end."""
@@ -89,15 +94,15 @@ def _result(row: Row, key: str) -> str:
     _text,
     f"testbed bound committee {_WHO} --size 60 --threshold 40 --dropout 0.05 --rounds 500 --serves-rounds 50",
     "testbed bound committee --population 1000 --dishonest 50 --size 40 --selection lotto-client-centric --format json",
-    then="Probabilities hold for the worst server, for which they are exact; bounds are marked 'at most'.",
+    then="Probabilities are exact for the worst server; upper bounds are marked 'at most'.",
 )
 def bound_committee(
     population: Population,
     dishonest: Dishonest,
-    size: Annotated[int, option("S", "Members s.", min=2, max=10_000)] = 60,
+    size: Annotated[int, option("S", "Number of members, s.", min=2, max=10_000)] = 60,
     threshold: Annotated[
         str | None,
-        option("T", "Members that must answer: a number t, or a fraction of them.  \\[default: two thirds of them]"),
+        option("T", "Members that must answer: a number t, or a fraction of the members.  \\[default: two thirds]"),
     ] = None,
     selection: Selection = "public-seed",
     over_selection: Annotated[float, option("A", "Over-selection factor a of lotto-*, at least 1.")] = OVER_SELECTION,
@@ -108,10 +113,13 @@ def bound_committee(
     server: ServerKind = "malicious",
     weights: Annotated[
         Path | None,
-        option("FILE", "One weight per line, by which lotto-* selects; the heaviest clients are dishonest."),
+        option(
+            "FILE",
+            "Selection weights of lotto-*, one per line; the clients with the largest weights are dishonest.",
+        ),
     ] = None,
 ) -> Row:
-    """Bound the failures of a committee of clients that serve the others: too many dishonest, too few that answer.
+    """Bound the failures of a committee of clients: too many dishonest members, too few answers.
 
     Derived in docs/how-to/choose-a-committee.md.
     """
@@ -129,27 +137,28 @@ def bound_committee(
     _text,
     f"testbed plan committee {_WHO} --dropout 0.05 --target 1e-9 --failure-target 1e-3",
     f"testbed plan committee {_WHO} --selection lotto-client-centric --target 1e-9 --format json",
-    then="The threshold is the smallest that keeps the first target: it tolerates the most dropouts.",
+    then="The threshold is the smallest one that meets --target, because it tolerates the most dropouts.",
 )
 def plan_committee(
     population: Population,
     dishonest: Dishonest,
-    target: Annotated[float, option("P", "Largest allowed probability that some service is broken.")],
+    target: Annotated[float, option("P", "Largest allowed probability that any committee is broken.")],
     failure_target: Annotated[
-        float, option("P", "Largest allowed probability that a round ends because of the committee.")
+        float, option("P", "Largest allowed probability that a round is aborted because of the committee.")
     ] = 1e-3,
     selection: Selection = "public-seed",
     over_selection: Annotated[
-        float | None, option("A", "Over-selection factor a of lotto-*.  \\[default: that of the smallest committee]")
+        float | None,
+        option("A", "Over-selection factor a of lotto-*.  \\[default: the factor with the smallest committee]"),
     ] = None,
     dropout: DropOut = 0.0,
     rounds: Rounds = 1,
     serves_rounds: ServesRounds = None,
     tries: Tries = 1,
     server: ServerKind = "malicious",
-    largest: Annotated[int, option("S", "Most members.", min=2, max=10_000)] = 1000,
+    largest: Annotated[int, option("S", "Largest size of the committee.", min=2, max=10_000)] = 1000,
 ) -> Row:
-    """Find the smallest committee, and its threshold, that keeps two targets: of being broken, and of failing."""
+    """Find the smallest committee, and its threshold, that meets two targets: Pr[broken] and Pr[round aborted]."""
     from analysis.bounds import committee
 
     c = number_of(dishonest, population)
@@ -161,7 +170,7 @@ def plan_committee(
     row |= {"target": target, "failure_target": failure_target}
     smallest = committee.smallest_size(draw, targets, largest)
     if smallest is None:
-        reason = f"no committee of up to {largest} members of this population keeps both targets"
+        reason = f"no committee of up to {largest} members of this population meets both targets"
         return row | value_or_reason("smallest_size", None, reason)
     size, t = smallest
     guarantees = _guarantees(draw.of(size), t, rounds, serves_rounds, tries, server)

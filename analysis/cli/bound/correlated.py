@@ -7,7 +7,14 @@ from analysis.cli.bound.declaration import Row, declare
 from testbed.cli.invocation import option
 from testbed.privacy.matrix.section import MOST_ROUNDS
 
-_HEADS = ("strategy", "vectors kept", "sensitivity", "mean error", "largest error", "mean, of identity's")
+_HEADS = (
+    "strategy",
+    "noise vectors in memory",
+    "sensitivity",
+    "mean error",
+    "largest error",
+    "mean error / identity's",
+)
 
 
 def _text(row: Row) -> str:
@@ -30,7 +37,7 @@ def _text(row: Row) -> str:
     if "epsilon" in row:
         multiplier = row["noise_multiplier"]
         first += f", noise multiplier {multiplier:.4g} (epsilon {row['epsilon']:g} at delta {row['delta']:g})"
-        heads.append("mean error [clips]")
+        heads.append("mean error [clipping norms]")
         for line, strategy in zip(cells, row["strategies"], strict=True):
             line.append(f"{multiplier * strategy['mean_error']:.4g}")
     return f"{first}\n\n{render(Table(heads, cells), 'text')}"
@@ -41,21 +48,22 @@ def _text(row: Row) -> str:
     "testbed bound correlated --rounds 2052 --separation 342",
     "testbed bound correlated --rounds 200 --separation 20 --epsilon 4 --delta 1e-5",
     "testbed bound correlated --rounds 100 --separation 100 --error max --format json",
-    then="Errors are those of a model coordinate, over the clip and the noise multiplier; of sums, not means.",
+    then="Errors: root mean square of one coordinate of the sums, divided by clipping norm × noise multiplier.",
 )
 def bound_correlated(
     rounds: Annotated[int, option("N", "Rounds of the training, n.", min=2, max=MOST_ROUNDS)],
-    separation: Annotated[int, option("B", "Least distance between two rounds of one client, b.", min=1)] = 1,
+    separation: Annotated[int, option("B", "Smallest distance between two rounds of one client, b.", min=1)] = 1,
     participations: Annotated[
-        int | None, option("K", "Most rounds of one client, k.  \\[default: as many as b leaves room for]", min=1)
+        int | None,
+        option("K", "Largest number of rounds of one client, k.  \\[default: the largest that b allows]", min=1),
     ] = None,
     error: Annotated[
         Literal["mean", "max"], option("KIND", "The error that strategies minimise: mean or max.")
     ] = "mean",
-    epsilon: Annotated[float | None, option("E", "Also the error at this epsilon, in clips.")] = None,
-    delta: Annotated[float, option("D", "The delta of epsilon.")] = 1e-6,
+    epsilon: Annotated[float | None, option("E", "Also print the error at this epsilon, in clipping norms.")] = None,
+    delta: Annotated[float, option("D", "delta of differential privacy.")] = 1e-6,
 ) -> Row:
-    """Compare the strategies of a server's correlated noise: sensitivity, memory and error.
+    """Compare strategies of correlated noise: sensitivity, memory and error.
 
     See docs/explanation/correlated-noise.md.
     """

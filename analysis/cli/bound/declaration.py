@@ -133,12 +133,12 @@ def target_line(row: Row) -> str:
     target = number(row["target"])
     if row.get("rounds") is None:
         return (
-            f"target: at most {target} in one round that is given; a server may skip to favourable rounds, so plan a "
-            "training with --rounds R"
+            f"target: Pr[SecAgg fails] at most {target} in one fixed round. A server may skip to favourable rounds; "
+            "--rounds R plans a whole training."
         )
     return (
-        f"target: at most {target} in {row['rounds']} rounds together, so {number(row['target'] / row['rounds'])} in "
-        "each (union bound, for any rounds that the server lets happen)"
+        f"target: Pr[SecAgg fails] at most {target} in {row['rounds']} rounds, {number(row['target'] / row['rounds'])} "
+        "per round (union bound; it covers servers that choose the rounds)."
     )
 
 

@@ -61,34 +61,34 @@ _SYMBOLS = {
     "base_rate": "base rate",
 }
 _LABELS = {
-    "selection_probability": "a client is a candidate",
-    "candidates_suffice": "at least s candidates (Theorem 1)",
-    "share_factor": "growth of the dishonest share, about (lambda)",
-    "dishonest_share_expected": "share of dishonest participants, expected",
-    "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest (Theorem 2)",
-    "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
-    "some_round_fails": "SecAgg fails in some round of {rounds}",
-    "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
-    "first_round_fails": "it fails in the first round that the server announces",
-    "failing_share_expected": "share of announced rounds in which it fails, expected",
-    "round_fails_with_beacon": "with a beacon: in the next round, given earlier rounds",
+    "selection_probability": "Pr[a client is a candidate]",
+    "candidates_suffice": "Pr[at least s candidates] (Theorem 1)",
+    "share_factor": "growth factor lambda of the dishonest share, approximate",
+    "dishonest_share_expected": "expected share of dishonest participants",
+    "dishonest_fraction_exceeds": "Pr[more than {dishonest_allowed} of {participants} dishonest] (Theorem 2)",
+    "secagg_fails": "Pr[SecAgg fails: more than {dishonest_tolerated} dishonest participants] (Corollary 1)",
+    "some_round_fails": "Pr[SecAgg fails in any of {rounds} rounds]",
+    "failing_rounds_expected": "expected number of rounds of {rounds} in which SecAgg fails",
+    "first_round_fails": "Pr[SecAgg fails in the first round that the server announces]",
+    "failing_share_expected": "expected share of announced rounds in which SecAgg fails",
+    "round_fails_with_beacon": "Pr[SecAgg fails in the next round, given earlier rounds], with a beacon",
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
-    "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
+    "parallel_lists_epsilon": "epsilon, client-centric, several participant lists per round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
-    "client_centric_dropouts_epsilon": "client-centric, dropouts claimed",
-    "server_centric_dropouts_epsilon": "server-centric, dropouts claimed",
-    "insecure_epsilon": "epsilon, the server chooses",
+    "client_centric_dropouts_epsilon": "epsilon, client-centric, server claims dropouts",
+    "server_centric_dropouts_epsilon": "epsilon, server-centric, server claims dropouts",
+    "insecure_epsilon": "epsilon, if the server chooses the participants",
 }
 _PLAN_LABELS = {
-    "secagg_fails": "SecAgg fails, with these parameters",
-    "candidates_suffice": "at least s candidates, with these parameters",
+    "secagg_fails": "Pr[SecAgg fails] with these parameters",
+    "candidates_suffice": "Pr[at least s candidates] with these parameters",
     "smallest_min_population": "smallest n_min",
     "smallest_min_population_for_eta": "smallest n_min for eta",
-    "largest_exclusion": "largest exclusion d",
-    "largest_exclusion_for_base_rate": "largest exclusion d for the base rate",
+    "largest_exclusion": "largest share d that refinement may exclude",
+    "largest_exclusion_for_base_rate": "largest share d for the base rate",
     "smallest_threshold": "smallest threshold t",
-    "smallest_over_selection": "smallest over-selection a",
-    "largest_over_selection": "largest over-selection a",
+    "smallest_over_selection": "smallest over-selection factor a",
+    "largest_over_selection": "largest over-selection factor a",
 }
 
 
@@ -139,23 +139,27 @@ def bound_lotto(
     threshold: Threshold = "0.7",
     rounds: Annotated[
         int | None,
-        option("R", "Also over R rounds, of which the server chooses the ones that happen.", min=1, max=MOST_ROUNDS),
+        option(
+            "R",
+            "Also compute the probabilities for R rounds, if the server chooses the rounds that happen.",
+            min=1,
+            max=MOST_ROUNDS,
+        ),
     ] = None,
     round_gap: Annotated[
         int | None,
         option(
             "G",
-            "Largest distance of a round that a client accepts to the last round that it has heard of "
-            "(max_round_gap).  \\[default: any later round]",
+            "Largest step of round numbers that a client accepts (max_round_gap).  \\[default: any later round]",
             min=1,
             max=MOST_ROUNDS,
         ),
     ] = None,
 ) -> Row:
-    """Lotto in one round: enough candidates, too many dishonest participants, SecAgg broken.
+    """Bound Lotto in one round: too few candidates, too many dishonest participants, SecAgg broken.
 
-    Theorem 1, lambda, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a
-    server announces.
+    Theorem 1, lambda, Theorem 2 and Corollary 1 of the Lotto paper. With --rounds, Corollary 1 also covers the rounds
+    that a server announces.
     """
     from analysis.bounds import lotto
     from analysis.bounds.lotto_rounds import BrokenRounds
@@ -213,27 +217,32 @@ def bound_lotto_dp(
     dishonest: Dishonest,
     participants: Annotated[int, option("S", "Participants of a round, s.", min=1, max=_SUMMED)],
     rounds: Annotated[int, option("R", "Rounds, R.", min=1, max=_MOST_DP_ROUNDS)],
-    noise_multiplier: Annotated[float, option("Z", "Noise in the sum over the clipping norm.")],
+    noise_multiplier: Annotated[
+        float, option("Z", "Standard deviation of the noise in the sum, divided by the clipping norm.")
+    ],
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
     maximum_population: Annotated[
         int | None,
         option(
             "M",
-            "n_max, most clients that could exist, N or more (server-centric).  \\[default: 1000000000, or N]",
+            "n_max, largest number of clients that may register (server-centric).  \\[default: 1000000000, or N]",
             min=1,
             max=MOST_CLIENTS,
         ),
     ] = None,
     threshold: Threshold = "0.7",
-    delta: Annotated[float | None, option("D", "In (0, 1).  \\[default: 1/N]")] = None,
-    dimension: Annotated[int, option("D", "Coordinates of an update, padded to a power of two.", min=1)] = 2**20,
-    scale: Annotated[float, option("K", "The clipping norm in integer steps.")] = 2.0**15,
+    delta: Annotated[
+        float | None, option("D", "delta of differential privacy, above 0 and below 1.  \\[default: 1/N]")
+    ] = None,
+    dimension: Annotated[int, option("D", "Number of coordinates of an update, padded to a power of two.", min=1)] = 2
+    ** 20,
+    scale: Annotated[float, option("K", "Clipping norm, in steps of the quantisation.")] = 2.0**15,
     parallel_lists: Annotated[
-        bool, flag("Also for a server with several participant lists in a round.", "--parallel-lists")
+        bool, flag("Also bound a server that announces several participant lists in a round.", "--parallel-lists")
     ] = False,
 ) -> Row:
-    """Lotto over a training with distributed differential privacy (Skellam): the guaranteed epsilon.
+    """Bound epsilon for Lotto over a training with distributed differential privacy (Skellam).
 
     Corollaries 2 (client-centric) and 3 (server-centric) of the Lotto paper, with the k and r that minimise it, and
     the epsilon when a malicious server chooses the participants.
@@ -282,7 +291,7 @@ def _cost(name: str, cost: "PrivacyCost") -> Row:
     f"testbed plan lotto {LARGE} --over-selection 1.3 --threshold 0.7 --target 1e-9",
     "testbed plan lotto --population 1000 --dishonest 5% --participants 70 --target 1e-6 --rounds 100",
     "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
-    then="Each answer changes one parameter and keeps the others as given.",
+    then="Each line changes one parameter and keeps the others.",
 )
 def plan_lotto(
     population: Population,
@@ -293,11 +302,13 @@ def plan_lotto(
     min_population: MinPopulation = None,
     threshold: Threshold = "0.7",
     sufficiency: Sufficiency = 0.99,
-    base_rate: Annotated[float | None, option("F", "Largest fraction of dishonest clients after refinement.")] = None,
+    base_rate: Annotated[
+        float | None, option("F", "Largest share of dishonest clients after population refinement.")
+    ] = None,
     eta: Annotated[float | None, option("E", "Also plan n_min for Pr\\[x/s > E c/n] <= target.")] = None,
     rounds: PlannedRounds = None,
 ) -> Row:
-    """Plan Lotto's parameters: smallest n_min and threshold, largest exclusion, range of over-selection."""
+    """Plan Lotto's parameters: smallest n_min and threshold, largest excluded share, range of over-selection."""
     from analysis.bounds import lotto
     from analysis.bounds.checks import require_at_least, require_honest_clients
 
@@ -329,7 +340,7 @@ def plan_lotto(
         return f"SecAgg fails with a probability above {a_round:g} in a round even with {even}; {change}"
 
     plan |= value_or_reason("smallest_min_population", smallest, missed("the whole population as n_min"))
-    plan |= _exclusion("largest_exclusion", smallest, population, missed("nobody left out"))
+    plan |= _exclusion("largest_exclusion", smallest, population, missed("no client excluded"))
     plan |= value_or_reason("smallest_threshold", highest, missed(f"a threshold of all {participants}"))
     enough = lotto.smallest_over_selection(population, participants, sufficiency)
     too_few = (
@@ -343,7 +354,7 @@ def plan_lotto(
         excluded = lotto.largest_exclusion(population, c, base_rate)
         rest = None if excluded is None else population - excluded
         plan["base_rate"] = base_rate
-        worse = f"{c} of {population} are more than {base_rate:g} with nobody left out"
+        worse = f"{c} of {population} are more than {base_rate:g} if no client is excluded"
         plan |= _exclusion("largest_exclusion_for_base_rate", rest, population, worse)
     if eta is not None:
         enough_for_eta = lotto.smallest_min_population_for_fraction(

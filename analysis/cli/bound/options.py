@@ -10,23 +10,26 @@ MOST_CLIENTS = 10**10  # covers every population; every bound takes seconds at m
 MOST_ROUNDS = 10_000_000
 
 Population = Annotated[int, option("N", "Clients in the population, n.", min=1, max=MOST_CLIENTS)]
-Dishonest = Annotated[str, option("C|SHARE", "Dishonest clients among them, c: a number, or a share such as 5%.")]
+Dishonest = Annotated[str, option("C|SHARE", "Dishonest clients, c: a number, or a share, e.g. 5%.")]
 OverSelection = Annotated[float, option("A", "Over-selection factor a, at least 1.")]
 MinPopulation = Annotated[
-    int | None, option("M", "n_min, the least population that clients accept.  \\[default: N]", min=1)
+    int | None, option("M", "n_min, the smallest population that clients accept.  \\[default: N]", min=1)
 ]
 Threshold = Annotated[str, option("T", "SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")]
-DropOut = Annotated[float, option("P", "Chance that a client does not answer.", min=0, max=1)]
-Eta = Annotated[float, option("E", "Factor over the expected share of dishonest participants that counts as exceeded.")]
-Target = Annotated[float, option("P", "Largest allowed Pr[SecAgg fails]: in a round, or with --rounds in all of them.")]
+DropOut = Annotated[float, option("P", "Probability that a client does not answer.", min=0, max=1)]
+Eta = Annotated[float, option("E", "Factor eta in Theorem 2: Pr[share of dishonest participants above eta c/n].")]
+Target = Annotated[float, option("P", "Largest allowed Pr[SecAgg fails] in one round, or with --rounds in all rounds.")]
 Sufficiency = Annotated[
-    float, option("P", "Least allowed probability of enough candidates, for the over-selection factor.")
+    float,
+    option(
+        "P", "Smallest allowed probability of a round with enough candidates; it determines the over-selection factor."
+    ),
 ]
 PlannedRounds = Annotated[
     int | None,
     option(
         "R",
-        "Plan for a training of R rounds: the target holds for all of them together (each has target/R). "
+        "Plan for a training of R rounds: the target holds for all rounds together, target/R for each. "
         "\\[default: for one round]",
         min=1,
         max=MOST_ROUNDS,

@@ -22,18 +22,18 @@ _SYMBOLS = {
     "participations": "participations k",
 }
 _LABELS = {
-    "epsilon_every_round": "in every round, participants public",
-    "epsilon_min_separation": "b rounds apart (min-separation), participants public",
-    "epsilon_bins_seen": "in one of b bins, for observers of the bins (the server)",
-    "epsilon_bins_unseen": "in one of b bins, for observers of models alone (confidence {confidence:g})",
-    "epsilon_bins_unseen_drawn": "  the same, estimated: near the truth, and no bound",
-    "epsilon_poisson": "each round with probability 1/b, for observers of models alone",
+    "epsilon_every_round": "every round, public participants",
+    "epsilon_min_separation": "b rounds apart (min-separation), public participants",
+    "epsilon_bins_seen": "one of b bins, observer knows the bins (the server)",
+    "epsilon_bins_unseen": "one of b bins, observer sees only models (confidence {confidence:g})",
+    "epsilon_bins_unseen_drawn": "  estimate of this epsilon, no bound",
+    "epsilon_poisson": "each round with probability 1/b, observer sees only models",
 }
 
 
 def _text(row: Row) -> str:
     parameters = format_parameters(row, _SYMBOLS)
-    return f"epsilon at {parameters}\n{results(row, _LABELS, lambda values, key: f'{values[key]:.4g}')}"
+    return f"epsilon by pattern, {parameters}\n{results(row, _LABELS, lambda values, key: f'{values[key]:.4g}')}"
 
 
 @declare(
@@ -42,14 +42,16 @@ def _text(row: Row) -> str:
     "testbed bound participation --rounds 200 --separation 20 --noise-multiplier 4 --delta 1e-6 --bands 20",
     "testbed bound participation --rounds 60 --separation 6 --noise-multiplier 3 --delta 1e-5 --coefficients 1,0.5 "
     "--format json",
-    then="The epsilon of bins that nobody sees is estimated by sampling, and wrong with a probability of at most "
-    "1 - CONFIDENCE; more samples make it smaller, not safer.",
+    then="The epsilon for secret bins is a Monte Carlo bound, wrong with probability at most 1 - CONFIDENCE. More "
+    "samples make the bound smaller, not safer.",
 )
 def bound_participation(
     rounds: Annotated[int, option("N", "Rounds of the training.", min=1)],
-    separation: Annotated[int, option("B", "Rounds from one participation to the next (b), and bins.", min=1)],
-    noise_multiplier: Annotated[float, option("Z", "Standard deviation of the noise over the clip.")],
-    delta: Annotated[float, option("D", "The delta of epsilon.")],
+    separation: Annotated[
+        int, option("B", "Smallest number of rounds between two participations, and number of bins, b.", min=1)
+    ],
+    noise_multiplier: Annotated[float, option("Z", "Standard deviation of the noise, divided by the clipping norm.")],
+    delta: Annotated[float, option("D", "delta of differential privacy.")],
     bands: Annotated[
         int | None,
         option(
@@ -62,11 +64,13 @@ def bound_participation(
     coefficients: Annotated[
         str | None, option("LIST", "Correlated noise: the first column of the Toeplitz matrix C, e.g. 1,0.5.")
     ] = None,
-    samples: Annotated[int, option("M", "Samples of Monte Carlo accounting.", min=1000, max=100_000_000)] = 200_000,
+    samples: Annotated[
+        int, option("M", "Number of samples of Monte Carlo accounting.", min=1000, max=100_000_000)
+    ] = 200_000,
     confidence: Annotated[float, option("C", "Confidence of Monte Carlo accounting.", min=0, max=1)] = 0.999,
     seed: Annotated[int, option("S", "Seed of the samples.", min=0)] = 0,
 ) -> Row:
-    """Compute the privacy cost of a client's rounds: in every round, b rounds apart, in bins that are public or secret.
+    """Compute a client's epsilon by participation pattern: every round, b rounds apart, public or secret bins.
 
     Derived in docs/explanation/participation-patterns.md.
     """

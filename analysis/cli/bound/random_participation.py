@@ -9,10 +9,10 @@ from testbed.cli.invocation import option
 _WHO = "--local-samples 30 --client-rate 0.001 --sample-rate 0.1"
 _SYMBOLS = {"local_samples": "d", "client_rate": "p", "sample_rate": "q", "clip": "C", "delta": "delta"}
 _SOUNDNESS = {
-    "guarantee": "the guarantee",
-    "other-mechanism": "a guarantee of another algorithm",
+    "guarantee": "guarantee for this algorithm",
+    "other-mechanism": "guarantee for another algorithm",
     "as-published": "as published, not a guarantee",
-    "lower-bound": "nothing can guarantee less",
+    "lower-bound": "lower bound: no analysis can guarantee less",
 }
 
 
@@ -36,21 +36,25 @@ def _text(row: Row) -> str:
     _text,
     f"testbed bound random-participation {_WHO} --epsilon 0.015 --delta 1e-6",
     f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --format json",
-    then="The guarantee is wcs. The published bound for this algorithm (theorem_4_1) is no guarantee: "
+    then="Only wcs is a guarantee for this algorithm. Its published bound (theorem_4_1) is not: "
     "see docs/papers/random-participation.md.",
 )
 def bound_random_participation(
-    local_samples: Annotated[int, option("D", "Samples of each client, d.", min=0, max=10**6)],
+    local_samples: Annotated[int, option("D", "Number of samples of each client, d.", min=0, max=10**6)],
     client_rate: Annotated[float, option("P", "Probability p that a client takes part in a round.")],
     sample_rate: Annotated[float, option("Q", "Probability q that a participant uses a sample.")],
-    delta: Annotated[float, option("D", "In (0, 1), of all rounds together.")],
+    delta: Annotated[float, option("D", "delta of all rounds together, above 0 and below 1.")],
     epsilon: Annotated[float | None, option("E", "Print the noise for this epsilon.")] = None,
-    sigma: Annotated[float | None, option("S", "Print the epsilon of this noise in a round's sum.")] = None,
+    sigma: Annotated[
+        float | None, option("S", "Print the epsilon for noise with this standard deviation in a round's sum.")
+    ] = None,
     clip: Annotated[float, option("C", "Largest norm of a sample's gradient.")] = 1.0,
-    rounds: Annotated[int, option("T", "Rounds.", min=1, max=100_000)] = 1,
-    clients: Annotated[int | None, option("N", "Population, to warn of a delta above 1/(N D).", min=1)] = None,
+    rounds: Annotated[int, option("T", "Number of rounds, T.", min=1, max=100_000)] = 1,
+    clients: Annotated[
+        int | None, option("N", "Clients in the population; a warning is printed if delta is above 1/(N D).", min=1)
+    ] = None,
 ) -> Row:
-    """DP-SGD with random participation: the noise for an epsilon, or the epsilon of a noise, by every analysis.
+    """Compute the noise for an epsilon, or epsilon for a noise, of DP-SGD with random participation, by analysis.
 
     Hasircioglu and Gunduz, arXiv 2205.01556: Theorems 4.1, 5.1, 5.2 and Corollary 5.3, composed over rounds.
     """

@@ -69,21 +69,21 @@ def _setting(
 # -- the bound --------------------------------------------------------------------------------------------------------
 
 _LABELS = {
-    "selection_probability": "a batch of {largest_batch} is a candidate",
-    "candidates_suffice": "at least {batches_wanted} of {batches} batches are candidates",
-    "candidates_suffice_denied": "the same, when {dishonest} batches are denied",
-    "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest",
-    "dishonest_fraction_exceeds_random": "- when batches are selected at random",
-    "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest",
-    "secagg_fails_random": "- when batches are selected at random",
-    "fewer_than_2_honest": "some batch has 1 honest member",
+    "selection_probability": "Pr[a batch of {largest_batch} is a candidate]",
+    "candidates_suffice": "Pr[at least {batches_wanted} of {batches} batches are candidates]",
+    "candidates_suffice_denied": "- if dishonest clients deny {dishonest} batches",
+    "dishonest_fraction_exceeds": "Pr[more than {dishonest_allowed} of {participants} dishonest]",
+    "dishonest_fraction_exceeds_random": "- if batches are selected at random",
+    "secagg_fails": "Pr[SecAgg fails: more than {dishonest_tolerated} dishonest participants]",
+    "secagg_fails_random": "- if batches are selected at random",
+    "fewer_than_2_honest": "Pr[any batch has 1 honest member]",
 }
 _TINY = 1e-300  # a probability that reads 0 is below this
 
 
 def _text(row: Row) -> str:
     several = range(3, row["privacy"] + 1)
-    honest = {f"fewer_than_{least}_honest": f"some batch has 1 to {least - 1} honest members" for least in several}
+    honest = {f"fewer_than_{least}_honest": f"Pr[any batch has 1 to {least - 1} honest members]" for least in several}
     return f"{format_parameters(row, _SYMBOLS)}\n{results(row, _LABELS | honest, _result)}"
 
 
@@ -178,23 +178,23 @@ def _exceeding(name: str, setting: "BatchSetting", above: int) -> Row:
 
 _PLAN_LABELS = {
     "largest_privacy": "largest batch size T (selection.privacy)",
-    "largest_privacy_over_selected": "larger batch size T, with more over-selection",
-    "batches_of_a_round": "batches of a round, K/T",
-    "batches": "batches of the population",
-    "fewer_than_2_honest": "some batch has 1 honest member, if clients are assigned at random",
+    "largest_privacy_over_selected": "largest batch size T with more over-selection",
+    "batches_of_a_round": "batches per round, K/T",
+    "batches": "batches in the population",
+    "fewer_than_2_honest": "Pr[any batch has 1 honest member] if clients are assigned at random",
 }
 _HEADS = (
     "Batch size",
-    "SecAgg fails in a round, at most",
-    "secure enough",
-    "enough candidates",
-    "often enough",
-    "over-selection for both",
+    "Pr[SecAgg fails] per round, at most",
+    "target met",
+    "Pr[enough candidates]",
+    "sufficiency met",
+    "over-selection factor for both",
 )
 _PROVEN = (
-    "Proven for verifiable-batch-partition with one list per round: the server lists the candidate batches of its\n"
-    "choice, and the dishonest clients are placed in the worst way. Several lists in a round are not covered. If the\n"
-    "server selects the batches itself (batch-partition), no bound holds against it."
+    "Bounds for verifiable-batch-partition with one participant list per round. The server may list any candidate\n"
+    "batches, and the dishonest clients are in the worst places. Several lists per round are not covered. No bound\n"
+    "holds against a server that selects the batches itself (batch-partition)."
 )
 
 
@@ -226,7 +226,7 @@ def _planned(row: Row, key: str) -> str:
     f"testbed plan batch-partition {LARGE} --over-selection 1.5 --target 1e-6 --threshold 0.7",
     "testbed plan batch-partition --population 5000 --dishonest 25 --participants 60 --dropout 0.05 "
     "--over-selection 2 --threshold 0.8 --target 1e-6 --rounds 100",
-    then="The plan is the largest batch size; `testbed bound verifiable-batch-partition` has all numbers of one size.",
+    then="The plan is the largest batch size. `testbed bound verifiable-batch-partition` prints the values of one.",
 )
 def plan_batch_partition(
     population: Population,
@@ -242,9 +242,9 @@ def plan_batch_partition(
 ) -> Row:
     """Find verifiable batch partition's largest batch size for a target, or the parameter to change.
 
-    Batches are whole candidates: a larger batch protects its members over more rounds, is less often available, and may
-    bring more dishonest participants at once. Every batch size that divides K is tried, as given and with more
-    over-selection.
+    Whole batches are candidates. A larger batch protects its members over more rounds, but it is available less often
+    and may contain more dishonest participants. The command tries every batch size that divides K, with the given
+    over-selection and with more.
     """
     from dataclasses import replace
 

@@ -31,7 +31,7 @@ _RECORD_EPILOG = examples(
     "testbed trace record runs/lotto --out dropouts.parquet",
     "testbed run experiment.yaml --set selection.protocol=random --set selection.recorded=dropouts.parquet "
     "--set availability.model=schedule --set availability.path=dropouts.parquet",
-    then="Under this schedule the same clients drop out in the same rounds and stages.",
+    then="Another run with this schedule has the same dropouts in the same rounds and stages.",
 )
 
 trace = group(
@@ -90,8 +90,8 @@ def synthesize(
         str, option("NAME", "Availability model: markov, diurnal-weibull, bernoulli, or package.module:Name.")
     ],
     clients: Annotated[int, option("N", "Number of clients.", min=1)],
-    horizon: Annotated[str, option("DURATION", "Length of the trace, e.g. 12h, 7d.")],
-    seed: Annotated[int, option("S", "The same seed gives the same trace.", min=0)],
+    horizon: Annotated[str, option("DURATION", "Duration of the trace, e.g. 12h, 7d.")],
+    seed: Annotated[int, option("S", "Random seed of the trace.", min=0)],
     out: Out,
     settings: Annotated[list[str] | None, option("KEY=VALUE", "A key of the model; may be repeated.", "--set")] = None,
     round_seconds: RoundSeconds = None,

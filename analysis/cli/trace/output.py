@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path, option("FILE", "File to write: .parquet or .csv.")]
 Force = Annotated[bool, flag("Overwrite the file if it exists.", "--force")]
-RoundSeconds = Annotated[str | None, option("DURATION", "Length of a round, e.g. 300, 5min.")]
+RoundSeconds = Annotated[str | None, option("DURATION", "Duration of a round, e.g. 300, 5min.")]
 
 _TABLES = (".parquet", ".csv")
 _SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}

@@ -73,7 +73,7 @@ function drawRoundControls(host, facts, found, numbers, place, again) {
     host.append(
       choice("Run", [], "", (value) => ((at.run = value), (at.round = null), (at.client = null), again())),
       choice("Round", [], "", (value) => ((at.round = value === "last" ? null : Number(value)), again())),
-      make("button", { type: "button" }, "◀ Round before"),
+      make("button", { type: "button" }, "◀ Previous round"),
       make("button", { type: "button" }, "Next round ▶"),
       choice("Show", Object.entries(SHOWN), at.show, (value) => ((at.show = value), again())),
       choice("Order", Object.entries(ORDERS), at.order, (value) => ((at.order = value), again())),
@@ -154,12 +154,12 @@ function told(round, found) {
   const parts = [
     `round ${facts.round}: ${facts.outcome}${facts.reason ? ` (${facts.reason})` : ""}, ${seconds(round.duration)}.`,
     `${facts.participants ?? 0} of ${facts.population} clients took part, ${facts.survivors ?? 0} are in the sum`,
-    `${bytesOf(facts.bytes_down)} went to clients, ${bytesOf(facts.bytes_up)} came from them.`,
+    `${bytesOf(facts.bytes_down)} from server to clients, ${bytesOf(facts.bytes_up)} from clients to server.`,
   ];
   if (lost) parts.push(`${lost} ${lost === 1 ? "client was" : "clients were"} lost.`);
   if (facts.accuracy !== null) parts.push(`Accuracy ${(100 * facts.accuracy).toFixed(1)} %.`);
-  if (found.participants_only) parts.push("Of this run only participants are listed, for its size.");
-  if (found.every > 1) parts.push(`Clients are listed in every ${found.every}th round; a report of this run alone has more.`);
+  if (found.participants_only) parts.push("Only participants are listed, because the run is large.");
+  if (found.every > 1) parts.push(`Clients are listed in every ${found.every}th round; a report on this run alone lists more.`);
   return parts.join(" ").replace("in the sum ", "in the sum; ");
 }
 
@@ -174,7 +174,7 @@ function stageSheet(round, facts) {
       ...lost.map((name) => number(ask[name])), number(ask.bytes_down, bytesOf(ask.bytes_down)), number(ask.bytes_up, bytesOf(ask.bytes_up)),
     ];
   });
-  const heads = ["Stage", "Began at", "Lasted", "Asked", "Answered", ...lost.map((name) => name[0].toUpperCase() + name.slice(1)), "To clients", "From clients"];
+  const heads = ["Stage", "Start", "Duration", "Clients asked", "Answers", ...lost.map((name) => name[0].toUpperCase() + name.slice(1)), "To clients", "From clients"];
   return { caption: `Stages of round ${round.facts.round}`, heads, rows, numeric: heads.map((_, place) => place).slice(1) };
 }
 
@@ -211,7 +211,7 @@ function drawTimeline(host, panel, round, found, facts, again) {
   space.style.height = `${clients.length * LINE}px`;
   lines.append(space);
   const count = `${clients.length} of ${round.clients.size} listed clients`;
-  const caption = make("p", { class: "quiet" }, `${count}. Arrow keys choose one; what it was asked stands below. `, ...legendOf(round));
+  const caption = make("p", { class: "quiet" }, `${count}. Choose a client with the arrow keys to see its stages below. `, ...legendOf(round));
   host.replaceChildren(caption, make("div", { class: "ticks-head" }, make("span", {}, "Client"), axis), lines);
   const paint = () => paintLines(lines, space, clients, round, facts, end);
   lines.addEventListener("scroll", paint, { passive: true });
@@ -300,7 +300,7 @@ function drawClient(panel, round, found, facts) {
   const known = row < 0 ? [] : [
     found.clients.class[row] && found.clients.class[row] !== "nan" ? `class ${found.clients.class[row]}` : null,
     `${digits(found.clients.down_mbit_s[row])} Mbit/s down, ${digits(found.clients.up_mbit_s[row])} up`,
-    `${digits(found.clients.latency_ms[row])} ms away`, `computes ${digits(found.clients.device_factor[row])} × as long as the fastest`,
+    `${digits(found.clients.latency_ms[row])} ms latency`, `device factor ${digits(found.clients.device_factor[row])}`,
     `${found.clients.samples[row]} samples`,
   ];
   const rows = client.steps.map((step) => [
@@ -308,7 +308,7 @@ function drawClient(panel, round, found, facts) {
     [seconds(step.compute), step.compute], [bytesOf(step.down), step.down], [bytesOf(step.up), step.up],
     [step.outcome, step.outcome], [why(step, client, round, facts), null],
   ]);
-  const heads = ["Stage", "Asked at", "Answered after", "Computed", "To it", "From it", "Outcome", "Why"];
+  const heads = ["Stage", "Question sent at", "Answer after", "Compute time", "To client", "From client", "Outcome", "Reason"];
   panel.replaceChildren(make("h3", {}, `${spoken(client)}.`), make("p", { class: "quiet" }, known.filter(Boolean).join(", ")), make("div"));
   drawTable(panel.lastChild, { caption: `Client ${client.number} in round ${round.facts.round}`, heads, rows, numeric: [1, 2, 3, 4, 5] }, "A client of a round");
 }
@@ -318,16 +318,16 @@ function why(step, client, round, facts) {
   if (said.length) return said.map((event) => `${event.kind}: ${event.detail}`).join("; ");
   const deadline = facts.runs.find((run) => run.key === at.run)?.deadline_s;
   return {
-    answered: "", offline: "was away when it was asked", dropped: "left in the middle of the stage",
-    late: `answered after the server had gone on${deadline ? ` (deadline ${deadline} s)` : ""}`,
-    refused: "a check of its own failed", silent: "had not answered when the server went on",
+    answered: "", offline: "the client was offline when the server asked", dropped: "the client dropped out during the stage",
+    late: `the answer arrived after the end of the stage${deadline ? ` (deadline ${deadline} s)` : ""}`,
+    refused: "a check of the client failed", silent: "the stage ended before an answer",
   }[step.outcome] ?? "";
 }
 
 function drawEvents(host, round) {
   if (!round.events.length) return host.replaceChildren();
   const rows = round.events.map((event) => ["kind", "stage", "party", "detail"].map((name) => [event[name] || "–", event[name] || null]));
-  drawTable(host, { caption: `Refusals, attacks and faults of round ${round.facts.round}`, heads: ["Kind", "Stage", "Who", "What"], rows }, "Events of the round");
+  drawTable(host, { caption: `Refusals, attacks and faults of round ${round.facts.round}`, heads: ["Kind", "Stage", "Party", "Detail"], rows }, "Events of the round");
 }
 
 // All ticks in the unit that suits the end.

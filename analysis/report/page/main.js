@@ -7,7 +7,7 @@ const MEASURES = {
   loss: { title: "Loss", shown: short },
   perplexity: { title: "Perplexity", shown: short },
   round_s: { title: "Round time", axis: "Round time [s]", shown: seconds },
-  round_bytes: { title: "Server traffic of a round", axis: "Server traffic of a round [MB]", shown: bytesOf, scale: 1e-6 },
+  round_bytes: { title: "Server traffic per round", axis: "Server traffic per round [MB]", shown: bytesOf, scale: 1e-6 },
   participants: { title: "Participants", shown: short },
   survivors: { title: "Updates in the sum", shown: short },
 };
@@ -18,16 +18,16 @@ const ACROSS = {
   server_bytes: { title: "server traffic", axis: "Server traffic so far [MB]", shown: bytesOf, scale: 1e-6 },
 };
 const METRICS = {
-  strong: { title: "T, strong: fewest clients that any sum hides", axis: "T (strong) [clients]", shown: short },
+  strong: { title: "T, strong: multi-round privacy", axis: "T (strong) [clients]", shown: short },
   fairness: { title: "F: aggregation fairness gap", axis: "F", shown: short },
-  cardinality: { title: "C: mean updates in a sum", axis: "C [updates]", shown: short },
+  cardinality: { title: "C: mean number of updates in a sum", axis: "C [updates]", shown: short },
 };
 const EPSILONS = {
-  epsilon_max: { title: "Achieved epsilon, largest", axis: "ε", shown: short },
-  epsilon_median: { title: "Achieved epsilon, median", axis: "ε", shown: short },
-  planned_epsilon_max: { title: "Planned epsilon, largest", axis: "ε", shown: short },
-  colluding_epsilon_max: { title: "Epsilon against accomplices, largest", axis: "ε", shown: short },
-  charged: { title: "Clients charged in the round", axis: "Clients", shown: short },
+  epsilon_max: { title: "Achieved epsilon, largest of a client", axis: "ε", shown: short },
+  epsilon_median: { title: "Achieved epsilon, median over clients", axis: "ε", shown: short },
+  planned_epsilon_max: { title: "Planned epsilon, largest of a client", axis: "ε", shown: short },
+  colluding_epsilon_max: { title: "Epsilon against dishonest clients, largest of a client", axis: "ε", shown: short },
+  charged: { title: "Clients that spent epsilon in the round", axis: "Clients", shown: short },
 };
 const COSTS = {
   duration_s: { title: "Time", axis: "Time [s]", shown: seconds },
@@ -45,7 +45,7 @@ function draw(facts) {
   byId("about").textContent = about(facts);
   byId("made").textContent = `Made ${facts.made} by testbed ${facts.version}${facts.command ? `: ${facts.command}` : ""}.`;
   byId("unfinished").hidden = !facts.unfinished.length;
-  byId("unfinished").textContent = `Not finished: ${facts.unfinished.join(", ")}. Their numbers are those of the rounds so far.`;
+  byId("unfinished").textContent = `Not finished: ${facts.unfinished.join(", ")}. Their numbers cover the rounds so far.`;
   const places = {
     headline: (host) => facts.headline !== null && (drawHeadline(host, facts), true),
     findings: (host) => facts.findings.length > 0 && (drawFindings(host, facts.findings), true),
@@ -118,7 +118,7 @@ function sentence(text, isFirst) {
   return isFirst ? whole.charAt(0).toUpperCase() + whole.slice(1) : whole;
 }
 
-const NO_SEED = "This run had no seed, so it cannot be repeated. Run its experiment again with other random numbers";
+const NO_SEED = "This run had no seed and cannot be repeated exactly. Run its experiment again with new random numbers";
 
 // origins: { common: [[name, value]], runs: [{ label, command, repeatable, facts }] }.
 function drawProvenance(host, origins) {
@@ -129,12 +129,12 @@ function drawProvenance(host, origins) {
   const open = new Set([...host.querySelectorAll("details[open] > summary")].map((head) => head.textContent));
   const parts = origins.runs.map((origin, place) => {
     const where = live ? "the directory of the server" : "the folder of this page";
-    const again = make("p", {}, `${origin.repeatable ? "Repeat it" : NO_SEED}, in ${where}: `, make("code", {}, origin.command));
+    const again = make("p", {}, `${origin.repeatable ? "Repeat this run" : NO_SEED}, in ${where}: `, make("code", {}, origin.command));
     const part = make("details", {}, make("summary", {}, origin.label), again, list(origin.facts));
     part.open = open.size ? open.has(origin.label) : place === 0;
     return part;
   });
-  const common = origins.common.length ? [make("h3", {}, "Of all runs"), list(origins.common), make("h3", {}, "Of each run")] : [];
+  const common = origins.common.length ? [make("h3", {}, "All runs"), list(origins.common), make("h3", {}, "Each run")] : [];
   host.replaceChildren(...common, ...parts);
 }
 
@@ -181,7 +181,7 @@ async function watch() {
         draw(facts);
       }
     } catch (error) {
-      byId("progress-state").textContent = `The server does not answer (${error.message}); what is below was its last word.`;
+      byId("progress-state").textContent = `The server does not answer (${error.message}); the values below are the last ones received.`;
     }
     await new Promise((resolve) => setTimeout(resolve, document.hidden ? 4 * EVERY_MS : EVERY_MS));
   }
@@ -191,7 +191,7 @@ function drawProgress(standing) {
   byId("progress").hidden = false;
   const { runs, points_not_started: waiting } = standing.status;
   const going = runs.filter((run) => run.state === "running").length;
-  const said = `${going} of ${runs.length} runs under way${waiting ? `, ${waiting} not started` : ""}.`;
+  const said = `${going} of ${runs.length} runs in progress${waiting ? `, ${waiting} not started` : ""}.`;
   const trouble = standing.error ? ` ${standing.error}` : "";
   if (byId("progress-state").textContent !== said + trouble) byId("progress-state").textContent = said + trouble;
   const rows = runs.map((run) => [
@@ -200,8 +200,8 @@ function drawProgress(standing) {
     [run.round_s === null ? "–" : seconds(run.round_s), run.round_s],
     [run.left_s && run.state === "running" ? seconds(run.left_s) : "–", run.left_s], [String(run.refusals), run.refusals], [String(run.crashes), run.crashes],
   ]);
-  const heads = ["Run", "State", "Rounds", "Accuracy", "Run's clock", "A round takes", "Left", "Refusals", "Crashes"];
-  drawTable(document.querySelector("[data-progress]"), { caption: "How the runs stand", heads, rows, numeric: [2, 3, 4, 5, 6, 7, 8] });
+  const heads = ["Run", "State", "Rounds", "Accuracy", "Clock time", "Time per round", "Time left", "Refusals", "Crashes"];
+  drawTable(document.querySelector("[data-progress]"), { caption: "State of the runs", heads, rows, numeric: [2, 3, 4, 5, 6, 7, 8] });
 }
 
 setTheme(rememberedTheme());

@@ -126,6 +126,7 @@ def _neighbours(frame: pd.DataFrame) -> PaperClaim:
     }
     checks = []
     if numbers:
+        # Half of linear growth tells it from logarithmic growth, at factors of 4 between sizes.
         times = int(last) / int(first)
         checks = [
             above(f"growth of secagg's set-up from {first} to {last} participants", grown["secagg"], times / 2),

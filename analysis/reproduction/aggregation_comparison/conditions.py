@@ -36,7 +36,7 @@ PHONES: dict[str, Any] = {
 PHONES_ONLINE = PHONES["mean_online_s"] / (PHONES["mean_online_s"] + PHONES["mean_offline_s"])
 """Share of the phones that is online at a time: a quarter."""
 
-PHONES_A_PARTICIPANT = 8
+PHONES_A_PARTICIPANT = 8  # a quarter is online: twice as many as a round needs
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ def experiment(size: Size, condition: Condition, compared: ComparedProtocol) -> 
     """
     setting = condition.setting
     for step in range(round(setting.dropouts / _LEAST_STEP) + 1):
+        # Multiples of 0.05, without rounding errors.
         fewer = replace(setting, dropouts=round(setting.dropouts - step * _LEAST_STEP, 2))
         try:
             return _declared(size, condition, compared, compared.section(fewer))

@@ -95,6 +95,7 @@ def _one_committee_a_round(setting: ProtocolSetting) -> dict[str, Any]:
     return {
         "committee": {**_committee(setting), "serves_rounds": 1},
         "max_colluders": max(1, _on_committee(setting)),
+        # Rounded first: a product a little above a whole number would become the next one.
         "min_survivors": max(2, ceil(round((1 - setting.dropouts) * setting.participants, 6))),
     }
 

@@ -36,6 +36,7 @@ def withstood(context: ReproductionContext, compared: ComparedProtocol) -> list[
     """
     honest = experiment(SURVEY, CONDITION, compared)
     data = honest.model_dump(mode="json", exclude_unset=True)
+    # Accomplices without misbehaviour of their own: several attacks have nothing to gain without them.
     data["adversary"] = {"dishonest": list(range(CONDITION.setting.corrupted)), "server": []}
     attacked = validated(data, honest.name)
     ours = {

@@ -86,7 +86,7 @@ def measured(run: RunRecords) -> pd.DataFrame:
         clients = summed_up.loc[summed_up["round"] == number, "client"].tolist()
         updates = [victims.workload.train(client, aggregate.model, number).delta for client in clients]
         summed = sum(delta * min(1.0, CLIP / float(np.linalg.norm(delta))) for delta in updates)
-        noise = aggregate.mean * len(updates) - summed
+        noise = aggregate.mean * len(updates) - summed  # weights are equal
         rows.append(
             {
                 "dropped": participants - len(updates),

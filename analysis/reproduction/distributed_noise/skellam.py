@@ -61,6 +61,7 @@ def apart_from_a_sum(mechanism: Mechanism, variance: float, participants: int) -
     for _ in range(participants - 1):
         summed = np.convolve(summed, share)
     wide = max(len(summed), len(whole))
+    # Both are symmetric about 0, with odd lengths.
     of_sum, of_whole = (np.pad(masses, (wide - len(masses)) // 2) for masses in (summed, whole))
     return float(np.abs(of_sum - of_whole).sum() / 2)
 
@@ -68,7 +69,7 @@ def apart_from_a_sum(mechanism: Mechanism, variance: float, participants: int) -
 def _masses(mechanism: Mechanism, variance: float) -> Floats:
     """Return the probabilities of -K to K, `(2K+1,)`."""
     masses = np.array([float(mass) for mass in table_of(mechanism, variance).masses])
-    masses[1:] /= 2
+    masses[1:] /= 2  # the table has -x and x together
     return np.concatenate((masses[:0:-1], masses))
 
 

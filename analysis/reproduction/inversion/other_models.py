@@ -122,7 +122,7 @@ def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
 
 def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
     """Recover training samples from single updates and from sums."""
-    alone = _runs(context, SendCraftedModel.name, (1,), "alone", protocol="plain")
+    alone = _runs(context, SendCraftedModel.name, (1,), "alone", protocol="plain")  # SecAgg refuses a sum over one
     summed = _runs(context, SendCraftedModel.name, SIZES, "summed")
     by_size = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}
     had = {size: mean_interval([samples.recovered for samples in rounds]) for size, rounds in by_size.items()}

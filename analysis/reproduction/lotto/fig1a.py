@@ -186,7 +186,7 @@ def chance(dishonest: int, threshold: int) -> float:
     """
     p = OVER_SELECTION * PARTICIPANTS / POPULATION
     honest = POPULATION - dishonest
-    x = np.arange(2 * threshold - PARTICIPANTS, min(dishonest, PARTICIPANTS - 1) + 1)
+    x = np.arange(2 * threshold - PARTICIPANTS, min(dishonest, PARTICIPANTS - 1) + 1)  # one place is a victim's
     return float((binom.pmf(x, dishonest, p) * binom.sf(PARTICIPANTS - x - 1, honest, p)).sum())
 
 
@@ -216,6 +216,7 @@ def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFr
                 seed,
             )
             (run,) = context.run_experiment(point, context.out / f"rates-{selection}-{dishonest}-{t}")
+            # Rounds without enough candidates count, too.
             share = Proportion.of(sums_had(run).count(1), len(run.rounds))
             bound = secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
             lotto = selection != "random"
@@ -336,7 +337,7 @@ def _rate_claims(table: pd.DataFrame) -> list[PaperClaim]:
 
 def _beyond(row: pd.Series, rates: int) -> bool:
     """Check whether a rate's interval lies above the bound; the intervals of all rates hold together with 95%."""
-    wide = Proportion.of(int(row["reconstructed"]), int(row["rounds"]), 1 - 0.05 / rates)
+    wide = Proportion.of(int(row["reconstructed"]), int(row["rounds"]), 1 - 0.05 / rates)  # Bonferroni
     return wide.low > float(row["Corollary 1 (paper)"])
 
 

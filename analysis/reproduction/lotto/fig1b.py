@@ -79,6 +79,7 @@ def deficits(delta: float) -> pd.DataFrame:
     """
     rows = []
     for budget in BUDGETS:
+        # Each reading of the paper gets noise of its own, so that both start at the budget.
         plain, hidden = (_calibrated(budget, delta, sampling) for sampling in (1.0, _SAMPLING))
         for dishonest in range(35):
             share = 1 - dishonest / PARTICIPANTS
@@ -89,6 +90,7 @@ def deficits(delta: float) -> pd.DataFrame:
                     "dishonest_percent": 100 * dishonest / PARTICIPANTS,
                     "epsilon": plain.epsilon(ROUNDS, delta, share),
                     "epsilon_amplified": hidden.epsilon(ROUNDS, delta, share, _SAMPLING),
+                    # A share of sigma is its square in sigma^2.
                     "epsilon_deviation": plain.epsilon(ROUNDS, delta, share**2),
                     "epsilon (paper)": PUBLISHED.get((budget, dishonest)),
                 }

@@ -99,6 +99,7 @@ def successes(population: int, participants: int, rounds: int) -> dict[Fraction,
     keys = [SecretKey.from_seed(randomness.secret(client, 0, "vrf")) for client in range(population)]
     counted = dict.fromkeys(_EMULATED_FACTORS, 0)
     for number in range(1, rounds + 1):
+        # Once a round for all factors, since the VRFs take nearly all of the time.
         outputs = [key.output(selection_input(_EXPERIMENT, number)) for key in keys]
         for factor in counted:
             candidates = sum(under_threshold(output, factor, participants, population) for output in outputs)

@@ -95,6 +95,7 @@ def qualities(run: RunRecords) -> Floats:
     workload = workloads.build(done.workload, done.population, done.seed or 0)
     quality = np.empty(done.population)
     for client in range(done.population):
+        # Clients report losses of the training itself, so data quality is measured by one more round of it.
         update = workload.train(client, model, done.rounds + 1)
         squared = update.loss**2 if update.squared_loss is None else update.squared_loss
         quality[client] = update.samples * np.sqrt(squared)

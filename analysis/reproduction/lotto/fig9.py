@@ -168,6 +168,7 @@ def speed_up(slower: Floats, faster: Floats) -> tuple[float, float, float]:
     """
     if not len(slower) or np.isnan(slower).any() or np.isnan(faster).any():
         return (float("nan"),) * 3
+    # Logarithms: a ratio and its inverse then have the same interval.
     interval = mean_interval(np.log(slower / faster))
     assert interval.mean is not None
     half = float("inf") if interval.half_width is None else interval.half_width

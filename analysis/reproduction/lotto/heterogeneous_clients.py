@@ -95,7 +95,7 @@ def experiment(
         sweep: values by key.
     """
     application = setting.application
-    up_bytes = RING_BITS / 8 if setting.secagg else 4.0
+    up_bytes = RING_BITS / 8 if setting.secagg else 4.0  # elements of the ring, or float32
     implied = paper.derived(application, transfer_bytes=(4 + up_bytes) * paper.PARAMETERS[application])
     costs = {"train.parameter_example": implied.parameter_example_s}
     aggregation: dict[str, Any] = {"protocol": "plain"}

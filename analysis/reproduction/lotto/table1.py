@@ -116,8 +116,9 @@ def exponent(values: Sequence[float]) -> float:
     Args:
         values: three or more values, at x, 2x, 4x, ...
     """
-    if max(values) - min(values) <= FLAT * max(values):
+    if max(values) - min(values) <= FLAT * max(values):  # else noise would look like growth
         return 0.0
+    # Increments drop the constant part: c + b x**p would else look flatter than it is.
     increments = [later - earlier for earlier, later in pairwise(values)]
     if min(increments) <= 0:  # no steady growth: take the growth from end to end
         return math.log2(values[-1] / values[0]) / (len(values) - 1)

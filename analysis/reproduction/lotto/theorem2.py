@@ -122,6 +122,7 @@ def run_theorem2(context: ReproductionContext) -> ReproductionResult:
         outcomes[condition] = attack_outcome(run)
         done = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
         dishonest = run.participation.groupby("round")["dishonest"].sum().reindex(done)
+        # Of completed rounds, that is given |C| >= s, as in `expected_share`.
         shares[condition] = mean_interval(dishonest.to_numpy(np.float64) / PARTICIPANTS)
     rows = [_row(condition, attacked) for condition, attacked in outcomes.items()]
     remarks = (

@@ -74,6 +74,7 @@ def most_of(rounds: int, probability: float) -> float:
         probability: probability of each round.
     """
     reached = np.arange(rounds)
+    # The expectation of a count is the sum of Pr[maximum > k] over k.
     return float((1 - binom.cdf(reached, rounds, probability) ** POPULATION).sum())
 
 

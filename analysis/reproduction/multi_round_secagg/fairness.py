@@ -116,6 +116,7 @@ def p_value(participations: npt.NDArray[np.int64], privacy: int) -> float:
     counts = participations[np.searchsorted(batches.of, np.arange(len(batches)))]
     rounds, share = participations[-1], (PARTICIPANTS // privacy) / len(batches)
     spread = ((counts - rounds * share) ** 2).sum()
+    # Counts add up to a constant, so their covariance has one eigenvalue beside 0: m / (m - 1) variances.
     variance = rounds * share * (1 - share) * len(batches) / (len(batches) - 1)
     return float(chi2.sf(spread / variance, len(batches) - 1))
 

@@ -30,7 +30,7 @@ def groupings(users: int, smallest: int) -> Iterator[tuple[int, ...]]:
     """
     yield ()
     for size in range(smallest, users + 1):
-        for rest in groupings(users - size, size):
+        for rest in groupings(users - size, size):  # no smaller size: each multiset once
             yield (size, *rest)
 
 
@@ -43,6 +43,6 @@ def unions(sizes: tuple[int, ...], selected: int) -> int:
     """
     ways = [1, *[0] * selected]
     for size in sizes:
-        for total in range(selected, size - 1, -1):
+        for total in range(selected, size - 1, -1):  # downwards: each group at most once
             ways[total] += ways[total - size]
     return ways[selected]

@@ -137,7 +137,7 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
             for rounds in WINDOWS:
                 reconstruction = reconstruct(run, before + 1, before + rounds, victims)
                 rows.append({"rate": rate, **_row(selection, seed, rounds, reconstruction)})
-                if (rate, rounds, seed) == (DECAYING, WINDOW, 1):
+                if (rate, rounds, seed) == (DECAYING, WINDOW, 1):  # the paper's own window; its figure is of one run
                     errors_by_selection[_NAMES[selection]] = reconstruction.table["error"].dropna().to_numpy()
     frame = pd.DataFrame(rows)
     figures = histogram(errors_by_selection, context.out / "multiround-fig10")

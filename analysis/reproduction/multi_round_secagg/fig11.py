@@ -52,6 +52,7 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
         dataset: built-in data set.
         data: folder with its files; None: not needed.
     """
+    # The small learning rate keeps the model still for sixty rounds, so that updates hardly change, as (31) assumes.
     return declared(
         f"multiround-fig11, {dataset}",
         """

@@ -106,6 +106,7 @@ def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataF
 def _standard_error(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[float]":
     """Return the standard error of the mean of rounds with K users or none; at least that of one round."""
     share = frame["C (Theorem 1)"] / PARTICIPANTS
+    # At shares of almost 0 or 1 the formula's variance is 0, and any difference would be infinitely far off.
     variance = (share * (1 - share) / (rounds * seeds)).clip(lower=1 / (rounds * seeds) ** 2)
     error: pd.Series[float] = PARTICIPANTS * np.sqrt(variance)
     return error

@@ -68,6 +68,7 @@ def measured(context: ReproductionContext) -> dict[str, list[OverRounds]]:
         context.progress(f"seed {seed} of {seeds}: {rounds} rounds of {len(SCHEMES)} schemes")
         unavailable = dropout_probabilities(POPULATION, seed)
         for name, parameters in SCHEMES.items():
+            # All schemes meet the same absences.
             by_scheme[name].append(over_rounds(simulate(parameters, unavailable, rounds, seed), SEED_TIME_S))
     return by_scheme
 

@@ -181,7 +181,7 @@ def batch_variance(privacy: int) -> float:
     values = np.where(batches.of % 2 == 0, 1.0, -1.0)
     values -= values.mean()
     together = chosen * (chosen - 1) / (count * (count - 1))
-    pairs = np.where(batches.of[:, None] == batches.of, chosen / count, together)
+    pairs = np.where(batches.of[:, None] == batches.of, chosen / count, together)  # Pr[both take part]
     covariance = pairs - (PARTICIPANTS / POPULATION) ** 2
     return float(values @ covariance @ values / PARTICIPANTS**2 / np.mean(values**2))
 
@@ -299,7 +299,7 @@ def _largest_covariance_quotient() -> float:
     for trial in range(2000):
         count = int(generator.integers(1, 9))
         roots = generator.normal(size=(count, int(generator.integers(1, count + 1))))
-        covariance = np.ones((count, count)) if trial == 0 else roots @ roots.T
+        covariance = np.ones((count, count)) if trial == 0 else roots @ roots.T  # fully dependent: attains the bound
         covariance /= covariance.diagonal().max()
         mean = generator.normal(size=count).sum() ** 2
         skipped = generator.uniform(0.1, 1.0)  # P(W = w)

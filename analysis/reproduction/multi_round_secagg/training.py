@@ -68,6 +68,7 @@ def dropout_probabilities(population: int, seed: int) -> list[float]:
         population: n.
         seed: seed of the run.
     """
+    # A stream of its own, by the paper's number: no draw within a run of this seed repeats it.
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(2106, 3328))))
     return [float(p) for p in generator.choice(UNAVAILABLE, population)]
 
@@ -177,7 +178,7 @@ def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder
     if len(task.rates) == 1:
         return task.rates[0]
     context.progress(f"{setting}: which of {len(task.rates)} learning rates")
-    swept = experiment(task, setting, 0, [SCHEMES[RANDOM]], task.rates)
+    swept = experiment(task, setting, 0, [SCHEMES[RANDOM]], task.rates)  # seed 0 is not compared
     runs = context.run_experiment(swept, context.out / folder / f"{setting}-rates".lower())
     reached = [float(AccuracyCurves.of([run]).late[0]) for run in runs]
     return best_of(task.rates, reached)

@@ -124,6 +124,7 @@ def recovered(run: RunRecords, rounds: int) -> tuple[dict[str, Any], Floats]:
     victims = Victims(run)
     aggregates = [run.aggregate(number) for number in window.rounds.tolist()]
     models = np.array([aggregate.weight * aggregate.model for aggregate in aggregates if aggregate is not None])
+    # Sums of whole local models, as in the first version: an update plus the round's global model.
     estimated = estimates(replace(window, sums=window.sums + models), victims.weights)
     updates = victims.updates(window.model, int(window.rounds[0]))[estimated.clients]
     true = window.model + updates

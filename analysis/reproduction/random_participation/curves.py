@@ -252,6 +252,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
     rows = []
     for name, (delta, local_samples, _, _) in curves.items():
         for q in rates.tolist():
+            # The baselines do not depend on d. At q = 1e-4, rounding may make p larger than 1.
             participation = Participation(local_samples or 1, min(1.0, 1e-4 / q), q)
             rows.append({"analysis": name, "q": q, "epsilon": epsilon_at(delta, participation, 1.0, 1e-6)})
     table = pd.DataFrame.from_records(rows)

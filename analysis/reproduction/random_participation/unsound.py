@@ -121,7 +121,7 @@ def _counterexample(scenario: PublishedScenario, context: ReproductionContext) -
     trials = TRIALS[context.scale]
     participation, sigma = scenario.participation, scenario.sigmas[PROPOSED]
     context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
-    random = np.random.default_rng((_SEED, 1556, participation.local_samples))
+    random = np.random.default_rng((_SEED, 1556, participation.local_samples))  # a stream for each scenario
     independent = attack_membership(participation, sigma, EPSILON, trials, random)
     coupled = coupled_delta(participation, sigma, EPSILON, trials // 2, random)
     return Counterexample(scenario, *worst_angle(participation, sigma, EPSILON), Interval(*coupled), independent)

@@ -57,7 +57,7 @@ class ExpansionTraffic:
             users: number of users; a sum of more users takes more bits.
             coordinates: number of coordinates.
         """
-        beside = self.beside_vector * users / self.users
+        beside = self.beside_vector * users / self.users  # keys and shares, for each peer
         return (beside + ring_bits(users) * coordinates / 8) / (INPUT_BITS * coordinates / 8)
 
 

@@ -48,12 +48,13 @@ def by_their_count(of: Instance) -> tuple[int, int]:
     """
     s, needs = of.clients, requirements(of)
     dishonest, gone = needs.counts(s)
+    # Union bound over the s clients.
     secret, too_few = -(SECURITY + 1) * log(2) - log(s), -CORRECTNESS * log(2) - log(s)
     for k in range(2, s - 1, 2):
         if bound.failure_bits(s, k, k, needs).disconnected < SECURITY + 1:
             continue
         fitting = int(np.flatnonzero(bound.log_tails(s, dishonest, k)[1] <= secret)[0])
-        t = fitting if of.server != "semi-malicious" else (fitting + k + 1) // 2
+        t = fitting if of.server != "semi-malicious" else (fitting + k + 1) // 2  # 2t - k >= fitting
         if t <= k and bound.log_tails(s, s - gone, k)[0][t] < too_few:
             return k, max(t, 2)
     return 0, 0

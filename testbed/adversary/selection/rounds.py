@@ -258,4 +258,4 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
         outcome = "let the round happen" if ours >= needed else "ended the round"
         self.record_attack(AbortUnfavourableRounds, f"{outcome}: {ours} of its clients stand, {needed} wanted")
         if ours < needed:
-            raise RoundAborted("too-few-candidates", "says the server", candidates=len(self.members(candidates)))
+            raise RoundAborted("too-few-candidates", "claimed by the server", candidates=len(self.members(candidates)))

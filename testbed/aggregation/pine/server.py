@@ -183,7 +183,7 @@ class Pine(AggregationProtocol):
         accepted = []
         for client, report in sorted(answers.items()):
             if report.rejected:
-                state.misbehaved(client, f"{report.rejected}: says the helper, client {state.helper}")
+                state.misbehaved(client, f"{report.rejected}: reported by the helper, client {state.helper}")
             elif report.seeds != state.prepared[client].seeds:
                 detail = f"the helper, client {state.helper}, derives other joint randomness than the server"
                 state.misbehaved(client, f"pine.inconsistent-report: {detail}")

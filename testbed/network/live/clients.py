@@ -233,7 +233,7 @@ class LiveClients:
 
     def _result(self, client: int, question: ReceivedQuestion) -> HandlerResult:
         if question.name not in self._kinds:
-            notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: nobody here answers it"[:_LONGEST_LINE])
+            notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: no handler for this message"[:_LONGEST_LINE])
             return wire.REFUSED, encode(notice), _NO_WORK
         answers, kind, key = self._delivered(client, question)
         if answers.shared is not None and answers.shared.header is not None:

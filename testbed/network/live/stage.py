@@ -330,7 +330,7 @@ def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.
         RoundAborted: a client has sent no vector, or a vector of another shape.
     """
     if not len(clients):
-        raise Refusal("sum.empty", "there is nobody to sum over")
+        raise Refusal("sum.empty", "there are no clients to sum over")
     without = [client for client in clients.tolist() if client not in vectors]
     if without:
         raise RoundAborted("no-vector", f"client {without[0]} was to send a vector")

@@ -255,7 +255,7 @@ class LottoClient(Role):
         """
         signed = {row.client: row.signature for row in message.signatures}
         if len(signed) != len(message.signatures) or not signed.keys() <= keys.keys():
-            raise Refusal("lotto.unexpected-signature", "a signature twice, or of somebody who is not in the list")
+            raise Refusal("lotto.unexpected-signature", "a signature occurs twice, or its signer is not in the list")
         needed = self.parameters.quorum_of(len(keys))
         if len(signed) < needed:
             raise Refusal("lotto.too-few-signatures", f"{len(signed)} of {needed} needed")

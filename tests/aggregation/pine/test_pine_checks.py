@@ -253,4 +253,4 @@ def test_the_record_of_a_report_that_the_helper_rejects_names_the_helper() -> No
     roles = [RoleSpec(RejectsReports, PARAMETERS, frozenset({HELPER}))]
     small = SmallFederation(DELTAS, PARAMETERS, protocol=Pine, roles=roles)
     assert small.run().survivors.tolist() == [1, 2, 3, 4, 5]
-    assert small.misbehaviour() == [(0, f"pine.invalid-report: says the helper, client {HELPER}")]
+    assert small.misbehaviour() == [(0, f"pine.invalid-report: reported by the helper, client {HELPER}")]

@@ -124,7 +124,7 @@ class FramesAndSaysNothing(Frames):
 
 
 def played(role: type[SecAggClient], only: set[int], **options: Any) -> tuple[Any, Any, list[int]]:
-    """Return the federation, its mean (or the reason for none) and the clients left out from then on."""
+    """Return the federation, its mean (or the reason why there is none) and the clients left out from then on."""
     parameters = SecAggParameters(threshold=T, bits=32, weights="equal")
     small = SmallFederation(DELTAS, parameters, roles=[RoleSpec(role, parameters, frozenset(only))], **options)
 

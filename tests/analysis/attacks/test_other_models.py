@@ -57,7 +57,11 @@ def test_every_coordinate_of_the_victims_update(tmp_path: Path) -> None:
             "misbehaviour",
             "one-shot.invalid-share",
         ),
-        ({"protocol": "pine", "norm_bound": 10}, "misbehaviour", "pine.invalid-share: says the helper, client 0"),
+        (
+            {"protocol": "pine", "norm_bound": 10},
+            "misbehaviour",
+            "pine.invalid-share: reported by the helper, client 0",
+        ),
     ],
     ids=lambda value: value["protocol"] if isinstance(value, dict) else "",
 )

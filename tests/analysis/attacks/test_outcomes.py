@@ -68,8 +68,8 @@ def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) 
         len(set(seen["round"])),
     )
     text = render(adversaries([run]))
-    assert "Left out: attacked rounds in which no client refused" in " ".join(text.split())
-    assert "All dishonest" not in text  # neither a head nor a note on one that is not there
+    assert "Cheaters excluded: attacked rounds" in " ".join(text.split())
+    assert "No honest participant" not in text  # neither a head nor a note on one that is not there
     assert "Updates recovered" not in text
 
 
@@ -82,7 +82,7 @@ def test_rounds_without_an_honest_participant_are_not_held_against_theorem_2(rec
     assert found.exceeding(3).count == 0
     (row,) = json.loads(render(adversaries([run], eta=1.9), "json"))["rows"]
     assert row["exceeded"] == sum(x > 3 for x in found.dishonest_if_verified) == 0  # floor(1.9 * 2)
-    assert "All dishonest" in render(adversaries([run]))
+    assert "No honest participant" in render(adversaries([run]))
 
 
 def test_completed_rounds_count_their_dishonest_participants(recorded: Callable) -> None:
@@ -134,12 +134,12 @@ def test_the_table_in_every_format(recorded: Callable) -> None:
     assert "Above 3× expected" in text
     first, second = (line.split("  ") for line in text.splitlines() if line.startswith("Adversary "))
     assert [head.strip() for head in first if head.strip()] == [
-        "Adversary", "Rounds", "Attacked", "Attacks refused", "Completed unseen", "Seen by honest parties",
+        "Adversary", "Rounds", "Attacked", "Attacks refused", "Completed undetected", "Failed checks (rounds)",
     ]  # fmt: skip
     assert [head.strip() for head in second if head.strip()][1:] == [
-        "Dishonest, mean", "most", "expected", "Above 3× expected", "95% interval", "Lotto's bound",
+        "Dishonest participants, mean", "maximum", "expected", "Above 3× expected", "95% interval", "Lotto's bound",
     ]  # fmt: skip
-    for head in ("Attacks refused: ", "Completed unseen: ", "Expected: ", "Above 3× expected: ", "Lotto's bound: "):
+    for head in ("Attacks refused: ", "Completed undetected: ", "Expected: ", "Above 3× expected: ", "Lotto's bound: "):
         assert head in " ".join(text.split())  # every head is explained
     assert render(frame, "markdown").startswith("| Adversary | Rounds |")
     assert render(frame, "csv").splitlines()[0].startswith("label,selection,aggregation,server,clients")

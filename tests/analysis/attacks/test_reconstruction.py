@@ -87,7 +87,7 @@ def test_a_real_run_tells_every_update_under_random_and_only_means_under_batches
     victims = Victims(made(aggregation=aggregation, selection=BATCHES_OF_TWO))
     means = victims.updates(batched.view.model, 1).reshape(4, 2, -1).mean(axis=1).repeat(2, axis=0)
     assert errors(batched.estimates.updates, means).max() < 0.1
-    assert "updates that the sums determine 8 of 8" in text(at_random)
+    assert "determined by the sums  8 of 8" in text(at_random)
     assert row(batched)["determined"] == 0
 
 

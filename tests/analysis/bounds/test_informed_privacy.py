@@ -209,7 +209,7 @@ def test_noise_that_others_skip_costs_as_much_as_chance_brings_of_them() -> None
     assert curious.cost.epsilon >= skellam().epsilon(r, DELTA, (S - k) / S)
     k, r = curious.fewest.dishonest, curious.fewest.rounds
     assert curious.fewest.epsilon >= skellam().epsilon(r, DELTA, max(1, 14 - k) / S)
-    assert curious.because.endswith("; up to k by chance skip their noise")
+    assert curious.because.endswith("; up to k participants, by chance, add no noise")
     assert found({"protocol": "random"}, 24, population=40)[0].cost.dishonest == 0  # they add it
 
 
@@ -218,7 +218,7 @@ def test_where_chance_is_not_known_all_that_skip_their_noise_are_always_there() 
     curious, _ = found({"protocol": "weighted-random"}, **skipping)
     assert (curious.cost.dishonest, curious.cost.rounds) == (5, 3)
     assert curious.cost.epsilon == pytest.approx(skellam().epsilon(3, DELTA, 15 / S), rel=1e-9)
-    assert curious.because.endswith("; up to 5 beside it skip their noise in every round")
+    assert curious.because.endswith("; up to 5 other participants add no noise in any round")
     nobody, _ = found({"protocol": "weighted-random"}, adversary={"dishonest": 150, "clients": ["skip-noise"]})
     assert nobody.fewest.epsilon == pytest.approx(skellam().epsilon(3, DELTA, 1 / S), rel=1e-9)  # the victim's own
 
@@ -284,7 +284,7 @@ def test_batches_of_uneven_size_are_drawn_as_batches() -> None:
     """59 clients in 5 batches of 10 or more, 3 of them in a round: a client has 3/5, and not 30/59."""
     selection = {"protocol": "verifiable-batch-partition", "privacy": 10, "participants": 30, "over_selection": 1.3}
     curious, _ = found(selection, 0, population=59)
-    assert curious.because.startswith("3 of 5 batches by chance")
+    assert curious.because.startswith("3 of 5 batches at random")
     assert curious.cost.q_r == survival(curious.cost.rounds, R, Fraction(3, 5))
     assert "in rounds of 30 to 36" in curious.because
 

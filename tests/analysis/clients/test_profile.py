@@ -51,7 +51,7 @@ def test_it_is_what_a_run_records(tmp_path: Path) -> None:
     assert shown[0][6] == "5 (1 to 9)"
     told = report(found, "text")
     assert "12 clients, 1,438 training samples" in told
-    assert "medians by class" in told
+    assert "Medians by class" in told
     assert len(pd.read_csv(io.StringIO(report(found, "csv")))) == 12
     as_json = json.loads(report(found, "json"))
     assert np.sum(as_json["label_counts"]) == 1438

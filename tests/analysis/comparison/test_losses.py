@@ -119,7 +119,7 @@ def test_text_and_markdown_show_the_totals(lossy: RunRecords) -> None:
     frame = dropouts([lossy])
     title, _, heads, _, *lines = render(frame, "text").splitlines()
     assert title == "lossy: 2 rounds"
-    assert heads.split() == ["Stage", *(2 * ["asked", *LOST, "/round"])]
+    assert heads.split() == ["Stage", *(2 * ["asked", *LOST, "lost/round"])]
     assert lines[1].split() == ["train", "6", "1", "1", "1", "0", "1.50", "6", "1", "1", "1", "0", "1.50"]
     assert lines[-1].split()[2:8] == ["16", "1", "2", "1", "1", "2.50"]
     assert max(map(len, [heads, *lines])) <= 118

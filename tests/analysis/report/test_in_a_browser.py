@@ -192,7 +192,7 @@ def test_a_round_opens_and_says_who_was_lost_and_why(opened: Opened) -> None:
     page.keyboard.press("End")
     page.keyboard.press("Home")
     assert "Client 2: participant, not in the sum; late" in explorer.locator("h3").inner_text()
-    assert "answered after the server had gone on" in explorer.locator(".client").inner_text()
+    assert "the answer arrived after the end of the stage" in explorer.locator(".client").inner_text()
     explorer.get_by_label("Show", exact=True).select_option("refused")
     page.keyboard.press("Tab")
     explorer.locator(".client-line").first.click()

@@ -20,6 +20,7 @@ from testbed.records import RunRecords, find_runs
 from tests.analysis.recorded import RecordedRound, asked, synthetic_run, write_run
 from tests.analysis.timeline.traces import CLIENTS, FIRST, check, of, read
 from tests.former_defaults import with_former_defaults
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 SMALL: dict[str, Any] = {
@@ -231,7 +232,7 @@ def test_ranges_are_read_as_they_are_written(ranges: list[tuple[int, int]]) -> N
 
 @pytest.mark.parametrize("text", ["", "a", "3-", "-3", "5-3", "3,,4", "1-2-3", "1.5", "1" * 30])
 def test_other_text_names_no_rounds(text: str) -> None:
-    with pytest.raises(ExperimentError, match="give rounds as 3, 3-5 or 3,7-9"):
+    with pytest.raises(ExperimentError, match=naming("3, 3-5 or 3,7-9")):
         numbered(text)
 
 

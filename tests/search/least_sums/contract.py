@@ -76,7 +76,7 @@ class LeastSums(ABC):
         """Search each setting.
 
         Args:
-            budget: 1 in the checks; a larger one tries so many times as many choices, and larger settings.
+            budget: 1 in the checks; a budget of n tries n times as many choices, and larger settings.
             seed: of the accomplices and of random choices.
         """
 

@@ -161,7 +161,7 @@ class SecAggPlusSums(LeastSums):
         return Result(self.protocol, words, stated, len(part.members), tried, method, executed)
 
     def by_parts(self, participants: int, rounds: int, seed: int) -> Result:
-        """The server looks at the graphs of so many rounds, with the accomplices that the parameters allow.
+        """The server looks at the graphs of a number of rounds, with the accomplices that the parameters allow.
 
         The statement goes beyond `guarantees` (docs/explanation/secagg-plus.md): t - x, with x in a neighbourhood.
         """

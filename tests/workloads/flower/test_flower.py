@@ -191,7 +191,7 @@ def test_folders_that_do_not_fit(tmp_path: Path, flower_python: str) -> None:
     with pytest.raises(ExperimentError, match=naming("tool.flwr.app.components", "clientapp", "serverapp")):
         FlowerProcess(section, 3, 1)
     unknown = FlowerSection(app=DIGITS, python=flower_python, run_config={"learning-rat": 1})
-    with pytest.raises(ExperimentError, match="the app has no learning-rat; allowed: fraction-train, learning-rate"):
+    with pytest.raises(ExperimentError, match=naming("learning-rat", "allowed: fraction-train, learning-rate")):
         FlowerProcess(unknown, 3, 1)
 
 

@@ -21,7 +21,7 @@ DESCRIBED = {
 
 
 def in_a_process_with(threads: int, out: Path) -> bytes:
-    """The model of the run without Ray, in a process of its own that would take so many threads."""
+    """The model of the run without Ray, in a process of its own with this number of threads."""
     file = out.with_suffix(".yaml")
     file.write_text(yaml.safe_dump(DESCRIBED))
     command = [sys.executable, "-m", "testbed", "run", str(file), "--out", str(out), "--network", "in-process", "-q"]

@@ -38,7 +38,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Noise(ClientData):
-    """Clients with so many samples of noise each."""
+    """Clients with random samples, a number for each client."""
 
     description = "noise"
 
