@@ -44,7 +44,7 @@ COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     "testbed_refusals_total": (("stage", "check"), "Refusals, by the check that failed"),
     "testbed_crashes_total": (("stage",), "Crashes of clients' handlers"),
     "testbed_restarts_total": (("party",), "Hosts and coordinators that were replaced"),
-    "testbed_events_total": (("kind",), "All events: refusal, crash, restart, misbehaviour, poisoned, ..."),
+    "testbed_events_total": (("kind",), "All events: refusal, crash, restart, misbehaviour, quarantined, ..."),
 }
 HISTOGRAMS: dict[str, tuple[tuple[str, ...], str, list[float]]] = {
     "testbed_round_wall_seconds": (

@@ -34,7 +34,7 @@ def draw(
     """Write ``labels`` (if samples have labels) and ``clients``, with their data as CSV; return the files.
 
     Args:
-        found: the clients.
+        client_profile: the clients.
         folder: to write into.
         columns: of a paper's page, 1 or 2.
         formats: of `analysis.style.FORMATS`.
@@ -55,7 +55,7 @@ def labels(client_profile: ClientProfile, columns: int = 1) -> Figure:
     In the heat map clients are ordered by the most frequent label of their samples.
 
     Args:
-        found: the clients.
+        client_profile: the clients.
         columns: of a paper's page, 1 or 2.
     """
     counts = client_profile.label_counts

@@ -168,7 +168,7 @@ class EmulatedNetwork(RecordingNetwork):
         return classes([*self.links.columns, self.speed_factors])
 
     def _kinds(self, clients: Ids, presence: Presence, size: int, answers: HostAnswers) -> ClientGroups | None:
-        """Group the `(m,)` clients clients that fare alike; None if grouping does not pay, or if all clients differ.
+        """Group the `(m,)` clients that fare alike; None if grouping does not pay, or if all clients differ.
 
         A client that answers on its own, leaves, or is in a handshake is its own group.
         """

@@ -109,17 +109,17 @@ def as_keywords(
     return dict(options)
 
 
-def check_methods(create_with_options: Any, name: str, key: str, *methods: str) -> None:
+def check_methods(instance: Any, name: str, key: str, *methods: str) -> None:
     """Raise `ExperimentError` unless an object has these methods.
 
     Args:
-        made: an instance of the user's class.
+        instance: an instance of the user's class.
         name: the experiment's name for the class.
         key: the experiment's key, e.g. ``devices.model``.
         methods: each with its arguments, as the error shows it.
     """
     for method in methods:
-        if not callable(getattr(create_with_options, method.partition("(")[0], None)):
+        if not callable(getattr(instance, method.partition("(")[0], None)):
             raise ExperimentError(f"{key}: {name}: lacks the method {method}")
 
 

@@ -207,7 +207,7 @@ class OortSelection(ServerChoice):
         # Deviation: FedScale knows sizes and speeds of clients before they train, the server here does not.
         if self.parameters.unexplored == "random":
             return rng.choice(clients, count, replace=False)
-        speed = 1 / np.maximum(answered_s, _SMALLEST_RANGE)
+        speed = 1 / np.maximum(answered_s, _SHORTEST_S)
         window = speed >= _highest(speed, int(self.parameters.sample_window * count))
         return draw_by_weight(clients[window], speed[window], count, rng)
 

@@ -61,9 +61,15 @@ def _least_safe_threshold(setting: ProtocolSetting) -> dict[str, Any]:
     return {"threshold": (setting.participants + setting.corrupted) // 2 + 1}
 
 
+def _survivors(setting: ProtocolSetting) -> int:
+    """Return the number of participants without the dropouts, rounded up."""
+    # Rounded first: a product a little above a whole number would become the next one.
+    return ceil(round((1 - setting.dropouts) * setting.participants, 6))
+
+
 def _coded(setting: ProtocolSetting) -> dict[str, Any]:
     """Return U (survivors) and T (colluders), with T below U."""
-    survivors = ceil((1 - setting.dropouts) * setting.participants)
+    survivors = _survivors(setting)
     return {"threshold": max(2, survivors, setting.corrupted + 1), "max_colluders": setting.corrupted}
 
 
@@ -95,8 +101,7 @@ def _one_committee_a_round(setting: ProtocolSetting) -> dict[str, Any]:
     return {
         "committee": {**_committee(setting), "serves_rounds": 1},
         "max_colluders": max(1, _on_committee(setting)),
-        # Rounded first: a product a little above a whole number would become the next one.
-        "min_survivors": max(2, ceil(round((1 - setting.dropouts) * setting.participants, 6))),
+        "min_survivors": max(2, _survivors(setting)),
     }
 
 

@@ -42,8 +42,9 @@ def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, byte
             raise RoundAborted("wrong-shares", f"client {client}: {len(points)} of {threshold} needed shares open")
         meter("shamir.reconstruct.term", threshold)
         try:
-            weights = weights_by_points.setdefault(points, LagrangeWeights(points))
-            seeds[client] = weights.reconstruct(list(share_by_point.values()))
+            if points not in weights_by_points:
+                weights_by_points[points] = LagrangeWeights(points)
+            seeds[client] = weights_by_points[points].reconstruct(list(share_by_point.values()))
         except InvalidShares as error:
             raise RoundAborted("wrong-shares", f"client {client}, or a member of the committee: {error}") from None
     return seeds

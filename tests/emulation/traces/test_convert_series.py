@@ -66,6 +66,7 @@ def test_no_packet_is_lost_for_any_bins(tmp_path_factory: pytest.TempPathFactory
         ("0\n0\n", "the last stamp must be later than 0 ms"),
         ("", "the last stamp must be later than 0 ms"),
         (f"{10**13}\n", "row 1: "),
+        ("0" * 5000 + "1\n", "row 1: "),  # more digits than int() takes
     ],
 )
 def test_bad_mahimahi_traces_are_one_line(text: str, said: str, tmp_path: Path) -> None:

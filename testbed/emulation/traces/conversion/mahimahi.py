@@ -25,6 +25,7 @@ PACKET_BYTES = 1504
 _WHAT = "a mahimahi trace has a whole number of milliseconds in each line"
 _MOST_BINS = 50_000_000
 _LATEST_MS = 10**12
+_MOST_DIGITS = 20  # more are no stamp; int() of thousands of digits raises
 _MBIT_S_PER_BYTE_MS = 8e-3
 
 
@@ -54,7 +55,7 @@ def convert(path: Path, bin_s: float = 0.1) -> tuple[Steps, Counts]:
             if not text:
                 continue
             # Cut before `int`, which takes quadratic time for very long digits.
-            if not (text.isascii() and text.isdigit() and int(text[:20]) <= _LATEST_MS):
+            if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= _LATEST_MS):
                 raise row_error(str(path), row, f"{shown(text)}; {_WHAT}")
             stamps.append(int(text))
             if len(stamps) > 1 and stamps[-1] < stamps[-2]:
