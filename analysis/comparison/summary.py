@@ -30,23 +30,23 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     ``wall_s``; traffic is in bytes; ``transport_bytes_per_round`` comes on top of ``server_bytes_per_round``.
 
     - ``dropouts`` counts clients that dropped out within a stage, ``dropped_by_stage.STAGE`` those of one stage,
-    ``offline`` clients that were offline at their first question of a round, ``late`` answers after the deadline (see
-    `analysis.comparison.losses`), ``participants_lost`` participants without an update in the sum, for any reason.
+      ``offline`` clients that were offline at their first question of a round, ``late`` answers after the deadline (see
+      `analysis.comparison.losses`), ``participants_lost`` participants without an update in the sum, for any reason.
     - ``refusals`` counts the recorded refusals. ``unexpected_refusals`` describes them, except those of updates that
-    are not finite, in a run without an adversary. ``diverged`` gives the number of clients and the rounds of updates
-    that are not finite. ``crashes`` counts crashes of clients' code (with ``on_crash: drop``).
+      are not finite, in a run without an adversary. ``diverged`` gives the number of clients and the rounds of updates
+      that are not finite. ``crashes`` counts crashes of clients' code (with ``on_crash: drop``).
     - ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` counts the rounds for each reason.
-    ``behind_rounds`` counts rounds of a live run in which the machine could not keep up, and ``behind_factor`` is their
-    duration over the duration due to links and devices (None: no such round).
+      ``behind_rounds`` counts rounds of a live run in which the machine could not keep up, and ``behind_factor`` is their
+      duration over the duration due to links and devices (None: no such round).
     - ``final_attack_success`` is None unless clients poison samples for a target, ``final_perplexity`` and
-    ``best_perplexity`` unless the task is to predict the next word, ``final_client_accuracy_mean``,
-    ``..._worst_decile`` and ``..._std`` unless the accuracy of single clients is measured. ``training`` is ``real`` or
-    ``simulated``.
+      ``best_perplexity`` unless the task is to predict the next word, ``final_client_accuracy_mean``,
+      ``..._worst_decile`` and ``..._std`` unless the accuracy of single clients is measured. ``training`` is ``real`` or
+      ``simulated``.
     - Of runs with a privacy ledger: ``noise_multiplier`` (configured, or computed for an epsilon), ``epsilon_max`` and
-    ``epsilon_median`` over the honest clients in the ledger, ``privacy_caveats`` (limits of these numbers: a seed,
-    reported losses).
+      ``epsilon_median`` over the honest clients in the ledger, ``privacy_caveats`` (limits of these numbers: a seed,
+      reported losses).
     - ``reached.TARGET`` says whether the run has reached a target of its experiment, ``time_to_target_s.TARGET`` and so
-    on when, since the start (None: not reached); ``stopped`` says why the budget or a target ended the run.
+      on when, since the start (None: not reached); ``stopped`` says why the budget or a target ended the run.
 
     Args:
         run: the records; the run may be unfinished.

@@ -4,16 +4,16 @@ The records have the beginning and end of a round, the beginning of a stage, the
 the server, and the computing time of a client. All other times are derived, and the trace says so:
 
 - A stage ends with its last answer; if a client did not answer, when the next stage began or the round ended. The stage
-then includes the wait for the deadline and the server's work after it.
+  then includes the wait for the deadline and the server's work after it.
 - An exchange without an answer ends with its stage.
 - In an asynchronous run clients train at times of their own, perhaps since an earlier round. ``train`` is one stage
-from the round's beginning until its buffer is full. Clients lost in training are shown until then, or until asked
-again.
+  from the round's beginning until its buffer is full. Clients lost in training are shown until then, or until asked
+  again.
 - The time of an exchange apart from computing is divided among question, look-up at the key directory and answer in
-proportion to the time that each would take alone on the client's own link (its mean rate and latency). This is an
-estimate if the server's link was shared or connections were opened.
+  proportion to the time that each would take alone on the client's own link (its mean rate and latency). This is an
+  estimate if the server's link was shared or connections were opened.
 - In an exchange without an answer, question, computing and the sent part of the answer take these times, one after the
-other, until the exchange ends.
+  other, until the exchange ends.
 """
 
 from collections.abc import Iterable

@@ -192,7 +192,7 @@ def test_a_malicious_server_sees_single_updates_where_nothing_is_bound() -> None
     """As the privacy ledger counts: no accomplice is needed."""
     for name in ("secagg", "secagg-plus", "one-shot", "e-seafl", "pine"):
         for binding in ("signed", "none"):
-            keys = {"protocol": name, "model_binding": binding}
+            keys: dict[str, object] = {"protocol": name, "model_binding": binding}
             keys |= {"helper": 0, "norm_bound": 1.0} if name == "pine" else {}
             experiment = validated({"selection": {"participants": 10}, "aggregation": keys}, "test")
             assert (aggregation_protocol(experiment.aggregation).guarantees(10).max_colluders == -1) == (
