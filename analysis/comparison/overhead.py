@@ -75,14 +75,15 @@ def compare(
       server_bytes, mean over completed rounds; 0 if the experiment models none), each with ``_half_width`` of its 95%
       interval and ``_ratio`` to the baseline;
     - rounds_completed, rounds_skipped, rounds_aborted, rounds_planned (more than recorded if a run is unfinished),
-      stopped (number of runs that ended before their last round), stopped_at (why: the privacy budget, a target), crashes
-      (of clients' code, see `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up),
-      behind_factor (of the worst run), reasons (why rounds did not complete, as text), unexpected_refusals (of clients in
-      a run without an adversary; as text), diverged (clients with an update that was not finite; as text);
+      stopped (number of runs that ended before their last round), stopped_at (why: the privacy budget, a target),
+      crashes (of clients' code, see `analysis.comparison.summary`), behind_rounds (live: the machine could not keep
+      up), behind_factor (of the worst run), reasons (why rounds did not complete, as text), unexpected_refusals (of
+      clients in a run without an adversary; as text), diverged (clients with an update that was not finite; as text);
     - participants_mean, final_accuracy, final_perplexity (of language models), final_attack_success (if clients poison
-      samples for a target), final_client_accuracy_mean, final_client_accuracy_worst_decile and final_client_accuracy_std
-      (if the accuracy of single clients is measured), each with ``_half_width`` (over the seeds; missing for one run),
-      fairness_gap, aggregation_cardinality and multi_round_privacy_weak with ``_certified`` and ``_lower_bound``;
+      samples for a target), final_client_accuracy_mean, final_client_accuracy_worst_decile and
+      final_client_accuracy_std (if the accuracy of single clients is measured), each with ``_half_width`` (over the
+      seeds; missing for one run), fairness_gap, aggregation_cardinality and multi_round_privacy_weak with
+      ``_certified`` and ``_lower_bound``;
     - privacy_caveats (limits of the epsilon of runs with noise).
 
     Unknown values are missing.

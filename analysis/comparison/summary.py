@@ -36,12 +36,12 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
       are not finite, in a run without an adversary. ``diverged`` gives the number of clients and the rounds of updates
       that are not finite. ``crashes`` counts crashes of clients' code (with ``on_crash: drop``).
     - ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` counts the rounds for each reason.
-      ``behind_rounds`` counts rounds of a live run in which the machine could not keep up, and ``behind_factor`` is their
-      duration over the duration due to links and devices (None: no such round).
+      ``behind_rounds`` counts rounds of a live run in which the machine could not keep up, and ``behind_factor`` is
+      their duration over the duration due to links and devices (None: no such round).
     - ``final_attack_success`` is None unless clients poison samples for a target, ``final_perplexity`` and
       ``best_perplexity`` unless the task is to predict the next word, ``final_client_accuracy_mean``,
-      ``..._worst_decile`` and ``..._std`` unless the accuracy of single clients is measured. ``training`` is ``real`` or
-      ``simulated``.
+      ``..._worst_decile`` and ``..._std`` unless the accuracy of single clients is measured. ``training`` is ``real``
+      or ``simulated``.
     - Of runs with a privacy ledger: ``noise_multiplier`` (configured, or computed for an epsilon), ``epsilon_max`` and
       ``epsilon_median`` over the honest clients in the ledger, ``privacy_caveats`` (limits of these numbers: a seed,
       reported losses).

@@ -142,10 +142,10 @@ def compare_targets(
 
     - setting, label, protocol; baseline, is_baseline; target (`Target.column`), metric, threshold, is_default;
     - seeds (runs), reached (number of them that reached the target), unfinished (number of runs that may still reach
-      it: censored for now), estimator (``mean``, ``restricted mean`` or ``not reached``), rounds_watched (smallest number
-      of rounds of a run that did not reach it; missing if all did), evaluated_every (largest number of rounds between two
-      evaluations), ratio_is (``exact``; ``at least``, ``at most``: one side is a restricted mean; empty: both are, and
-      there is no ratio), smooth;
+      it: censored for now), estimator (``mean``, ``restricted mean`` or ``not reached``), rounds_watched (smallest
+      number of rounds of a run that did not reach it; missing if all did), evaluated_every (largest number of rounds
+      between two evaluations), ratio_is (``exact``; ``at least``, ``at most``: one side is a restricted mean; empty:
+      both are, and there is no ratio), smooth;
     - time_to_target_s, rounds_to_target, server_bytes_to_target, client_bytes_to_target (of all clients together), each
       with ``_half_width`` of its 95% interval over the seeds, ``_ratio`` to the baseline and ``_ratio_half_width``
       (paired if both have the same seeds; missing for a bound);
