@@ -35,8 +35,8 @@ from testbed.parties.host import Host, owned_by
 from testbed.parties.pki import Directory
 from testbed.plugins import sources
 from testbed.records import RunDirectory
+from testbed.records.locks import WRITER, run_lock
 from testbed.records.log import RunLog
-from testbed.records.writer import WRITER, run_lock
 from testbed.vectors.dense import FLOAT32
 from testbed.workload import building
 from testbed.workload.client_states import ClientStates

@@ -206,7 +206,6 @@ NAMES = {
     },
     "testbed.records.writer": {
         "Attempt": "ReleaseAttempt",
-        "held": "run_lock",
     },
     "testbed.selection.lotto.messages": {
         "proves": "verify_claim",

@@ -23,7 +23,9 @@ from testbed.files import limits
 from testbed.files.atomic import atomic_write
 from testbed.files.names import inside, path_or_uri
 from testbed.records.arrays import CHECKPOINT, PREVIOUS, Stamp, aggregate_files, restored, round_of_aggregate, stamp_of
+from testbed.records.attempts import decoded_attempts, unite_attempts
 from testbed.records.clients import FILE as CLIENTS_FILE
+from testbed.records.locks import LOCK, WRITER, run_lock
 from testbed.records.log import FILE as LOG
 from testbed.records.reader import RunRecords, find_runs
 from testbed.records.store import Store, Stored, thread_map
@@ -39,7 +41,6 @@ from testbed.records.uploads import (
     round_of,
     tables_in,
 )
-from testbed.records.writer import LOCK, WRITER, decoded_attempts, run_lock, unite_attempts
 
 _RUNS_AT_A_TIME = 4
 _ATTEMPTS = 5  # a run in progress on another machine may change while it is read

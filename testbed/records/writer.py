@@ -7,20 +7,15 @@ checkpoint last, so a killed run loses at most its current round. The previous c
 `finish` merges the parts into one file per table. A kill at any moment neither loses nor duplicates a row, and a
 finished run can be resumed.
 
-An attempt at a round that was not recorded is charged when the round is repeated (`ReleaseAttempt`). A directory that
+An attempt at a round that was not recorded is charged when the round is repeated (`attempts`). A directory that
 is the local copy of a URI (see `mirror`) has a `Mirror`, to which new records are pushed.
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import re
-import secrets
 import shutil
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,191 +26,16 @@ import pyarrow as pa
 import yaml
 
 from testbed.errors import RunError, reason
-from testbed.files import limits
 from testbed.files import parquet as parquet_files
-from testbed.files.atomic import atomic_write
 from testbed.records import arrays
 from testbed.records.arrays import Checkpoint, cannot_write, replacing
+from testbed.records.attempts import ReleaseAttempt, add_attempt, read_attempts
 from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.last_evaluations import drop_moved_evaluations
+from testbed.records.locks import LOCK, WRITER
 from testbed.records.schemas import SCHEMAS
 from testbed.records.tables import MERGED_UP_TO, damaged, has_table, part_of, read_table, recorded_files, write_merged
 from testbed.records.uploads import ATTEMPTS, EXPERIMENT, MARK, SUMMARY, Mirror
-
-LOCK = ".lock"  # of the process that drives the run
-WRITER = ".writer"  # of the one that writes its records
-_TRIES, _BETWEEN_S = 10, 0.01  # long enough for a process that only checks the lock (`is_held`)
-
-
-@contextlib.contextmanager
-def run_lock(path: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold the run directory `path` by its lock file `name`.
-
-    Args:
-        path: the run directory.
-        name: `LOCK` or `WRITER`.
-
-    Raises:
-        RunError: another process holds it, or the directory cannot be written.
-    """
-    try:
-        descriptor = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from None
-    try:
-        if not _taken(descriptor):
-            raise RunError(f"{path}: in use by another run; wait until it ends, or give another --out")
-        yield
-    finally:
-        os.close(descriptor)  # releases the lock; the file stays, because removing it would race with another run
-
-
-def _taken(descriptor: int) -> bool:
-    """Take the lock and return True, or return False if another process has it."""
-    for _ in range(_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_BETWEEN_S)
-        except OSError:
-            return True  # a file system without locks, as on some clusters: run unguarded
-        else:
-            return True
-    return False
-
-
-def is_held(path: Path, name: str = LOCK) -> bool | None:
-    """Return whether a process holds the run directory `path`; None if its file system does not support locks.
-
-    The check takes a shared lock for an instant and never keeps a run from starting.
-
-    Args:
-        path: the run directory.
-        name: `LOCK` or `WRITER`.
-    """
-    try:
-        descriptor = os.open(path / name, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return False
-
-
-@dataclass(frozen=True)
-class ReleaseAttempt:
-    """One attempt at a round that reached the last aggregation stage.
-
-    Attributes:
-        round_number: the round.
-        participants: its participants, sorted.
-    """
-
-    round_number: int
-    participants: list[int]
-
-
-def read_attempts(path: Path) -> dict[str, ReleaseAttempt]:
-    """Return the attempts of the run in a directory, by unique names; empty if there is no file.
-
-    Raises:
-        RunError: the file is damaged. Its content says which updates were released and must not be forgotten.
-    """
-    file = path / ATTEMPTS
-    try:
-        return decoded_attempts(limits.whole(file, limits.ATTEMPTS_BYTES), str(file))
-    except FileNotFoundError:
-        return {}
-    except limits.TooLarge as why:
-        raise RunError(f"{file}: {why}, so a run cannot have written it; restore the original file") from None
-    except OSError as error:
-        raise RunError(f"{file}: cannot read: {error.strerror}") from None
-
-
-def decoded_attempts(stored: bytes, where: str) -> dict[str, ReleaseAttempt]:
-    """Return the attempts in the content of a file.
-
-    Args:
-        stored: the content.
-        where: the file's name for error messages.
-
-    Raises:
-        RunError: the content is damaged.
-    """
-    try:
-        return {
-            str(name): ReleaseAttempt(int(entry["round_number"]), list(map(int, entry["participants"])))
-            for name, entry in json.loads(stored).items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(
-            f"{where}: damaged ({type(error).__name__}); it records the privacy that clients spent; start again with "
-            "another --out"
-        ) from None
-
-
-def write_attempts(path: Path, attempts: Mapping[str, ReleaseAttempt]) -> None:
-    """Write the file, completely and to disk.
-
-    Args:
-        path: the run directory.
-        attempts: by name.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
-    file = path / ATTEMPTS
-    with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
-        open_file.write(json.dumps({name: vars(attempt) for name, attempt in attempts.items()}).encode())
-    with contextlib.suppress(
-        OSError
-    ):  # the file system cannot sync directories: the file's name may be lost in a crash
-        directory = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def add_attempt(path: Path, attempt: ReleaseAttempt) -> None:
-    """Add an attempt, and drop attempts at rounds that no resumed run can repeat.
-
-    Args:
-        path: the run directory.
-        attempt: the new attempt.
-
-    Raises:
-        RunError: the file is damaged or cannot be written.
-    """
-    # From the last recorded round on: a URI may be a round behind, and a run resumed from there repeats that round.
-    relevant = {
-        name: other for name, other in read_attempts(path).items() if other.round_number >= attempt.round_number - 1
-    }
-    # A random name: another machine may add an attempt at the same round, and both count (`unite_attempts`).
-    write_attempts(path, relevant | {secrets.token_hex(8): attempt})
-
-
-def unite_attempts(path: Path, others: Mapping[str, ReleaseAttempt]) -> None:
-    """Add the attempts that another copy of the same run has.
-
-    Args:
-        path: the run directory.
-        others: attempts of the other copy, by name.
-
-    Raises:
-        RunError: the file is damaged or cannot be written.
-    """
-    here = read_attempts(path)
-    if not others.keys() <= here.keys():
-        write_attempts(path, {**here, **others})
 
 
 class _Dumper(yaml.SafeDumper):

@@ -25,8 +25,8 @@ from testbed.experiment.written import written_keys
 from testbed.plugins import installed
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.former_codes import RECORDS_VERSION
+from testbed.records.locks import run_lock
 from testbed.records.log import RunLog
-from testbed.records.writer import run_lock
 from testbed.running.more_rounds import with_more_rounds
 from testbed.running.preparation import PlannedRun
 from testbed.version import VERSION

@@ -22,13 +22,13 @@ from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records.arrays import ERRORS, stamp
 from testbed.records.former_codes import current_kind
+from testbed.records.locks import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
 from testbed.records.mirror import local_copy_for_reading
 from testbed.records.reader import format_end_reasons
 from testbed.records.tables import MERGED_UP_TO, part_of, stopped
 from testbed.records.uploads import MARK
 from testbed.records.vocabulary import privacy_caveats
-from testbed.records.writer import LOCK, WRITER, is_held
 from testbed.running.observers.pace import in_lanes
 
 State = Literal["finished", "running", "interrupted", "unclear"]

@@ -17,7 +17,7 @@ import yaml
 from testbed import run
 from testbed.engine.federation import RunProgress
 from testbed.errors import RunError
-from testbed.records.writer import run_lock
+from testbed.records.locks import run_lock
 from testbed.running import Observer, PlannedRun
 from tests.fingerprints import fingerprint
 

@@ -17,8 +17,8 @@ import pytest
 from testbed import run
 from testbed.engine.federation import RunProgress
 from testbed.records import RunRecords
+from testbed.records.locks import is_held, run_lock
 from testbed.records.log import RunLog
-from testbed.records.writer import is_held, run_lock
 from testbed.running import Observer, PlannedRun
 from testbed.running.status import RunsAt, statuses
 from tests.finished_runs import FinishedRuns

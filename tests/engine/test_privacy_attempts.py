@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import RunError
-from testbed.records import RunDirectory, uploads, writer
+from testbed.records import RunDirectory, attempts, uploads
 from testbed.records.tables import stopped
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.random_selection import RandomSelection
@@ -153,7 +153,7 @@ def test_it_is_on_disk_before_any_client_is_asked(
     async def looks(delivery: Any) -> Any:
         if delivery.kind.stage == "secagg/unmask":
             found = [
-                one for one in writer.read_attempts(tmp_path / "run").values() if one.round_number == delivery.key[0]
+                one for one in attempts.read_attempts(tmp_path / "run").values() if one.round_number == delivery.key[0]
             ]
             known.extend(found)
         return await deliver(delivery)
@@ -162,7 +162,7 @@ def test_it_is_on_disk_before_any_client_is_asked(
     done.rounds()
     assert [one.round_number for one in known] == [1, 2, 3, 4]
     assert [one.participants for one in known] == [took_part(done, number) for number in range(1, 5)]
-    assert len(writer.read_attempts(tmp_path / "run")) == 2  # of the last two rounds
+    assert len(attempts.read_attempts(tmp_path / "run")) == 2  # of the last two rounds
 
 
 def test_attempts_that_spend_the_budget_end_the_run(run: Callable[..., Any], killed: Any, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_copies_of_a_run_share_their_attempts(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for path in (one, two):
         path.mkdir()
-        writer.add_attempt(path, writer.ReleaseAttempt(1, np.arange(3).tolist()))
-    writer.unite_attempts(one, writer.read_attempts(two))
-    writer.unite_attempts(one, writer.read_attempts(two))
-    assert len(writer.read_attempts(one)) == 2
+        attempts.add_attempt(path, attempts.ReleaseAttempt(1, np.arange(3).tolist()))
+    attempts.unite_attempts(one, attempts.read_attempts(two))
+    attempts.unite_attempts(one, attempts.read_attempts(two))
+    assert len(attempts.read_attempts(one)) == 2

@@ -14,7 +14,7 @@ import pytest
 from testbed.errors import RunError
 from testbed.files import limits, parquet_bounds
 from testbed.files.parquet import read_opened
-from testbed.records import RunDirectory, uploads, writer
+from testbed.records import RunDirectory, attempts, uploads
 from testbed.records.arrays import stamp_of
 from testbed.records.log import RunLog
 from testbed.records.tables import read_chunks
@@ -104,10 +104,10 @@ def test_a_log_and_attempts_that_are_too_large(recorded: Path, monkeypatch: pyte
         RunLog(recorded).read()
     (recorded / uploads.ATTEMPTS).write_bytes(b" " * 2000)
     with pytest.raises(RunError, match=r"attempts.json: larger than"):
-        writer.read_attempts(recorded)
+        attempts.read_attempts(recorded)
     (recorded / uploads.ATTEMPTS).write_bytes(b"[" * 900)
     with pytest.raises(RunError, match="damaged"):
-        writer.read_attempts(recorded)
+        attempts.read_attempts(recorded)
 
 
 def test_a_table_of_few_bytes_and_many_rows(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

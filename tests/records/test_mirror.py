@@ -15,11 +15,11 @@ import pytest
 from testbed.cli import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.locks import run_lock
 from testbed.records.mirror import local_copy_for_reading, local_staging_dir
 from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.store import ABANDONED_AFTER_S, Store
 from testbed.records.uploads import Mirror
-from testbed.records.writer import run_lock
 from tests.messages_named import naming
 from tests.records.mirrored import EXPERIMENT, Killed, contents, cut_off, live, remote_names
 

@@ -13,8 +13,8 @@ import pytest
 from testbed.engine.federation import RunProgress
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
+from testbed.records.locks import is_held
 from testbed.records.log import RunLog
-from testbed.records.writer import is_held
 from testbed.running import Observer, PlannedRun
 from testbed.running.data_checks import group_by_resources
 from testbed.running.execution import requires_exclusive_access, run_all
