@@ -108,8 +108,8 @@ def test_the_text_says_for_how_many_rounds_the_target_is(rounds: int | None) -> 
         plan_lotto.text(plan_lotto(240, "4", 12, 1e-3, 2.0, sufficiency=0.9, rounds=rounds)),
     )
     for written in plans:
-        assert ("40 rounds together" in written) == (rounds is not None)
-        assert ("in one round" in written) == (rounds is None)
+        assert ("in 40 rounds" in written) == (rounds is not None)
+        assert ("in one fixed round" in written) == (rounds is None)
 
 
 def test_lottos_plan_divides_its_target_among_the_rounds() -> None:

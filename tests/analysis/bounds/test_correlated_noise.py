@@ -33,7 +33,7 @@ def test_rows_stand_in_order_and_the_best_is_best() -> None:
     assert rows["blt, 1 buffer"].vectors == 1
     assert rows["band"].vectors == 63
     text = bound_correlated.text(bound_correlated(64, 64, epsilon=2.0))
-    assert "mean error [clips]" in text
+    assert "mean error [clipping norms]" in text
     assert len(text.splitlines()) == len(rows) + 4
 
 

@@ -82,7 +82,7 @@ def test_runs_without_a_completed_round_do_not_decide_what_all_reach(learn: Lear
     assert frame["target"].unique().tolist() == ["accuracy>=0.4"]  # the initial model's 0.9 is nobody's
     assert only(frame, "lotto")["reached"] == 0
     said = target_table.notes(frame)
-    assert any(re.match(naming("In 1 run", "changed the model", "best", "other runs"), note) for note in said)
+    assert any(re.match(naming("In 1 run", "changed the model", "default target"), note) for note in said)
 
 
 def test_traffic_is_that_of_the_records(make_run: Callable[..., RunRecords]) -> None:
