@@ -9,7 +9,8 @@ import time
 
 import numpy as np
 
-from analysis.attacks.reconstruction import View, measured, row
+from analysis.attacks.reconstruction import View, measured
+from analysis.attacks.reconstruction_output import row
 from benchmarks.report import arguments, emit
 
 CLIENTS, PARTICIPANTS, ROUNDS, DIMENSION = 40, 8, 40, 62_006

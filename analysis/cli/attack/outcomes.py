@@ -240,12 +240,13 @@ def reconstruct(
     So et al., Multi-RoundSecAgg, appendix H.2. The truth is each client's update from the model of the first round,
     trained again.
     """
-    from analysis.attacks import reconstruction as report
+    from analysis.attacks import reconstruction_output as report
+    from analysis.attacks.reconstruction import reconstruct as reconstructed
     from analysis.tables import to_json
 
     if out is not None:
         check_folder("--out", out)
-    made = report.reconstruct(one_run(directory), first, last)
+    made = reconstructed(one_run(directory), first, last)
     echo(to_json(report.row(made), ascii=True) if format == "json" else report.text(made), nl=False)
     if out is not None:
         console = messages()

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.attacks.reconstruction import Reconstruction, histogram, reconstruct
+from analysis.attacks.reconstruction import Reconstruction, reconstruct
+from analysis.attacks.reconstruction_output import histogram
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared

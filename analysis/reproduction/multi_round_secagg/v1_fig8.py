@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.attacks.reconstruction import errors, estimates, histogram, view
+from analysis.attacks.reconstruction import errors, estimates, view
+from analysis.attacks.reconstruction_output import histogram
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared

@@ -11,15 +11,13 @@ from analysis.attacks.reconstruction import (
     cosines,
     errors,
     estimates,
-    files,
     measured,
     reconstruct,
-    row,
     spanned,
     spanned_groups,
-    text,
     view,
 )
+from analysis.attacks.reconstruction_output import files, row, text
 from analysis.attacks.victims import Victims
 from testbed.batches import Batches
 from testbed.errors import ExperimentError
