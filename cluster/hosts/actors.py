@@ -31,7 +31,8 @@ from testbed.network.live import Address, LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
 from testbed.network.live.reports import HostReport
 from testbed.network.sums import Sum, merged
-from testbed.parties.host import Host, owned_by
+from testbed.parties.host import Host
+from testbed.parties.host_assignment import owned_by
 from testbed.parties.pki import Directory
 from testbed.plugins import sources
 from testbed.records import RunDirectory

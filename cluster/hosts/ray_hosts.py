@@ -34,7 +34,7 @@ from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address
 from testbed.network.live.reports import HostReport
 from testbed.network.sums import Sum, merged
-from testbed.parties.host import chosen_on, owned_by, split
+from testbed.parties.host_assignment import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
 

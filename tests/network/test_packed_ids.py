@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.network.hosts import Delivery, HostAnswers, SharedAnswer, packed, unpacked
-from testbed.parties.host import owned_by, split
+from testbed.parties.host_assignment import owned_by, split
 from testbed.selection.check_in import CheckIn
 
 

@@ -9,7 +9,8 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import Refusal
 from testbed.parties import host as hosts_module
 from testbed.parties.client import Environment
-from testbed.parties.host import Host, LocalHosts, owned_by
+from testbed.parties.host import Host, LocalHosts
+from testbed.parties.host_assignment import owned_by
 from testbed.parties.pki import PKI, SECRETS_BYTES, Directory, Identity
 from testbed.randomness import Randomness
 from tests.messages_named import naming
