@@ -5,6 +5,7 @@ another meaning, so rows of both versions may stand in one table, as in a run th
 """
 
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -165,7 +166,7 @@ def current_detail(detail: str) -> str:
     return _NAME.sub(lambda match: REFUSALS[match.group()], detail)
 
 
-_COLUMNS = {
+_COLUMNS: dict[str, dict[str, Callable[[str], str]]] = {
     "events": {"kind": current_kind, "detail": current_detail},
     "rounds": {"reason": current_detail},
 }

@@ -78,6 +78,8 @@ def test_a_method_of_a_misbehaviour_with_a_former_name() -> None:
 
 
 MINE = """
+from testbed.parties.client import RoleSpec
+from testbed.selection.check_in import CheckInRole
 from testbed.adversary.misbehaviour import ClientMisbehaviour
 from testbed.adversary.poisoned_samples import FlipLabels
 from testbed.selection.contract import SelectionParameters
@@ -103,6 +105,13 @@ class LossyParameters(SelectionParameters):
 
 class Lossy(RandomSelection):
     Parameters = LossyParameters
+
+class Sure(CheckInRole):
+    def certain_answer(self, *arguments): return None
+
+class WithRole(RandomSelection):
+    Parameters = SelectionParameters
+    roles = (RoleSpec(Sure, None),)
 """
 
 
@@ -118,6 +127,12 @@ class Lossy(RandomSelection):
             "by_losses",
             "uses_reported_losses",
         ),
+        (
+            {"selection": {"protocol": "former:WithRole", "participants": 4}},
+            "Sure",
+            "certain_answer",
+            "shared_answer_predicate",
+        ),
     ],
 )
 def test_an_experiment_with_an_override_of_a_former_name(
@@ -127,5 +142,5 @@ def test_an_experiment_with_an_override_of_a_former_name(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "former", raising=False)
     settings = {"selection": {"participants": 4}, "aggregation": {"protocol": "plain"}} | section
-    with pytest.raises(ExperimentError, match=naming(place, "former:", former, present)):
+    with pytest.raises(ExperimentError, match=naming(place, former, present)):
         RunPlan(Experiment(name="former", rounds=1, population=12, **settings), 1)
