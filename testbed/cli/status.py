@@ -14,6 +14,7 @@ from testbed.cli.invocation import Debug, argument, examples, flag, verb
 from testbed.cli.terminal import Console, shortened
 from testbed.display import visible
 from testbed.durations import clock_time, duration
+from testbed.records.former_codes import current_detail
 
 if TYPE_CHECKING:
     from testbed.running.status import RunsAt, RunStatus
@@ -222,5 +223,5 @@ def _log_line(entry: Any) -> str:
     words += [str(entry[key]) for key in ("round", "outcome") if key in entry]
     for key in ("after_round", "host", "reason", "detail", "error"):
         if entry.get(key):
-            words.append(f"· {key.replace('_', ' ')} {entry[key]}")
+            words.append(f"· {key.replace('_', ' ')} {current_detail(str(entry[key]))}")
     return visible(" ".join(words))

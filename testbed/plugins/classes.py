@@ -178,11 +178,10 @@ def check_subclass(candidate: Any, base: type, name: str, key: str) -> None:
         raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
     if lacking := sorted(getattr(candidate, "__abstractmethods__", ())):
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
+    renamed.check_members(candidate, f"{key}: {name}")
     hooks = [hook for hook in dir(base) if not hook.startswith("_")]
     own = _names_below(candidate, base)
     for own_name in own:
-        if (present := renamed.MEMBERS.get(own_name)) in hooks:
-            raise ExperimentError(f"{key}: {name}: {own_name} has no effect; it is called {present} now")
         close = similar(own_name, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
         # A misspelt override would leave the contract's default in place, without any sign.
         if own_name not in hooks and close:

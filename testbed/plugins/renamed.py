@@ -3,9 +3,12 @@
 `testbed.plugins.classes` says the present name where a class of the user's imports or overrides a former one.
 """
 
+import inspect
 import re
 
-__all__ = ["MEMBERS", "MODULES", "NAMES", "advice"]
+from testbed.errors import ExperimentError
+
+__all__ = ["MEMBERS", "MODULES", "NAMES", "advice", "check_members"]
 
 MODULES = {
     "testbed.crypto.remembered": "testbed.crypto.memo",
@@ -14,6 +17,39 @@ MODULES = {
 """Modules: former to present name."""
 
 NAMES = {
+    "testbed.selection.oort": {
+        "LEARNED": "PACED_ROUNDS",
+        "drawn_by_weight": "draw_by_weight",
+        "or_mean": "fill_with_mean",
+    },
+    "workloads.data.own.forms": {
+        "Columns": "ColumnChoice",
+        "Table": "TabularData",
+    },
+    "workloads.data.clients.owners": {
+        "joined": "join_values",
+    },
+    "workloads.data.clients.images": {
+        "joined": "join_images",
+        "opened": "open_image",
+        "photograph": "open_photograph",
+    },
+    "workloads.data.clients.handwriting": {
+        "labelled": "labelled_images",
+    },
+    "testbed.memory": {
+        "Kept": "StoredMessage",
+    },
+    "testbed.adversary.victims": {
+        "drawn_victim": "draw_victim",
+        "recovery_told": "describe_recovery",
+    },
+    "testbed.adversary.secagg.parallel_sums": {
+        "summed_apart": "sum_separately",
+    },
+    "testbed.adversary.poisoned_samples": {
+        "stamped": "add_trigger",
+    },
     "testbed.plugins.options": {
         "made": "create_with_options",
     },
@@ -91,6 +127,8 @@ NAMES = {
         "Report": "MaskedReport",
     },
     "testbed.aggregation.kit.message_parts": {
+        "ToldOfParticipants": "RoundNotice",
+        "told_digest": "notice_digest",
         "Told": "ParticipantNotice",
     },
     "testbed.aggregation.lightsecagg.messages": {
@@ -146,6 +184,7 @@ NAMES = {
         "each": "thread_map",
     },
     "testbed.emulation.links.section": {
+        "one_or_list": "number_or_list",
         "cycled": "cycle_values",
         "Drawn": "RandomValue",
     },
@@ -220,15 +259,18 @@ NAMES = {
 """By module (its present name): former to present name."""
 
 MEMBERS = {
-    "by_losses": "uses_reported_losses",
-    "certain_answer": "shared_answer_predicate",
-    "draws_by_samples": "needs_sample_counts",
-    "keeps_masks": "supports_symbolic_masks",
-    "learned": "train_on_poisoned",
-    "told": "training_report",
-    "wanted": "attacked_samples",
+    "by_losses": ("uses_reported_losses",),
+    "certain_answer": ("shared_answer_predicate",),
+    "check_told": ("check_notice",),
+    "draws_by_samples": ("needs_sample_counts",),
+    "keeps_masks": ("supports_symbolic_masks",),
+    "kept": ("remaining_share",),
+    "learned": ("train_on_poisoned",),
+    "told": ("training_report", "recipients", "recovery"),
+    "told_of_group": ("recovery_of_group",),
+    "wanted": ("attacked_samples", "required"),
 }
-"""Attributes and methods of contracts that users override: former to present name."""
+"""Attributes and methods that users override: former to present name, which is one of these by the class."""
 
 _CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
@@ -252,3 +294,37 @@ def advice(error: BaseException) -> str:
         if present := MODULES.get(f"{module}.{name}"):
             return f"{module}.{name} is called {present} now"
     return ""
+
+
+_OURS = ("testbed", "workloads")
+
+
+def check_members(candidate: type, where: str) -> None:
+    """Raise `ExperimentError` if a class overrides a member of its bases by the member's former name.
+
+    Such an override has no effect, without any other sign.
+
+    Args:
+        candidate: a user-defined class; nothing to check if it is one of the testbed's.
+        where: begins the line of the error.
+
+    Example:
+        >>> from testbed.training import Trainer
+        >>> Mine = type("Mine", (Trainer,), {"told": None, "__module__": "mine"})
+        >>> check_members(Mine, "mine:Mine")
+        Traceback (most recent call last):
+        testbed.errors.ExperimentError: mine:Mine: told has no effect; it is called training_report now
+    """
+    kinds = inspect.getmro(candidate)
+    ours = [kind.__module__.partition(".")[0] in _OURS for kind in kinds]
+    inherited = {name for kind, own in zip(kinds, ours, strict=True) if own for name in _members(kind)}
+    for kind, own in zip(kinds, ours, strict=True):
+        for name in () if own else _members(kind):
+            present = [other for other in MEMBERS.get(name, ()) if other in inherited]
+            if present and name not in inherited:
+                raise ExperimentError(f"{where}: {name} has no effect; it is called {present[0]} now")
+
+
+def _members(kind: type) -> list[str]:
+    """Return the names that a class itself defines or annotates."""
+    return [*{**vars(kind), **inspect.get_annotations(kind)}]

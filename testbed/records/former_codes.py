@@ -5,6 +5,7 @@ another meaning, so rows of both versions may stand in one table, as in a run th
 """
 
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -165,16 +166,24 @@ def current_detail(detail: str) -> str:
     return _NAME.sub(lambda match: REFUSALS[match.group()], detail)
 
 
-def with_current_names(events: pa.Table) -> pa.Table:
-    """Return a table of events with the present names in its columns ``kind`` and ``detail``.
+_COLUMNS: dict[str, dict[str, Callable[[str], str]]] = {
+    "events": {"kind": current_kind, "detail": current_detail},
+    "rounds": {"reason": current_detail},
+}
+"""Columns with names of refusals or kinds of events, by table."""
+
+
+def with_current_names(rows: pa.Table, name: str) -> pa.Table:
+    """Return rows of a table with the present names of refusals and kinds of events.
 
     Args:
-        events: rows of ``events.parquet``, of any version; columns that are absent are passed over.
+        rows: of any version; columns that are absent are passed over.
+        name: of the table, as in `testbed.records.schemas.SCHEMAS`.
     """
-    for column, current in (("kind", current_kind), ("detail", current_detail)):
-        if column in events.column_names:
-            place = events.column_names.index(column)
-            values = events.column(column).to_pylist()
+    for column, current in _COLUMNS.get(name, {}).items():
+        if column in rows.column_names:
+            place = rows.column_names.index(column)
+            values = rows.column(column).to_pylist()
             renamed = pa.array([value if value is None else current(value) for value in values], pa.string())
-            events = events.set_column(place, events.schema.field(column), renamed)
-    return events
+            rows = rows.set_column(place, rows.schema.field(column), renamed)
+    return rows

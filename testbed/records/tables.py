@@ -326,8 +326,7 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
             if merged.is_file() and covered < merged_up_to(merged):
                 continue  # the run has finished meanwhile, and the part was merged into the table
             raise damaged(path, name, error) from None
-        rows = joined(tables)
-        return with_current_names(rows) if name == "events" else rows
+        return with_current_names(joined(tables), name)
 
 
 def _read(file: Path, name: str) -> pa.Table:

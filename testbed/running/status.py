@@ -21,7 +21,7 @@ from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records.arrays import ERRORS, stamp
-from testbed.records.former_codes import current_kind
+from testbed.records.former_codes import current_detail, current_kind
 from testbed.records.locks import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
 from testbed.records.mirror import local_copy_for_reading
@@ -290,7 +290,9 @@ def _status(path: Path) -> RunStatus:
         refusals=sum(event["kind"] == "refusal" for event in events),
         crashes=sum(event["kind"] == "crash" for event in events),
         behind_rounds=len({event["round"] for event in events if event["kind"] == "behind-schedule"}),
-        reasons=format_end_reasons((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
+        reasons=format_end_reasons(
+            (str(row["outcome"]), current_detail(str(row.get("reason") or ""))) for row in rounds
+        ),
         stopped=why,
         privacy_caveats=privacy_caveats(experiment) if _keeps_ledger(path, done) else [],
         seen_s=_seen_s(path, log),

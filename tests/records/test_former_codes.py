@@ -33,10 +33,17 @@ def test_a_table_of_events_is_translated_in_both_columns() -> None:
         {"round": 2, "stage": "train", "party": "client:2", "kind": "poisoned", "detail": "killed its host"},
         {"round": 3, "stage": None, "party": None, "kind": None, "detail": None},
     ]
-    table = with_current_names(pa.Table.from_pylist(rows, SCHEMAS["events"]))
+    table = with_current_names(pa.Table.from_pylist(rows, SCHEMAS["events"]), "events")
     assert table.schema == SCHEMAS["events"]
     assert table.column("kind").to_pylist() == ["refusal", "quarantined", None]
     assert table.column("detail").to_pylist() == ["aggregation.single-participant: one update", "killed its host", None]
+
+
+def test_reasons_of_rounds_name_refusals_too() -> None:
+    reason = "below-threshold: 0 of 7 needed shared their keys; refusals: secagg.other-keys-or-training"
+    table = pa.table({"round": [1, 2], "reason": [reason, None]})
+    present = reason.replace("secagg.other-keys-or-training", "aggregation.keys-or-model-mismatch")
+    assert with_current_names(table, "rounds").column("reason").to_pylist() == [present, None]
 
 
 def test_no_code_uses_a_former_name() -> None:
