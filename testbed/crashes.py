@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testbed.errors import CodeCrashed, TestbedError, reason
+from testbed.plugins import renamed
 
 OnCrash = Literal["stop", "drop", "raise"]
 """Effect of a crash in a client's code: end the run, drop the client, or raise the exception (unit tests)."""
@@ -135,7 +136,9 @@ def _innermost_of_ours(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def _text(error: BaseException) -> str:
-    return reason("".join(traceback.format_exception_only(error)).rstrip())
+    text = reason("".join(traceback.format_exception_only(error)).rstrip())
+    present = renamed.advice(error)
+    return f"{text}; {present}" if present else text
 
 
 def _trace(error: BaseException) -> str:
