@@ -22,21 +22,6 @@ NAMES = {
         "drawn_by_weight": "draw_by_weight",
         "or_mean": "fill_with_mean",
     },
-    "workloads.data.own.forms": {
-        "Columns": "ColumnChoice",
-        "Table": "TabularData",
-    },
-    "workloads.data.clients.owners": {
-        "joined": "join_values",
-    },
-    "workloads.data.clients.images": {
-        "joined": "join_images",
-        "opened": "open_image",
-        "photograph": "open_photograph",
-    },
-    "workloads.data.clients.handwriting": {
-        "labelled": "labelled_images",
-    },
     "testbed.memory": {
         "Kept": "StoredMessage",
     },
