@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testbed.errors import CodeCrashed, TestbedError, reason
-from testbed.plugins import renamed
 
 OnCrash = Literal["stop", "drop", "raise"]
 """Effect of a crash in a client's code: end the run, drop the client, or raise the exception (unit tests)."""
@@ -136,9 +135,7 @@ def _innermost_of_ours(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def _text(error: BaseException) -> str:
-    text = reason("".join(traceback.format_exception_only(error)).rstrip())
-    present = renamed.advice(error)
-    return f"{text}; {present}" if present else text
+    return reason("".join(traceback.format_exception_only(error)).rstrip())
 
 
 def _trace(error: BaseException) -> str:

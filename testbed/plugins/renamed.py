@@ -261,10 +261,10 @@ _CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
 def advice(error: BaseException) -> str:
-    """Return the present name of the module or class that an error did not find; empty if it was not renamed.
+    """Return the present name of the module or class that an import did not find; empty if it was not renamed.
 
     Args:
-        error: an exception of the user's code.
+        error: an exception of importing a module of the user's.
 
     Example:
         >>> advice(ImportError("cannot import name 'Row' from 'testbed.parties.client' (client.py)"))
@@ -272,10 +272,6 @@ def advice(error: BaseException) -> str:
     """
     if isinstance(error, ModuleNotFoundError) and error.name in MODULES:
         return f"{error.name} is called {MODULES[error.name]} now"
-    if isinstance(error, AttributeError) and inspect.ismodule(error.obj):
-        module = error.obj.__name__
-        present = NAMES.get(module, {}).get(error.name or "")
-        return f"{module}.{error.name} is called {present} now" if present else ""
     if isinstance(error, ImportError) and (match := _CANNOT_IMPORT.search(str(error))):
         name, module = match.groups()
         if present := NAMES.get(module, {}).get(name):

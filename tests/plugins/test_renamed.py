@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from testbed.adversary.misbehaviour import ClientMisbehaviour
-from testbed.crashes import Crash
 from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
@@ -145,9 +144,3 @@ def test_an_experiment_with_an_override_of_a_former_name(
     settings = {"selection": {"participants": 4}, "aggregation": {"protocol": "plain"}} | section
     with pytest.raises(ExperimentError, match=naming(place, former, present)):
         RunPlan(Experiment(name="former", rounds=1, population=12, **settings), 1)
-
-
-def test_a_crash_names_the_present_name() -> None:
-    with pytest.raises(AttributeError) as caught:
-        importlib.import_module("testbed.selection.contract").merged  # noqa: B018
-    assert "merge_reports" in Crash.of(1, caught.value).error
