@@ -34,6 +34,7 @@ from testbed.aggregation.kit.message_parts import ParticipantNotice, SignatureOf
 from testbed.aggregation.kit.server_checks import (
     ServerRound,
     at_least,
+    colluders_by_binding,
     digest_of_training,
     quantised_mean,
     refusals_in,
@@ -81,16 +82,13 @@ class ESeafl(AggregationProtocol):
         return [RoleSpec(ESeaflClient, self.parameters), RoleSpec(AssistingNode, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return the guarantees, with dishonest clients counted as assisting nodes, but not as all nodes.
-
-        Without ``model_binding`` a server with no accomplice learns single updates, so `max_colluders` is -1.
-        """
+        """Return the guarantees, with dishonest clients counted as assisting nodes, but not as all nodes."""
         fewest = self.parameters.fewest(participants)
         # One honest node hides all masks; two honest clients hide each other in the smallest sum.
         colluders = max(-1, min(len(self.parameters.assisting_nodes) - 1, fewest - 2))
         return Guarantees(
             participants,
-            max_colluders=-1 if self.parameters.model_binding == "none" else colluders,
+            max_colluders=colluders_by_binding(self.parameters.model_binding, colluders),
             min_sum_size=fewest,
             min_partition_size=fewest,
             min_noise_share=fewest / participants,

@@ -51,6 +51,7 @@ from testbed.aggregation.flamingo.service import service_of_round
 from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import (
     at_least,
+    colluders_by_binding,
     quantised_mean,
     valid_signatures,
     verify,
@@ -95,8 +96,7 @@ class Flamingo(AggregationProtocol):
         dishonest = min(dishonest, fewest - 2)
         if self.parameters.labels == "random":
             dishonest = 0
-        if self.parameters.model_binding == "none":
-            dishonest = -1
+        dishonest = colluders_by_binding(self.parameters.model_binding, dishonest)
         return Guarantees(participants, dishonest, fewest, participants, fewest / participants)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:

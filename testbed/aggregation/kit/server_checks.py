@@ -86,6 +86,22 @@ def digest_of_training(model_binding: str, round_: AggregationRound) -> bytes:
     return b""
 
 
+def colluders_by_binding(model_binding: str, colluders: int) -> int:
+    """Return the colluders that a protocol tolerates; -1 (not even none) with ``model_binding: none``.
+
+    A server may then send each client another model, and learns single updates from sums without any accomplice.
+
+    Args:
+        model_binding: "none" or anything else.
+        colluders: the number that is tolerated if all clients check that they have the same model.
+
+    Example:
+        >>> colluders_by_binding("signed", 3), colluders_by_binding("none", 3)
+        (3, -1)
+    """
+    return -1 if model_binding == "none" else colluders
+
+
 def warn_of_weak_binding(round_: AggregationRound) -> None:
     """Record that clients cannot notice whether they were sent the same model."""
     detail = "clients do not sign the model that they were sent; a malicious server may send each another one"

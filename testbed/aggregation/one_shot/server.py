@@ -38,6 +38,7 @@ from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import (
     ServerRound,
     at_least,
+    colluders_by_binding,
     digest_of_training,
     quantised_mean,
     valid_signatures,
@@ -127,15 +128,12 @@ class OneShot(AggregationProtocol):
         return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return the guarantees, with all dishonest clients counted as committee members.
-
-        Without ``model_binding`` a server with no accomplice learns single updates, so `max_colluders` is -1.
-        """
+        """Return the guarantees, with all dishonest clients counted as committee members."""
         fewest = self.parameters.fewest(participants)
         private = self.parameters.code_for(self.parameters.committee.members_planned).private
         return Guarantees(
             participants,
-            max_colluders=-1 if self.parameters.model_binding == "none" else min(private, fewest - 2),
+            max_colluders=colluders_by_binding(self.parameters.model_binding, min(private, fewest - 2)),
             min_sum_size=fewest,
             min_partition_size=fewest,
             min_noise_share=fewest / participants,

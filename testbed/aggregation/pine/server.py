@@ -26,7 +26,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
-from testbed.aggregation.kit.server_checks import ServerRound, at_least, digest_of_training, refusals_in
+from testbed.aggregation.kit.server_checks import (
+    ServerRound,
+    at_least,
+    colluders_by_binding,
+    digest_of_training,
+    refusals_in,
+)
 from testbed.aggregation.pine.charges import charge_prepare
 from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import (
@@ -95,14 +101,11 @@ class Pine(AggregationProtocol):
         return [RoleSpec(PineClient, self.parameters), RoleSpec(PineHelper, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """Return the guarantees, with a dishonest client counted as the helper: then no update is safe.
-
-        Without ``model_binding`` a server with no accomplice learns single updates, so `max_colluders` is -1.
-        """
+        """Return the guarantees, with a dishonest client counted as the helper: then no update is safe."""
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
-            max_colluders=-1 if self.parameters.model_binding == "none" else 0,
+            max_colluders=colluders_by_binding(self.parameters.model_binding, 0),
             min_sum_size=fewest,
             min_partition_size=fewest,
             min_noise_share=fewest / participants,

@@ -30,6 +30,7 @@ from testbed.aggregation.kit.ring_elements import NoisyProtocol
 from testbed.aggregation.kit.server_checks import (
     at_least,
     check_equal_weights,
+    colluders_by_binding,
     digest_of_training,
     valid_signatures,
 )
@@ -86,12 +87,12 @@ class SecAgg(NoisyProtocol):
         """
         parameters = self.parameters
         t = parameters.threshold_for(participants)
-        unsigned = parameters.consistency == "none" or parameters.model_binding == "none"
-        split = unsigned or parameters.smallest_sum is not None
+        split = parameters.consistency == "none" or parameters.smallest_sum is not None
+        colluders = -1 if split else min(2 * t - participants - 1, t - 2)
         fewest = min(t, parameters.smallest_sum or t)
         return Guarantees(
             participants,
-            max_colluders=-1 if split else min(2 * t - participants - 1, t - 2),
+            max_colluders=colluders_by_binding(parameters.model_binding, colluders),
             min_sum_size=fewest,
             min_partition_size=participants,
             min_noise_share=self.noise.remaining_share(fewest, participants),

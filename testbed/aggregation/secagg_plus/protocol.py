@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from testbed.aggregation.batch_policy import BatchPolicy, CompleteBatches
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.kit.participant import row
+from testbed.aggregation.kit.server_checks import colluders_by_binding
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     AdvertOf,
@@ -73,7 +74,7 @@ class SecAggPlus(SecAgg):
         colluders = min(2 * chosen.threshold - (chosen.neighbours + 1) - 1, chosen.threshold - 2)
         return Guarantees(
             participants,
-            max_colluders=-1 if self.parameters.model_binding == "none" else colluders,
+            max_colluders=colluders_by_binding(self.parameters.model_binding, colluders),
             min_sum_size=chosen.survivors,
             min_partition_size=chosen.threshold,
             min_noise_share=self.noise.remaining_share(chosen.survivors, participants),
