@@ -24,8 +24,7 @@ from testbed.adversary.misbehaviour import (
 from testbed.counts import rounded_up
 from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
-from testbed.plugins import renamed
-from testbed.plugins.classes import PLUGIN_NAME, plugin_class
+from testbed.plugins.classes import PLUGIN_NAME, check_members, plugin_class
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
 from testbed.spelling import did_you_mean
@@ -418,5 +417,5 @@ def _plugin(party: str, name: str) -> Any:
         raise ExperimentError(f"{where}: lacks {', '.join(lacking)}; see testbed.adversary.misbehaviour")
     if party == "server" and isinstance(kind.applies_to, str):
         raise ExperimentError(f"{where}: applies_to: names in a tuple, not {kind.applies_to!r}")
-    renamed.check_members(kind, where)
+    check_members(kind, where)
     return kind

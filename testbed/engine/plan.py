@@ -32,7 +32,7 @@ from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.participation import OwnParticipation, ParticipationLog
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import RoundBeacon
-from testbed.plugins import renamed
+from testbed.plugins.classes import check_members
 from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
@@ -94,7 +94,7 @@ class RunPlan:
             self._check_broadcast()
         for section, protocol in (("selection", self.selection), ("aggregation", self.aggregation)):
             for spec in protocol.roles:
-                renamed.check_members(spec.role, f"{section}.protocol: role {spec.role.__name__}")
+                check_members(spec.role, f"{section}.protocol: role {spec.role.__name__}")
         check_stages(experiment, self.stages)
         self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
         self.server_optimizer = server_optimizer(self.aggregation_parameters.server_optimizer)

@@ -10,8 +10,7 @@ from testbed.aggregation.contract import AggregationParameters, AggregationProto
 from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.errors import ExperimentError
 from testbed.plugins import options as plugin_options
-from testbed.plugins import renamed
-from testbed.plugins.classes import check_subclass, plugin_class
+from testbed.plugins.classes import check_members, check_subclass, plugin_class
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters, SelectionProtocol
 
@@ -82,7 +81,7 @@ def plugin_parameters(section: str, parameters: Any, kind: type) -> tuple[Any, d
     """
     declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
     if declared is not None:
-        renamed.check_members(declared, f"{section}.protocol: {parameters.protocol}")
+        check_members(declared, f"{section}.protocol: {parameters.protocol}")
         options = parameters.model_dump(mode="json", exclude={"protocol"})
         whose = f" ({declared.__name__} of {parameters.protocol})"
         return plugin_options.validated(declared, options, section, whose, unsaid=("protocol",)), {}

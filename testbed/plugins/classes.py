@@ -22,6 +22,8 @@ IMPORT_CLASSES = "--import-classes"
 IMPORTING_ADVICE = f"{IMPORT_CLASSES} (in Python: importing_classes(True))"
 """Advice to allow imports, in messages of commands and programs: see `importing_classes`."""
 
+_OURS = ("testbed", "workloads")  # packages with contracts that user-defined classes inherit from
+
 USER_DEFINED = "a user-defined class"
 """Tag of user-defined classes among the alternatives of a section."""
 
@@ -178,7 +180,7 @@ def check_subclass(candidate: Any, base: type, name: str, key: str) -> None:
         raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
     if lacking := sorted(getattr(candidate, "__abstractmethods__", ())):
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
-    renamed.check_members(candidate, f"{key}: {name}")
+    check_members(candidate, f"{key}: {name}")
     hooks = [hook for hook in dir(base) if not hook.startswith("_")]
     own = _names_below(candidate, base)
     for own_name in own:
@@ -186,6 +188,32 @@ def check_subclass(candidate: Any, base: type, name: str, key: str) -> None:
         # A misspelt override would leave the contract's default in place, without any sign.
         if own_name not in hooks and close:
             raise ExperimentError(f"{key}: {name}: {own_name} has no effect; {question(close).rstrip()}")
+
+
+def check_members(candidate: type, where: str) -> None:
+    """Raise `ExperimentError` if a class overrides a member of its bases by the member's former name.
+
+    Such an override has no effect, without any other sign.
+
+    Args:
+        candidate: a user-defined class; nothing to check if it is one of the testbed's.
+        where: begins the line of the error.
+
+    Example:
+        >>> from testbed.training import Trainer
+        >>> Mine = type("Mine", (Trainer,), {"told": None, "__module__": "mine"})
+        >>> check_members(Mine, "mine:Mine")
+        Traceback (most recent call last):
+        testbed.errors.ExperimentError: mine:Mine: told has no effect; it is called training_report now
+    """
+    kinds = inspect.getmro(candidate)
+    ours = [kind.__module__.partition(".")[0] in _OURS for kind in kinds]
+    inherited = {name for kind, own in zip(kinds, ours, strict=True) if own for name in _public(kind)}
+    for kind, own in zip(kinds, ours, strict=True):
+        for name in () if own else _public(kind):
+            present = [other for other in renamed.MEMBERS.get(name, ()) if other in inherited]
+            if present and name not in inherited:
+                raise ExperimentError(f"{where}: {name} has no effect; it is called {present[0]} now")
 
 
 def _names_below(candidate: type, base: type) -> list[str]:

@@ -3,12 +3,9 @@
 `testbed.plugins.classes` says the present name where a class of the user's imports or overrides a former one.
 """
 
-import inspect
 import re
 
-from testbed.errors import ExperimentError
-
-__all__ = ["MEMBERS", "MODULES", "NAMES", "advice", "check_members"]
+__all__ = ["MEMBERS", "MODULES", "NAMES", "advice"]
 
 MODULES = {
     "testbed.crypto.remembered": "testbed.crypto.memo",
@@ -279,37 +276,3 @@ def advice(error: BaseException) -> str:
         if present := MODULES.get(f"{module}.{name}"):
             return f"{module}.{name} is called {present} now"
     return ""
-
-
-_OURS = ("testbed", "workloads")
-
-
-def check_members(candidate: type, where: str) -> None:
-    """Raise `ExperimentError` if a class overrides a member of its bases by the member's former name.
-
-    Such an override has no effect, without any other sign.
-
-    Args:
-        candidate: a user-defined class; nothing to check if it is one of the testbed's.
-        where: begins the line of the error.
-
-    Example:
-        >>> from testbed.training import Trainer
-        >>> Mine = type("Mine", (Trainer,), {"told": None, "__module__": "mine"})
-        >>> check_members(Mine, "mine:Mine")
-        Traceback (most recent call last):
-        testbed.errors.ExperimentError: mine:Mine: told has no effect; it is called training_report now
-    """
-    kinds = inspect.getmro(candidate)
-    ours = [kind.__module__.partition(".")[0] in _OURS for kind in kinds]
-    inherited = {name for kind, own in zip(kinds, ours, strict=True) if own for name in _members(kind)}
-    for kind, own in zip(kinds, ours, strict=True):
-        for name in () if own else _members(kind):
-            present = [other for other in MEMBERS.get(name, ()) if other in inherited]
-            if present and name not in inherited:
-                raise ExperimentError(f"{where}: {name} has no effect; it is called {present[0]} now")
-
-
-def _members(kind: type) -> list[str]:
-    """Return the names that a class itself defines or annotates."""
-    return [*{**vars(kind), **inspect.get_annotations(kind)}]
