@@ -103,7 +103,7 @@ def swept(
     _check_log(log, x, values if is_number else None, measured)
     first = pd.DataFrame({x: values if is_number else names, "hue": lines, "seeds": [len(row.runs) for row in rows]})
     frame = pd.concat(
-        [first.assign(measure=name, **parameters) for name, parameters in measured.items()], ignore_index=True
+        [first.assign(measure=name, **statistics) for name, statistics in measured.items()], ignore_index=True
     )
     frame["place"] = frame[x] if is_number else frame[x].map(categories.index)
     frame = frame.sort_values("place", kind="stable", ignore_index=True) if is_number else frame
@@ -280,8 +280,8 @@ def _check_log(log: str, x: str, values: Sequence[float] | None, measured: Mappi
         raise ExperimentError(f"--log {log}: {x} is not a number in every run")
     if "x" in log and min(values or [1]) <= 0:
         raise ExperimentError(f"--log {log}: {x} has values that are not above 0")
-    for name, parameters in measured.items():
-        if "y" in log and any(value <= 0 for value in parameters["value"]):
+    for name, statistics in measured.items():
+        if "y" in log and any(value <= 0 for value in statistics["value"]):
             raise ExperimentError(f"--log {log}: {name} has values that are not above 0")
 
 

@@ -102,33 +102,31 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *arguments: Any) -> None:
         self._turn = threading.Lock()
-        self._cached: dict[
-            socket.socket, bool
-        ] = {}  # open connections, the oldest first, and whether they had the token
+        # Open connections, the oldest first, and whether they had the token.
+        self._connections: dict[socket.socket, bool] = {}
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give a connection its thread; if there are too many connections, close another one."""
         with self._turn:
-            if len(self._cached) >= MOST_CONNECTIONS:
-                last = min(
-                    self._cached, key=lambda connection: self._cached[connection]
-                )  # the oldest connection without the token, if any
-                del self._cached[last]
+            if len(self._connections) >= MOST_CONNECTIONS:
+                # The oldest connection without the token, if any.
+                last = min(self._connections, key=self._connections.__getitem__)
+                del self._connections[last]
                 _hang_up(last)
-            self._cached[request] = False
+            self._connections[request] = False
         super().process_request(request, client_address)
 
     def note_known(self, connection: socket.socket) -> None:
         """Note that the connection has shown the token; it will be closed last."""
         with self._turn:
-            if self._cached.pop(connection, None) is not None:
-                self._cached[connection] = True  # at the end: the oldest come first
+            if self._connections.pop(connection, None) is not None:
+                self._connections[connection] = True  # at the end: the oldest come first
 
     def shutdown_request(self, request: Any) -> None:
         """Close the connection and forget it."""
         with self._turn:
-            self._cached.pop(request, None)
+            self._connections.pop(request, None)
         super().shutdown_request(request)
 
 

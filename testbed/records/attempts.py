@@ -79,9 +79,8 @@ def write_attempts(path: Path, attempts: Mapping[str, ReleaseAttempt]) -> None:
     file = path / ATTEMPTS
     with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
         open_file.write(json.dumps({name: vars(attempt) for name, attempt in attempts.items()}).encode())
-    with contextlib.suppress(
-        OSError
-    ):  # the file system cannot sync directories: the file's name may be lost in a crash
+    # Where the file system cannot sync directories, the file's name may be lost in a crash.
+    with contextlib.suppress(OSError):
         directory = os.open(path, os.O_RDONLY)
         try:
             os.fsync(directory)
