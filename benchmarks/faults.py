@@ -171,7 +171,7 @@ class Trials:
                 session.run(described, 0, path, lambda progress: None)
         missed = [moment.stage for moment, _ in moments if not moment.marker.exists()]
         if missed:
-            raise AssertionError(f"{killed}: nothing was killed at {', '.join(missed)}")
+            raise AssertionError(f"{killed}: nothing was killed at {', '.join(missed)}; the run {outcome}")
         row = self.row(killed, when, outcome, path, reference)
         row.seconds = time.monotonic() - began
         return row
