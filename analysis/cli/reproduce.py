@@ -25,7 +25,13 @@ from testbed.signals import stop_code
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from analysis.reproduction.contract import Origin, Reproduction, ReproductionContext, Scale
+    from analysis.reproduction.contract import (
+        Measurements,
+        Origin,
+        Reproduction,
+        ReproductionContext,
+        Scale,
+    )
     from testbed.experiment.schema import Experiment
     from testbed.records import RunRecords
 
@@ -188,13 +194,14 @@ def _prepare(reproduction: "Reproduction", scale: "Scale", directory: Path) -> N
 def _make(reproduction: "Reproduction", task: "ReproductionContext", format: str, runner: "_Runner") -> None:
     from analysis.reproduction import presentation
     from analysis.reproduction.elapsed import elapsed
+    from analysis.reproduction.measurements import carry_out
 
     scale, directory = task.scale, task.out
     runner.called = False
     task.progress(presentation.expected_length(reproduction, scale))
     with elapsed(directory) as seconds:
         try:
-            result = reproduction.run(task)
+            measurements, result = carry_out(reproduction, task)
         except ExperimentError as error:
             _, of_data, problem = str(error).partition("workload.path: ")
             if task.data is None or not of_data:
@@ -209,9 +216,30 @@ def _make(reproduction: "Reproduction", task: "ReproductionContext", format: str
         remark = f"Set by hand, in all experiments: {', '.join(runner.overrides)}."
         result = replace(result, remarks=[remark, *result.remarks])
     origin = _origin(seconds())
-    written = presentation.write(reproduction, result, scale, directory, origin)
+    written = presentation.write(reproduction, result, scale, directory, origin, measurements)
     echo(presentation.render(reproduction, result, scale, format, origin), nl=False)
     runner.console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
+    if measurements is not None and not runner.overrides and task.data is None:
+        _compare(reproduction, measurements, scale, runner.console)
+
+
+def _compare(reproduction: "Reproduction", measurements: "Measurements", scale: "Scale", console: Console) -> None:
+    """Compare measurements with the kept ones of the same scale, and print how many numbers are equal."""
+    from analysis.reproduction.kept import kept_result
+    from analysis.reproduction.measurements import compare
+
+    kept = kept_result(reproduction)
+    if kept is None or kept.measurements is None or kept.scale != scale:
+        return
+    if kept.measurements.setting.data_kind != measurements.setting.data_kind:
+        return
+    compared = compare(kept.measurements, measurements)
+    console.print(
+        f"compared with the kept result: {compared.equal} of {compared.numbers} numbers are equal"
+        + (f"; largest relative difference {compared.largest:.2g}" if compared.equal < compared.numbers else "")
+    )
+    for line in compared.lines:
+        console.print(f"  {line}")
 
 
 def _origin(seconds: float) -> "Origin":

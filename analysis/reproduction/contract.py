@@ -1,13 +1,17 @@
 """Contract of a reproduction: one table or figure of a paper, computed again and compared with the paper's values.
 
-A module in a paper's folder defines a function from `ReproductionContext` to `ReproductionResult` and lists its
-reproductions in a tuple `REPRODUCTIONS`. An entry in `catalogue.MODULES` makes them available to `testbed reproduce`.
+A reproduction has two steps. `measure` runs experiments or computes curves, and returns `Measurements`: tables with one
+row for each run, seed or computed point. `conclude` makes table, claims and remarks from measurements alone. The
+measurements are stored beside the result, so that `testbed reproduce --verify` repeats the second step, and compares.
+
+A module in a paper's folder lists its reproductions in a tuple `REPRODUCTIONS`. An entry in `catalogue.MODULES` makes
+them available to `testbed reproduce`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -20,6 +24,10 @@ Scale = Literal["small", "real", "paper"]
 ClaimsOf = Callable[[pd.DataFrame, int], Sequence[PaperClaim | None]]
 """Function from a kept table and its claims' number of seeds to the claims in their order; None for a claim that needs
 more than the table."""
+
+DataKind = Literal["paper", "stand-in", "none"]
+"""Data of a measurement: the paper's data set, data in its place (another data set, or generated data), or none, as for
+formulas and for protocols without training."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,42 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """Setting of measurements, in plain data.
+
+    Attributes:
+        data_kind: whose data the measurements used.
+        data: name of the data, such as ``UCI digits, 1,437 samples``; empty without data.
+        seeds: seeds of the repetitions; empty for measurements without random numbers.
+        sizes: numbers that describe the experiment, such as population, participants and rounds.
+        differs: differences from the paper's experiment in scale, data and rounds, one short line each.
+        choices: further inputs of `conclude`, such as the chosen learning rates.
+    """
+
+    data_kind: DataKind
+    data: str = ""
+    seeds: Sequence[int] = ()
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    differs: Sequence[str] = ()
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Measured numbers of a reproduction.
+
+    Attributes:
+        setting: setting of the measurements.
+        tables: by name, tables with one row for each run, seed or computed point. Cells are text, numbers or empty.
+        figures: files of the figures, PNG and PDF; they are drawn while the runs are at hand, and are not stored.
+    """
+
+    setting: Setting
+    tables: Mapping[str, pd.DataFrame]
+    figures: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
 class ReproductionResult:
     """Result of a reproduction.
 
@@ -91,21 +135,27 @@ class Reproduction:
         name: name in the command, such as ``lotto-table2``.
         title: description in one line.
         source: paper, and the place in the paper.
-        run: function that makes the result.
+        run: function that makes the result in one step; for reproductions without `measure` and `conclude`.
         aliases: further names, since a table and a figure of the same runs are one reproduction.
         data_files: description of the real data that the reproduction can use; empty when it uses none.
         scales: scales at which the reproduction can run.
         takes_seeds: whether the reproduction uses the context's `seeds`.
-        claims_of: function that computes the claims from the table alone, so that ``--verify`` can recompute their
-            numbers from a kept table; None if every claim needs more than the table.
+        built_in_data: kind of the data without ``--data``.
+        claims_of: function that computes the claims from the table alone; for reproductions without `conclude`.
+        measure: function that runs or computes everything.
+        conclude: function that makes table, claims and remarks from stored measurements. It must not read files, run
+            experiments or draw random numbers.
     """
 
     name: str
     title: str
     source: str
-    run: Callable[[ReproductionContext], ReproductionResult]
+    run: Callable[[ReproductionContext], ReproductionResult] | None = None
     aliases: Sequence[str] = ()
     data_files: str = ""
     scales: Sequence[Scale] = ("small", "paper")
     takes_seeds: bool = False
+    built_in_data: DataKind = "none"
     claims_of: ClaimsOf | None = None
+    measure: Callable[[ReproductionContext], Measurements] | None = None
+    conclude: Callable[[Measurements], ReproductionResult] | None = None

@@ -1,7 +1,7 @@
-"""Kept results: the last result of each reproduction, one JSON file each in `results/`, shipped with the package.
+"""Kept results: the last result of each reproduction and its measurements, in `results/`, shipped with the package.
 
-The pages about papers are generated from kept results (`pages`). `testbed reproduce --verify` recomputes their
-verdicts, and `testbed reproduce --list` shows them.
+The pages about papers are generated from kept results (`pages`). `testbed reproduce --verify` makes table, claims and
+verdicts from the measurements again, and `testbed reproduce --list` shows the verdicts.
 """
 
 import json
@@ -13,8 +13,10 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from analysis.reproduction.contract import ClaimsOf, Origin, Reproduction, ReproductionResult, Scale
+from analysis.reproduction.contract import ClaimsOf, Measurements, Origin, Reproduction, ReproductionResult, Scale
+from analysis.reproduction.measurements import FILE, read_measurements
 from analysis.reproduction.verdicts import PaperClaim
+from analysis.tables import plain
 from testbed.errors import ExperimentError
 
 RESULTS = Path(__file__).parent / "results"
@@ -31,6 +33,7 @@ class KeptResult:
         origin: version, machine and duration of the run.
         result: table, claims and remarks; figures as file names, without a folder.
         written: verdicts in the file, in the claims' order; the verdicts of `result` are computed.
+        measurements: measurements behind the result; None if none were stored, as in earlier versions.
     """
 
     name: str
@@ -38,17 +41,33 @@ class KeptResult:
     origin: Origin
     result: ReproductionResult
     written: Sequence[str]
+    measurements: Measurements | None = None
+
+
+def measurements_file(result: Path) -> Path:
+    """Return the file of a result's measurements.
+
+    Args:
+        result: ``result.json``, or ``NAME.json`` of a kept result.
+
+    Example:
+        >>> measurements_file(Path("lotto-fig2.json")).name
+        'lotto-fig2.measurements.json'
+    """
+    return result.with_name(FILE if result.name == "result.json" else f"{result.stem}.{FILE}")
 
 
 def read(path: Path) -> KeptResult:
     """Read a result from a file.
 
     Args:
-        path: a ``result.json`` of `testbed reproduce`.
+        path: a ``result.json`` of `testbed reproduce`. Its measurements are read from `measurements_file`.
 
     Raises:
-        ExperimentError: the file does not exist, or it is not the result of a reproduction.
+        ExperimentError: the file does not exist, or it is not the result of a reproduction; or the measurements are not
+            readable.
     """
+    measurements = read_measurements(measurements_file(path))
     try:
         if path.stat().st_size > _MOST_BYTES:  # the user names the path: any file may be there
             raise ValueError
@@ -63,6 +82,7 @@ def read(path: Path) -> KeptResult:
                 [str(remark) for remark in data["remarks"]],
             ),
             [str(claim["verdict"]) for claim in data["claims"]],
+            measurements,
         )  # fmt: skip
     except FileNotFoundError:
         raise ExperimentError(f"{path}: no such file; `testbed reproduce NAME` writes it") from None
@@ -83,6 +103,46 @@ def differences(outcome: KeptResult) -> list[str]:
         for claim, written in zip(outcome.result.claims, outcome.written, strict=True)
         if claim.verdict != written
     ]
+
+
+_NOT_COMPUTED = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of `conclude` for measurements of other columns or rows."""
+
+
+def check_measurements(outcome: KeptResult, reproduction: Reproduction) -> list[str]:
+    """Make table, claims and remarks from stored measurements, and list their differences from the file, one line each.
+
+    Args:
+        outcome: a result with measurements.
+        reproduction: its reproduction, with `conclude`.
+    """
+    assert outcome.measurements is not None
+    assert reproduction.conclude is not None
+    try:
+        again = reproduction.conclude(outcome.measurements)
+    except _NOT_COMPUTED as error:
+        why = f"{type(error).__name__}: {error}"
+        return [f"{outcome.name}: table and claims cannot be made from its measurements ({why})"]
+    parts = [
+        ("claims", [claim.as_data() for claim in outcome.result.claims], [claim.as_data() for claim in again.claims]),
+        ("table", plain(outcome.result.table), plain(again.table)),
+        ("remarks", list(outcome.result.remarks), list(again.remarks)),
+    ]
+    lines = [
+        f"{outcome.name}: {place} is {written!r} in the file, but its measurements give {here!r}"
+        for part, kept, computed in parts
+        for place, written, here in _unequal(json_data(kept), json_data(computed), part)
+    ]
+    return lines + [
+        f"{outcome.name}: {claim.claim!r}: not run, without a reason"
+        for claim in again.claims
+        if claim.verdict == "not run" and not claim.not_run
+    ]
+
+
+def json_data(value: Any) -> Any:
+    """Return a value as JSON gives it back."""
+    return json.loads(json.dumps(value))
 
 
 @dataclass(frozen=True)
@@ -113,7 +173,7 @@ def check_table(outcome: KeptResult, claims_of: ClaimsOf) -> TableCheck:
     claims = outcome.result.claims
     try:
         computed = claims_of(outcome.result.table, max((claim.seeds for claim in claims), default=0))
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except _NOT_COMPUTED as error:
         line = f"{outcome.name}: its claims cannot be computed from its table ({type(error).__name__}: {error})"
         return TableCheck(0, len(claims), [line])
     if len(claims) != len(computed):

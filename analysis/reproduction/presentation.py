@@ -15,8 +15,10 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.reproduction.contract import Origin, Reproduction, ReproductionResult, Scale
+from analysis.reproduction.contract import Measurements, Origin, Reproduction, ReproductionResult, Scale
 from analysis.reproduction.kept import kept_result
+from analysis.reproduction.measurements import FILE as MEASUREMENTS
+from analysis.reproduction.measurements import as_text
 from analysis.reproduction.verdicts import PaperClaim, counts
 from analysis.tables import WIDTH, Table, require_format, to_json
 from analysis.tables import render as render_table
@@ -25,7 +27,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.files.atomic import atomic_write
 
 Format = Literal["text", "markdown", "json"]
-FILES = ("result.md", "result.json", "table.csv")
+FILES = ("result.md", "result.json", "table.csv", MEASUREMENTS)
 _NOTHING = "–"
 
 
@@ -156,7 +158,12 @@ def refuse_foreign(reproduction: Reproduction, scale: Scale, directory: Path) ->
 
 
 def write(
-    reproduction: Reproduction, result: ReproductionResult, scale: Scale, directory: Path, origin: Origin = Origin()
+    reproduction: Reproduction,
+    result: ReproductionResult,
+    scale: Scale,
+    directory: Path,
+    origin: Origin = Origin(),
+    measurements: Measurements | None = None,
 ) -> list[Path]:
     """Write `FILES` into a directory, each completely or not at all, and return their paths.
 
@@ -166,15 +173,21 @@ def write(
         scale: scale at which it ran.
         directory: directory for the files; it is created if necessary.
         origin: version, machine and duration.
+        measurements: measurements behind the result; ``measurements.json`` is left out without them.
 
     Raises:
         RunError: a file cannot be written.
     """
-    contents = [render(reproduction, result, scale, "markdown"), render(reproduction, result, scale, "json", origin)]
+    contents = {
+        "result.md": render(reproduction, result, scale, "markdown"),
+        "result.json": render(reproduction, result, scale, "json", origin),
+    }
     if not result.table.empty:
-        contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
-    paths = [directory / name for name in FILES[: len(contents)]]  # the last, table.csv, needs a table
-    for path, text in zip(paths, contents, strict=True):
+        contents["table.csv"] = str(result.table.to_csv(index=False, lineterminator="\n"))
+    if measurements is not None:
+        contents[MEASUREMENTS] = as_text(measurements)
+    paths = [directory / name for name in contents]
+    for path, text in zip(paths, contents.values(), strict=True):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

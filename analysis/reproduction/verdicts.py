@@ -8,7 +8,7 @@ checks. Nobody writes a verdict by hand: `testbed reproduce --verify` recomputes
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from analysis.statistics import Interval
 
@@ -175,6 +175,10 @@ def true(quantity: str, holds: object) -> Check:
     return equal(quantity, float(bool(holds)), 1.0)
 
 
+Reason = Literal["", "length", "data", "censored"]
+"""Reason for a number that was not measured."""
+
+
 @dataclass(frozen=True)
 class PaperClaim:
     """One statement of a paper, compared with our measurements.
@@ -186,6 +190,9 @@ class PaperClaim:
         undetermined: input that the paper does not state and that would decide the claim; the claim then has no checks.
         seeds: number of runs behind the intervals, which differ in their seeds alone; 0 without random numbers.
         counted_in: reproduction of the same runs under which this claim counts; here it is shown and not counted.
+        not_run: reason why a check has no number: ``length``, the runs take longer than this scale allows; ``data``,
+            the data are not at hand; ``censored``, runs ended before the event that the number times.
+        uses_data: whether the claim depends on the data set. A claim on guarantees, bytes or formulas does not.
     """
 
     claim: str
@@ -194,6 +201,8 @@ class PaperClaim:
     undetermined: str = ""
     seeds: int = 0
     counted_in: str = ""
+    not_run: Reason = ""
+    uses_data: bool = True
 
     def __post_init__(self) -> None:
         """Refuse checks in an undetermined claim, since they would decide it.
@@ -224,7 +233,7 @@ class PaperClaim:
         return {
             "claim": self.claim, "measured": self.measured, "verdict": self.verdict,
             "checks": [check.as_data() for check in self.checks], "undetermined": self.undetermined,
-            "seeds": self.seeds, "counted_in": self.counted_in,
+            "seeds": self.seeds, "counted_in": self.counted_in, "not_run": self.not_run, "uses_data": self.uses_data,
         }  # fmt: skip
 
     @classmethod
@@ -237,7 +246,7 @@ class PaperClaim:
         checks = tuple(Check.of_data(check) for check in data["checks"])
         return cls(
             str(data["claim"]), str(data["measured"]), checks, str(data["undetermined"]), int(data["seeds"]),
-            str(data["counted_in"]),
+            str(data["counted_in"]), _reason(data.get("not_run", "")), bool(data.get("uses_data", True)),
         )  # fmt: skip
 
 
@@ -280,6 +289,13 @@ def _ends(number: Number) -> tuple[float | None, float, float]:
     if math.isinf(number):
         raise ValueError("an infinite number cannot be checked against a band; check its meaning with `true`")
     return float(number), float(number), float(number)
+
+
+def _reason(text: str) -> Reason:
+    for reason in get_args(Reason):
+        if text == reason:
+            return cast(Reason, reason)
+    raise ValueError(f"{text!r}: no reason for a number that was not measured")
 
 
 def _finite(number: float) -> float | None:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import analysis
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import KeptResult, TableCheck, check_table, differences, kept_result, read
+from analysis.reproduction.kept import (
+    KeptResult,
+    TableCheck,
+    check_measurements,
+    check_table,
+    differences,
+    kept_result,
+    read,
+)
 from analysis.reproduction.pages import differing
 from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
@@ -23,6 +31,7 @@ class Verification:
     Attributes:
         outcomes: results whose verdicts were recomputed.
         missing: names of reproductions without a result.
+        from_measurements: names of results whose table, claims and remarks were made again from stored measurements.
         from_tables: by name, results whose claims were recomputed from the kept table, number by number; for all other
             claims only the verdicts were recomputed.
         differing: differences, one line each.
@@ -30,6 +39,7 @@ class Verification:
 
     outcomes: list[KeptResult] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    from_measurements: set[str] = field(default_factory=set)
     from_tables: dict[str, TableCheck] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
 
@@ -61,10 +71,14 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
         verification.outcomes = [of_it for of_it in outcomes if of_it.name in names]
         if not verification.outcomes:
             raise ExperimentError(f"--out: {directory} has no result.json of {', '.join(sorted(names))}")
-    claims_of = {reproduction.name: reproduction.claims_of for reproduction in every}
+    by_name = {reproduction.name: reproduction for reproduction in every}
     for of_it in verification.outcomes:
         verification.differing += differences(of_it)
-        if (of_table := claims_of[of_it.name]) is not None:
+        reproduction = by_name[of_it.name]
+        if of_it.measurements is not None and reproduction.conclude is not None:
+            verification.from_measurements.add(of_it.name)
+            verification.differing += check_measurements(of_it, reproduction)
+        elif (of_table := reproduction.claims_of) is not None:
             verification.from_tables[of_it.name] = check_table(of_it, of_table)
             verification.differing += verification.from_tables[of_it.name].differing
     return verification

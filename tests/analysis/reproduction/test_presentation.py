@@ -6,7 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.presentation import FILES, render, write
 from analysis.reproduction.verdicts import PaperClaim, below
 from testbed.errors import ExperimentError, RunError
@@ -76,8 +82,11 @@ def test_another_format_is_refused() -> None:
         render(ONE, MADE, "small", "yaml")
 
 
+MEASURED = Measurements(Setting("none", seeds=[1, 2]), {"runs": pd.DataFrame({"seed": [1, 2], "cost": [0.5, None]})})
+
+
 def test_files_hold_what_is_rendered(tmp_path: Path) -> None:
-    paths = write(ONE, MADE, "small", tmp_path / "new")
+    paths = write(ONE, MADE, "small", tmp_path / "new", measurements=MEASURED)
     assert [path.name for path in paths] == list(FILES)
     assert paths[0].read_text() == render(ONE, MADE, "small", "markdown")
     assert paths[1].read_text() == render(ONE, MADE, "small", "json")
