@@ -89,7 +89,7 @@ def _concluded(measurements: Measurements) -> ReproductionResult:
 
 
 ONE = Reproduction("paper-table9", "Cost of an item", "A. Author", measure=lambda context: MADE, conclude=_concluded)
-MADE = Measurements(
+MADE: Measurements = Measurements(
     Setting("stand-in", "noise", [1, 2, 3]), {"runs": pd.DataFrame({"seed": [1, 2, 3], "cost": [0.4, 0.5, 0.6]})}
 )
 ORIGIN = Origin(130.0, "9.9", "0123456789abcdef", "P", 2, "2026-01-01T00:00:00+00:00")
