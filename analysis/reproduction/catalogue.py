@@ -31,6 +31,8 @@ MODULES = (
     "multi_round_secagg.accuracy",
     "multi_round_secagg.label_dropouts",
     "random_participation.curves",
+    "random_participation.fig4",
+    "random_participation.fig5",
     "random_participation.unsound",
     "random_participation.accuracy",
     "secagg.expansion",

@@ -2,10 +2,10 @@
 Figures 6 and 7.
 
 DP-SGD with random participation at the noise that each analysis asks for: the same algorithm four times. Noise wants
-smaller steps, so each scheme gets the learning rate that is best for it, of a grid that is the same for all and on a
-seed that is not compared. For each further seed there is one sweep over the schemes. Its points have data, first model,
-participants and samples in common, so that schemes are compared seed by seed. What the noise of the proposed analysis
-really guarantees stands beside its curve: see docs/papers/random-participation.md.
+smaller steps, so each scheme gets the learning rate that is best for it, of a grid and on a seed that is not compared.
+For each further seed there is one sweep over the schemes. Its points have data, first model, participants and samples
+in common, so that schemes are compared seed by seed. The guarantee of the proposed analysis' noise stands beside its
+curve: see docs/papers/random-participation.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,9 +179,8 @@ def search_rates(
     Returns:
         Columns figure, seed, scheme, learning rate, accuracy [%] (as `AccuracyCurves.late`).
     """
-    tried = f"{len(noise)} schemes at {len(task.rates)} each, {task.rounds} rounds each"
-    context.progress(f"{scenario.figure}: learning rates: {tried}")
-    grid = [(scheme, rate) for scheme in noise for rate in task.rates]
+    grid = [(scheme, rate) for scheme in noise for rate in task.rates[scheme]]
+    context.progress(f"{scenario.figure}: learning rates: {len(grid)} runs, {task.rounds} rounds each")
     swept = experiment(scenario.title, task, [(noise[scheme], rate) for scheme, rate in grid], _SEARCH_SEED)
     runs = context.run_experiment(swept, context.out / "runs" / scenario.name / "rates")
     return pd.DataFrame.from_records(

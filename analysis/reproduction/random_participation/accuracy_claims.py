@@ -19,6 +19,7 @@ from analysis.reproduction.random_participation.published import (
     OLS,
     PROPOSED,
     SCENARIOS,
+    SCHEMES,
     WCS,
     PublishedScenario,
 )
@@ -26,8 +27,6 @@ from analysis.reproduction.training_runs import AccuracyCurves, best_of
 from analysis.reproduction.verdicts import PaperClaim, above, between, plus_minus
 from analysis.statistics import Interval, mean_interval
 from testbed.arrays import Floats
-
-SCHEMES = (NONE, PROPOSED, WCS, OLS)
 
 EPSILON_LEAST, EPSILON_MOST = "at least", "guaranteed"
 """Bounds on the privacy loss: of the worse of two possible pairs of data sets, and the guarantee of WCS."""
@@ -46,7 +45,7 @@ def best_rates(tried: pd.DataFrame, scenario: PublishedScenario) -> dict[str, fl
         scenario: the paper's scenario.
     """
     return {
-        scheme: best_of(rows["learning rate"].tolist(), rows["accuracy [%]"].astype(float).tolist())
+        str(scheme): best_of(rows["learning rate"].tolist(), rows["accuracy [%]"].astype(float).tolist())
         for scheme, rows in tried[tried["figure"] == scenario.figure].groupby("scheme", sort=False)
     }
 
@@ -237,7 +236,7 @@ def privacy_claim(scenario: PublishedScenario, privacy: pd.DataFrame) -> PaperCl
 def _remarks(setting: Setting, tried: pd.DataFrame, curves: Mapping[str, Mapping[str, AccuracyCurves]]) -> list[str]:
     """Return the data, the choice of the learning rates, and the comparison."""
     searches = [
-        f"{scenario.figure}: " + "; ".join(_searched(scheme, rows) for scheme, rows in of_figure)
+        f"{scenario.figure}: " + "; ".join(_searched(str(scheme), rows) for scheme, rows in of_figure)
         for scenario in SCENARIOS
         for of_figure in [tried[tried["figure"] == scenario.figure].groupby("scheme", sort=False)]
     ]
@@ -249,7 +248,7 @@ def _remarks(setting: Setting, tried: pd.DataFrame, curves: Mapping[str, Mapping
     return [
         f"Data: {setting.data}.",
         *setting.differs,
-        "Learning rates: every scheme was tried with each rate of the grid on one seed that is not compared, and "
+        "Learning rates: every scheme was tried with each rate of its grid on one seed that is not compared, and "
         "compared at the best. In brackets each accuracy. " + ". ".join(searches) + ".",
         f"{len(setting.seeds)} seeds; momentum {setting.choices['momentum']} at the server. An accuracy is the mean "
         "over the evaluations of a run's last tenth; ± and bands: 95% intervals over the seeds. The schemes of a seed "

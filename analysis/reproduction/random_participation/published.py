@@ -14,6 +14,7 @@ EPSILON, DELTA = 0.015, 1e-6
 """Guarantee that the paper requires of every round (section 6.1)."""
 
 NONE, PROPOSED, WCS, OLS = "no privacy", "proposed (Theorem 4.1)", "WCS (Theorem 5.2)", "OLS (Theorem 5.1)"
+SCHEMES = (NONE, PROPOSED, WCS, OLS)
 """The four schemes: the same algorithm, with the noise that each analysis requires."""
 
 

@@ -18,6 +18,7 @@ from analysis.reproduction.random_participation.published import (
     NONE,
     OLS,
     PROPOSED,
+    SCHEMES,
     WCS,
     PublishedScenario,
 )
@@ -40,8 +41,8 @@ def test_the_noise_is_the_papers(scenario: PublishedScenario) -> None:
 
 TINY = TrainingTask(
     {"dataset": "digits", "model": "logistic"},
-    20, Participation(8, 0.2, 0.5), rounds=4, rates=(0.01, 1.0), seeds=2, evaluations=2, data_kind="stand-in",
-    differs=("Scale: tiny.",),
+    20, Participation(8, 0.2, 0.5), rounds=4, rates=dict.fromkeys(SCHEMES, (0.01, 1.0)), seeds=2,
+    evaluations=2, data_kind="stand-in", differs=("Scale: tiny.",),
 )  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(conte
     evaluations = accuracy.train(watched, MANY_CLIENTS, TINY, noise, rates)
     assert [one.seed for one in swept] == [0, 1, 2]
     points = [[(one["sigma"], one["learning_rate"]) for one in given.sweep["aggregation"]] for given in swept]
-    assert points[0] == [(sigma, rate) for sigma in noise.values() for rate in TINY.rates]
+    assert points[0] == [(sigma, rate) for scheme, sigma in noise.items() for rate in TINY.rates[scheme]]
     assert points[1] == points[2] == [(sigma, rates[scheme]) for scheme, sigma in noise.items()]
     for scheme, rows in tried.groupby("scheme"):
         best = rows.set_index("learning rate")["accuracy [%]"]
@@ -183,7 +184,7 @@ def test_with_the_papers_data_the_federation_is_the_papers(scenario: PublishedSc
     assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.participation.client_rate)
     assert [one["clip"] for one in swept.sweep["aggregation"]] == ["none", 1.0]
     if scale == "paper":
-        assert set(scenario.rates.values()) <= set(task.rates)
+        assert all(rate in task.rates[scheme] for scheme, rate in scenario.rates.items())
 
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
