@@ -34,6 +34,7 @@ MODULES = (
     "random_participation.fig4",
     "random_participation.fig5",
     "random_participation.unsound",
+    "random_participation.untrusted",
     "random_participation.accuracy",
     "secagg.expansion",
     "secagg_plus.graphs",
