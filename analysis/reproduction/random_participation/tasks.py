@@ -123,8 +123,8 @@ REAL_RATES: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     MANY_CLIENTS.name: {NONE: _SMALL_NOISE, PROPOSED: _SMALL_NOISE, WCS: _LARGE_NOISE, OLS: _LARGEST_NOISE},
     FEW_CLIENTS.name: dict.fromkeys(SCHEMES, _SMALL_NOISE),
 }
-"""Learning rates at scale `real`, larger than the paper's, since there are fewer iterations. As in the paper, WCS and OLS
-have smaller ones in Figure 6: their noise is 7 and 21 times that of the proposed scheme there."""
+"""Learning rates at scale `real`, larger than the paper's, since there are fewer iterations. As in the paper, WCS and
+OLS have smaller ones in Figure 6: their noise is 7 and 21 times that of the proposed scheme there."""
 
 
 def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
