@@ -26,6 +26,8 @@ none."""
 EPOCHS = {"FEMNIST": 2, "OpenImage": 3, "Reddit": 2}
 ROUNDS: dict[Application, int] = {"FEMNIST": 50, "OpenImage": 100, "Reddit": 50}
 LEARNING_RATES = {"FEMNIST": 0.01, "OpenImage": 0.05, "Reddit": 8e-5}
+LEARNING_RATE_DECAY: dict[Application, tuple[float, int]] = {"OpenImage": (0.98, 10)}
+"""Factor of the learning rate, and the number of rounds after which it applies again (section 5.1)."""
 BATCH_SIZE = 20
 CLIENT_MBIT_S = 44.0
 SERVER_MBIT_S = 25_000.0
