@@ -47,7 +47,7 @@ def test_table_3_compares_with_oort(context: ReproductionContext, monkeypatch: p
         workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20},
     )
     monkeypatch.setitem(INFORMED_SCALES, "small", tiny)
-    result = tables.run_table3(context)
+    result = carry_out(tables.REPRODUCTIONS[1], context)[1]
     assert result.table["protocol"].tolist() == list(tables.INFORMED_SELECTIONS) * 2
     assert (result.table.query("protocol == 'Oort'")["server ×"] == 1).all()
     assert len(result.claims) == 4 + 6  # four statements of the text; overheads and minutes of one application

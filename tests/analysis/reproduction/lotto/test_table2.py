@@ -12,6 +12,7 @@ from analysis.reproduction.lotto.overhead import COST_TABLES, SCALES, SILENT, VE
 from analysis.reproduction.lotto.published import APPLICATIONS, PARTICIPANTS, TABLE_2, minutes_spread, overhead_spread
 from analysis.reproduction.lotto.table_claims import claims_of_table2
 from analysis.reproduction.lotto.tables import RANDOM_SELECTIONS
+from analysis.reproduction.measurements import carry_out
 from analysis.reproduction.verdicts import PaperClaim
 from testbed.experiment.schema import check_points, points
 
@@ -50,7 +51,7 @@ def test_the_cost_of_training_is_the_models() -> None:
 def test_the_server_verifies_in_one_row_and_not_in_the_papers(
     context: ReproductionContext, tiny: OverheadScale
 ) -> None:
-    frame = tables.run_table2(context).table
+    frame = carry_out(tables.REPRODUCTIONS[0], context)[1].table
     rows = frame[frame["costs"] == "authors"].set_index(["population", "protocol"])
     for population in tiny.participants:
         paper, verified = (rows.loc[(population, protocol)] for protocol in ("Cli-Ctr", VERIFIED))
