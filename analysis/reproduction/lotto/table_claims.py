@@ -145,7 +145,7 @@ def absolute_traffic(frame: pd.DataFrame) -> list[PaperClaim]:
                     if len(ratios)
                     else "no round was completed",
                     [within_factor("times the paper's", float(ratio), 1, TRAFFIC_FACTOR) for ratio in ratios]
-                    or [between("times the paper's", None)],
+                    or [within_factor("times the paper's", None, 1, TRAFFIC_FACTOR)],
                 )
             )
     return claims
@@ -217,7 +217,7 @@ def _minutes(rows: pd.DataFrame, application: str, party: str) -> PaperClaim:
         f"{application}: the {party}'s minutes in the table's {len(shown)} predicted cells",
         f"{ratios.min():.2f} to {ratios.max():.2f} times the paper's" if len(ratios) else "no round was completed",
         [within_factor("times the paper's", float(ratio), 1, factor) for ratio in ratios]
-        or [between("times the paper's", None)],
+        or [within_factor("times the paper's", None, 1, factor)],
     )
 
 

@@ -206,6 +206,7 @@ def test_rounds_that_were_never_completed_are_not_run() -> None:
     frame[headings] = float("nan")
     outcomes = {(claim.verdict, claim.not_run) for claim in claims_of_table2(frame)}
     assert outcomes == {("not run", "length"), ("undetermined", "")}
+    assert all(claim.judged for claim in claims_of_table2(frame))
 
 
 @pytest.mark.parametrize(
