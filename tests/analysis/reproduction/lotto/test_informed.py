@@ -16,6 +16,7 @@ from analysis.reproduction.measurements import carry_out
 from analysis.reproduction.verdicts import PaperClaim
 from analysis.statistics import Interval
 from testbed.experiment.schema import points
+from tests.workloads.data.test_femnist_files import split_leaf
 
 SETTING = ClientSetting(20, 4, model="logistic", samples_per_client=12, test_samples=100)
 
@@ -192,3 +193,22 @@ def test_speed_up_is_the_geometric_mean_of_pairs() -> None:
     assert measured.ratio == pytest.approx(4)
     assert measured.low < 4 < measured.high
     assert not measured.is_bound
+
+
+def test_real_data_have_the_papers_targets(
+    context: ReproductionContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    split_leaf(tmp_path / "femnist")
+    real = replace(context, data=tmp_path / "femnist", out=tmp_path)
+    setting = ClientSetting(7, 3, model="logistic", test_samples=10)
+    monkeypatch.setitem(SETTINGS["FEMNIST"], "small", setting)
+    monkeypatch.setitem(fig8.SCALES["FEMNIST"], "small", fig8.HeterogeneityScale((1, 2), seeds=1))
+    monkeypatch.setitem(fig9.SCALES["FEMNIST"], "small", fig9.TimeToAccuracyScale(2, seeds=1, target=0.001))
+    for every in (fig8.REPRODUCTIONS, fig9.REPRODUCTIONS):
+        measurements, result = carry_out(every[0], real)
+        assert measurements is not None
+        assert measurements.setting.data_kind == "paper"
+        assert "LEAF" in measurements.setting.data
+        assert not any("generated" in remark for remark in result.remarks)
+    assert measurements.setting.choices["target"] == 0.698  # not the generated task's
+    assert {claim.not_run for claim in result.claims} == {"censored"}  # random labels
