@@ -258,7 +258,7 @@ def _joined(values: Any, form: str) -> str:
 
 
 def _rest() -> str:
-    """Return what the paper's cells say about the unexplained rest."""
+    """Return two properties of the unexplained rest in the paper's cells."""
     extra = extra_times()
     off_path = int((extra["participant_s"] > extra["server_s"]).sum())
     elements = extra["application"].map(paper.PARAMETERS).astype(float)

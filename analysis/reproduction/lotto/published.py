@@ -129,12 +129,21 @@ def overheads(number: int, protocol: str, measure: str) -> dict[tuple[Applicatio
 
 
 def largest_overhead(number: int, protocol: str, measure: str, population: int) -> float:
-    """Return the largest of a table's `overheads` at a population."""
+    """Return the largest of a table's `overheads` at a population.
+
+    Args:
+        number, protocol, measure: as in `overheads`.
+        population: n.
+    """
     return max(ratio for (_, n), ratio in overheads(number, protocol, measure).items() if n == population)
 
 
 def smallest_overhead(protocol: str, measure: str) -> float:
-    """Return the smallest of both tables' `overheads`."""
+    """Return the smallest of both tables' `overheads`.
+
+    Args:
+        protocol, measure: as in `overheads`.
+    """
     return min(ratio for number in (2, 3) for ratio in overheads(number, protocol, measure).values())
 
 
