@@ -96,7 +96,7 @@ def at_most(frame: pd.DataFrame, protocol: str, party: str, limits: Mapping[int,
         claim: the paper's statement.
     """
     checks, texts = [], []
-    for costs, title in COST_TABLES.items():
+    for costs, title in _tables_of(frame).items():
         worst = {n: _percent_over(frame, protocol, party, costs, n) for n in limits}
         checks += [between(f"most %, {n} clients", worst[n], most=limit) for n, limit in limits.items()]
         texts.append(f"{title}: {_format_percents(worst)}")
@@ -114,7 +114,7 @@ def unresolved(frame: pd.DataFrame, claim: str) -> PaperClaim:
     """
     texts = [
         f"{title}: {_format_percents({n: _percent_over(frame, 'Srv-Ctr', SERVER, costs, n) for n in (100, 400, 700)})}"
-        for costs, title in COST_TABLES.items()
+        for costs, title in _tables_of(frame).items()
     ]
     spread = 100 * (minutes_spread("server_min") - 1)
     return PaperClaim(
@@ -287,6 +287,11 @@ def _added(frame: pd.DataFrame) -> PaperClaim:
 
 Percents = Mapping[int, float | None]
 """Percents by population; None if no round was completed."""
+
+
+def _tables_of(frame: pd.DataFrame) -> dict[str, str]:
+    """Return names and titles of a frame's tables of costs."""
+    return {str(costs): COST_TABLES[costs] for costs in frame["costs"].unique()}
 
 
 def _percent_over(frame: pd.DataFrame, protocol: str, party: str, costs: str, population: int) -> float | None:
