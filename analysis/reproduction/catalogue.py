@@ -15,6 +15,7 @@ MODULES = (
     "lotto.worked_example",
     "lotto.table1",
     "lotto.tables",
+    "lotto.participant_time",
     "lotto.fig8",
     "lotto.fig9",
     "lotto.theorem2",
