@@ -245,7 +245,9 @@ def _shares(rounds: pd.DataFrame, setting: Setting) -> PaperClaim:
     among = mean_interval(completed["dishonest"] / completed["candidates"])
     final = mean_interval(completed["dishonest"] / s)
     expected = {"candidates": (among, base), "participants": (final, float(setting.choices["expected share"]))}
-    apart = [name for name, (share, value) in expected.items() if abs((share.mean or 0) - value) > (share.half_width or 0)]
+    apart = [
+        name for name, (share, value) in expected.items() if abs((share.mean or 0) - value) > (share.half_width or 0)
+    ]
     return PaperClaim(
         "dishonest clients are c/n of the candidates in expectation, and about a c/n of the participants",
         f"of the candidates {plus_minus(among, '.4f')} (c/n = {base:g}), of the participants {plus_minus(final, '.4f')} "
