@@ -16,7 +16,7 @@ from scipy.stats import binom
 from analysis.bounds.checks import require_at_least
 from analysis.bounds.lotto import check_counts, selection_probability
 from analysis.bounds.tails import survival
-from testbed.arrays import Floats
+from testbed.arrays import Floats, Ids
 
 
 def exceeds_and_completed(
@@ -56,7 +56,7 @@ def exceeds_and_completed(
     return float((masses * binom.sf(participants - x - 1, population - dishonest, p)).sum())
 
 
-def _candidates(first: int, last: int, clients: int, p: float) -> tuple[Floats, Floats]:
+def _candidates(first: int, last: int, clients: int, p: float) -> tuple[Ids, Floats]:
     """Return numbers of candidates from `first` to `last` and their probabilities, without negligible ones (10^-30)."""
     mean, wide = clients * p, 40 + ceil(12 * sqrt(clients * p * (1 - p)))
     first = max(first, floor(mean) - wide)

@@ -13,6 +13,7 @@ MODULES = (
     "lotto.fig4",
     "lotto.fig5",
     "lotto.worked_example",
+    "lotto.fig10",
     "lotto.example_run",
     "lotto.table1",
     "lotto.tables",

@@ -8,12 +8,13 @@ selects as it likes.
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds, expected_share
+from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
+from analysis.bounds.lotto_completed import expected_share
 from analysis.bounds.lotto_rounds import PrivacyCost, Training, cost_with_lotto, cost_without_lotto
 from analysis.plot_data import plot_data
 from analysis.reproduction.contract import (
@@ -162,13 +163,13 @@ def _bound(name: str, cost: PrivacyCost) -> dict[str, str | float | None]:
 def conclude_example(measurements: Measurements) -> ReproductionResult:
     """Compare the spent epsilons and the dishonest participants with the paper's guarantees."""
     setting, tables = measurements.setting, measurements.tables
-    bounds = tables["bounds"].set_index("bound")
-    by_arm = {selection: part for selection, part in tables["rounds"].groupby("selection")}
-    rows = [_row(selection, by_arm[selection], tables["clients"], bounds) for selection in ARMS]
+    bounds = dict(zip(ARMS, (row for _, row in tables["bounds"].iterrows()), strict=True))
+    by_arm = {str(selection): part for selection, part in tables["rounds"].groupby("selection")}
+    rows = [_row(selection, by_arm[selection], tables["clients"], bounds[selection]) for selection in ARMS]
     return ReproductionResult(
         table=pd.DataFrame(rows),
         claims=[
-            _epsilon_claim(rows, bounds),
+            _epsilon_claim(rows),
             _too_many(by_arm, setting),
             _shares(by_arm[LOTTO], setting),
         ],
@@ -185,11 +186,8 @@ def conclude_example(measurements: Measurements) -> ReproductionResult:
     )
 
 
-def _row(
-    selection: str, rounds: pd.DataFrame, clients: pd.DataFrame, bounds: pd.DataFrame
-) -> dict[str, str | float | int]:
+def _row(selection: str, rounds: pd.DataFrame, clients: pd.DataFrame, bound: pd.Series) -> dict[str, Any]:
     of_arm = clients[clients["selection"] == selection]
-    bound = bounds.loc["Corollary 2" if selection == LOTTO else "free choice"]
     return {
         "selection": selection,
         "rounds": len(rounds),
@@ -204,9 +202,9 @@ def _row(
     }
 
 
-def _epsilon_claim(rows: list[dict[str, str | float | int]], bounds: pd.DataFrame) -> PaperClaim:
-    lotto, free = (float(row["epsilon spent"]) for row in rows)
-    guaranteed, chosen = (float(bounds.loc[name, "epsilon"]) for name in ("Corollary 2", "free choice"))
+def _epsilon_claim(rows: list[dict[str, Any]]) -> PaperClaim:
+    lotto, free = (row["epsilon spent"] for row in rows)
+    guaranteed, chosen = (row["epsilon guaranteed"] for row in rows)
     return PaperClaim(
         "Corollary 2 bounds the epsilon of 50 rounds under Lotto; insecure selection lets the server spend far more",
         f"largest epsilon spent: {lotto:.2f} under Lotto, of {guaranteed:.2f}; {free:.1f} under a server that chooses, "
@@ -250,8 +248,8 @@ def _shares(rounds: pd.DataFrame, setting: Setting) -> PaperClaim:
     ]
     return PaperClaim(
         "dishonest clients are c/n of the candidates in expectation, and about a c/n of the participants",
-        f"of the candidates {plus_minus(among, '.4f')} (c/n = {base:g}), of the participants {plus_minus(final, '.4f')} "
-        f"(sum: {setting.choices['expected share']:.4g})",
+        f"of the candidates {plus_minus(among, '.4f')} (c/n = {base:g}), "
+        f"of the participants {plus_minus(final, '.4f')} (sum: {setting.choices['expected share']:.4g})",
         [equal("shares with a 95% interval that excludes the expectation", float(len(apart)), 0)],
         seeds=len(completed),
         uses_data=False,
