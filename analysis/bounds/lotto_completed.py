@@ -106,8 +106,8 @@ def share_of_completed(chance: float, announced: int, completed: int) -> float:
         ValueError: if N is not from 1 to R.
 
     Example:
-        >>> share_of_completed(0.01, announced=300, completed=30)
-        0.1
+        >>> share_of_completed(0.25, announced=8, completed=4)
+        0.5
     """
     require_at_least(1, announced=announced, completed=completed)
     if completed > announced:
@@ -128,6 +128,10 @@ def expected_share(
 
     Raises:
         ValueError: if a number is out of range.
+
+    Example:
+        >>> round(expected_share(100, 20, 10, 1.3, 100), 4)  # lambda c / n_true is 0.26
+        0.2776
     """
     check_counts(population, dishonest, participants, min_population)
     p = float(selection_probability(participants, over_selection, min_population))
