@@ -46,7 +46,7 @@ def exceeds_and_completed(
 
     Example:
         >>> round(exceeds_and_completed(2, 100, 10, 10, 1.3, 100), 5)  # Theorem 2: 0.13076
-        0.12596
+        0.12597
     """
     check_counts(population, dishonest, participants, min_population)
     p = float(selection_probability(participants, over_selection, min_population))
@@ -84,7 +84,7 @@ def exceeds_if_completed(
         ValueError: if a number is out of range.
 
     Example:
-        >>> round(exceeds_if_completed(2, 100, 10, 10, 1.3, 100), 5)  # 0.12596 / 0.85227
+        >>> round(exceeds_if_completed(2, 100, 10, 10, 1.3, 100), 5)  # 0.12597 / 0.85227
         0.1478
     """
     both = exceeds_and_completed(most, population, dishonest, participants, over_selection, min_population)
