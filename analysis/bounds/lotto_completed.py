@@ -75,7 +75,8 @@ def exceeds_if_completed(
     """Return Pr[x > most, given |C| >= s]: the exact value that bounds completed rounds.
 
     No announcement n >= n_min gives more: given |C|, the dishonest candidates are hypergeometric, and a larger p makes
-    larger |C| more likely. The server announces the round to all clients, and ends no round with s candidates.
+    larger |C| more likely. All clients are available and hear of the round, and the server ends no round with s
+    candidates. Honest clients out of reach make completed rounds rarer, and the share of bad ones larger.
 
     Args:
         most, population, dishonest, participants, over_selection, min_population: see `exceeds_and_completed`.
