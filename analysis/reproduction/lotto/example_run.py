@@ -44,7 +44,7 @@ class ExampleScale(NamedTuple):
     rounds: int  # R
 
 
-SCALES = {"small": ExampleScale(20_000, 100, 20, 50), "paper": ExampleScale(200_000, 1000, 200, 50)}
+SCALES = {"small": ExampleScale(10_000, 50, 10, 50), "paper": ExampleScale(200_000, 1000, 200, 50)}
 ETA, THRESHOLD = 10, 0.7
 LENGTH, SCALE = 2**16, 2.0**15
 """Length of an update with its padding, and steps of the quantisation per clipping norm."""
@@ -117,7 +117,7 @@ def measure_example(context: ReproductionContext) -> Measurements:
         data="",
         seeds=(1,),
         sizes={"population": n, "dishonest": c, "participants": s, "rounds": count, "noise multiplier": MULTIPLIER},
-        differs=[] if context.scale == "paper" else ["n, c and s are a tenth of the paper's"],
+        differs=[] if context.scale == "paper" else ["n, c and s are a twentieth of the paper's"],
         choices={
             "Theorem 2": dishonest_fraction_exceeds(n, c, s, OVER_SELECTION, ETA),
             "expected share": expected_share(n, c, s, OVER_SELECTION, n),
