@@ -31,6 +31,7 @@ from analysis.reproduction.verdicts import PaperClaim, between, equal, plus_minu
 from analysis.statistics import Proportion, mean_interval
 from analysis.style import one_panel, protocol_colours, save
 from testbed.experiment.schema import Experiment
+from testbed.plugins.classes import importing_classes
 from testbed.privacy.accounting import Skellam
 from testbed.records import RunRecords
 
@@ -104,7 +105,9 @@ def measure_example(context: ReproductionContext) -> Measurements:
     rounds, clients = [], []
     for selection in ARMS:
         context.progress(f"{selection}: {scale.population} clients, {scale.rounds} rounds")
-        (run,) = context.run_experiment(experiment_of(selection, scale), context.out / selection)
+        # The servers are classes of this package, which an experiment names like a user's classes.
+        with importing_classes(True):
+            (run,) = context.run_experiment(experiment_of(selection, scale), context.out / selection)
         rounds.append(_rounds(selection, run))
         clients.append(_clients(selection, run))
     example = training(scale)

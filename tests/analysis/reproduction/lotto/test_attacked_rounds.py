@@ -12,6 +12,7 @@ from analysis.reproduction.contract import Measurements, ReproductionContext, Re
 from analysis.reproduction.lotto import example_run, theorem2, theorem2_rounds, unpredictability
 from analysis.reproduction.lotto.example_run import ExampleScale
 from analysis.reproduction.measurements import carry_out
+from testbed.plugins.classes import importing_classes
 from testbed.privacy.accounting import Skellam
 
 
@@ -162,7 +163,10 @@ def example(tmp_path_factory: pytest.TempPathFactory, in_process: Any) -> tuple[
         patch.setitem(example_run.SCALES, "small", TINY)
         (reproduction,) = example_run.REPRODUCTIONS
         out = tmp_path_factory.mktemp("example")
-        measurements, result = carry_out(reproduction, ReproductionContext("small", out, in_process, lambda line: None))
+        with importing_classes(False):  # as in the command
+            measurements, result = carry_out(
+                reproduction, ReproductionContext("small", out, in_process, lambda line: None)
+            )
         assert measurements is not None
         return measurements, result
 
