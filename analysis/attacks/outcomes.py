@@ -279,8 +279,8 @@ def _notes(frame: pd.DataFrame) -> list[str]:
         + "".join(f" {head}: {meaning}." for head, (name, meaning) in _RARE.items() if frame[name].any()),
         "Expected: s c / n, for s participants and c dishonest of n clients. "
         f"Above {eta}× expected: share of the planned rounds with more than {eta} s c / n dishonest participants and "
-        "at least one honest participant, and its 95% interval. Lotto's bound: largest probability of such a round, "
-        "Theorem 2 of Lotto (arXiv 2401.02880); –: not Lotto.",
+        "at least one honest participant, and its 95% interval. Lotto's bound: largest probability of such a "
+        "round among all announced ones, Theorem 2 of Lotto (arXiv 2401.02880); –: not Lotto.",
     ]
 
 

@@ -13,6 +13,8 @@ MODULES = (
     "lotto.fig4",
     "lotto.fig5",
     "lotto.worked_example",
+    "lotto.fig10",
+    "lotto.example_run",
     "lotto.table1",
     "lotto.tables",
     "lotto.participant_time",
