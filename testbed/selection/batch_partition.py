@@ -11,9 +11,12 @@ batches:
 - `fair` (Algorithm 2 as printed): among sets that contain an available user with the fewest participations;
 - `least-total` (the paper's public code): among sets with the smallest sum of participations.
 
+By default batches have consecutive client numbers; `testbed.selection.reliability` describes the alternative.
 `partition` is the case T = K, `random` the case T = 1.
 """
 
+from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -31,6 +34,7 @@ from testbed.selection.contract import (
     SelectionRound,
     attach_selection_state,
 )
+from testbed.selection.reliability import like_reliability, read_lost_rounds
 from testbed.selection.supply import Supply
 
 
@@ -46,6 +50,13 @@ class BatchPartitionParameters(SelectionParameters):
         description="How to choose among the available sets of batches. uniform: any set; fair: a set with the user "
         "that took part least often (Algorithm 2 as printed); least-total: a set with the smallest sum of "
         "participations, which balances participation even when dropout probabilities differ",
+    )
+    reliability_from: Path | None = Field(
+        None,
+        exclude_if=lambda path: path is None,
+        description="A recorded schedule (`testbed trace record`): batches then unite clients that were away or "
+        "dropped out in about equally many of its rounds, and are complete more often; none: consecutive client "
+        "numbers",
     )
 
     def supply(self, population: int, online: float) -> Supply | None:
@@ -136,10 +147,30 @@ class BatchPartitionSelection(BatchSelection):
 
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
-        self.mode = parameters.mode
-        # If T does not divide N, some batches have T + 1 members or slightly more, and none has fewer than T.
-        self.batches = Batches.consecutive(population, parameters.privacy)
+        self.mode, self.batch_size = parameters.mode, parameters.privacy
         self.required = parameters.participants // parameters.privacy
+
+    @cached_property
+    def batches(self) -> Batches:  # type: ignore[override]  # a cached property may be set, too
+        """All batches. Read from the file on first use, so that a missing file is reported once, with its key."""
+        # If T does not divide N, some batches have T + 1 members or slightly more, and none has fewer than T.
+        path = getattr(self.parameters, "reliability_from", None)
+        if path is None:
+            return Batches.consecutive(self.population, self.batch_size)
+        return like_reliability(read_lost_rounds(path, self.population), self.batch_size)
+
+    def check_files(self) -> None:
+        """Read the record of the clients' reliability, if there is one.
+
+        Raises:
+            TraceError: the record cannot be used in this experiment.
+        """
+        _ = self.batches
+
+    @property
+    def maximum_participants(self) -> int:
+        """The size of the K/T largest batches together; the same for every partition."""
+        return Batches.consecutive(self.population, self.batch_size).largest(self.required)
 
     @property
     def roles(self) -> list[RoleSpec]:
