@@ -133,7 +133,9 @@ def bound_batch_partition(
     problem = None if missing else convergence.Problem(**inputs)  # type: ignore[arg-type]
     if batching == "by-reliability":
         if not isinstance(chances, list):
-            raise ValueError("batching: by-reliability has no effect with one probability for all clients; give N of them")
+            raise ValueError(
+                "batching: by-reliability has no effect with one probability for all clients; give N of them"
+            )
         chances = batch_partition.like_reliability(chances)
     row = {**_theorem1(users, selected, privacy, chances), "batching": batching}
     if simulate is None:
