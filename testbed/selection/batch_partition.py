@@ -26,6 +26,7 @@ from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
+from testbed.selection.announced_batches import LIST_STAGE, SIGNATURES_STAGE, BatchMember, announce_batches
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import (
     Selection,
@@ -42,6 +43,7 @@ class BatchPartitionParameters(SelectionParameters):
     """K/T whole batches of T users each."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    further_stages: ClassVar[tuple[str, ...]] = (LIST_STAGE, SIGNATURES_STAGE)
     needs_rounds: ClassVar[str] = "it draws whole batches, which are summed together"
     protocol: Literal["batch-partition"] = "batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
@@ -50,6 +52,14 @@ class BatchPartitionParameters(SelectionParameters):
         description="How to choose among the available sets of batches. uniform: any set; fair: a set with the user "
         "that took part least often (Algorithm 2 as printed); least-total: a set with the smallest sum of "
         "participations, which balances participation even when dropout probabilities differ",
+    )
+    membership: Literal["known", "announced", "pinned"] = Field(
+        "known",
+        exclude_if=lambda value: value == "known",
+        description="How clients know the members of batches. known: before the first round, from client numbers and T "
+        "or a bulletin board; announced: the server tells each round's participants, who believe it; pinned: as "
+        "announced, but each client keeps the batch of its first round, refuses another, and all participants sign the "
+        "list",
     )
     reliability_from: Path | None = Field(
         None,
@@ -68,12 +78,18 @@ class BatchPartitionParameters(SelectionParameters):
         super().check(population)
         check_batch_size(self.privacy, self.participants)
 
+    def stages_of_round(self) -> tuple[str, ...]:
+        """Return the stages: check-in, and the announcement of the batches where clients do not know them."""
+        return (STAGE, *self.further_stages[: {"known": 0, "announced": 1, "pinned": 2}[self.membership]])
+
 
 class PartitionParameters(SelectionParameters):
     """G = N/K fixed groups; one whole group takes part."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     mode: ClassVar[str] = "fair"
+    membership: ClassVar[str] = "known"
+    reliability_from: ClassVar[Path | None] = None
     needs_rounds: ClassVar[str] = "it draws whole groups, which are summed together"
     protocol: Literal["partition"] = "partition"
 
@@ -143,21 +159,22 @@ class BatchSelection(SelectionProtocol):
 class BatchPartitionSelection(BatchSelection):
     """Server side of `batch-partition` and, with T = K and fair mode, of `partition`."""
 
-    stages = (STAGE,)
-
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
         self.mode, self.batch_size = parameters.mode, parameters.privacy
         self.required = parameters.participants // parameters.privacy
+        self.membership, self.reliability_from = parameters.membership, parameters.reliability_from
+        self.stages = parameters.stages_of_round()
+        self.clients_know_batches = self.membership == "known"
+        self.clients_pin_batches = self.participants_agree = self.needs_registration = self.membership == "pinned"
 
     @cached_property
     def batches(self) -> Batches:  # type: ignore[override]  # a cached property may be set, too
         """All batches. Read from the file on first use, so that a missing file is reported once, with its key."""
         # If T does not divide N, some batches have T + 1 members or slightly more, and none has fewer than T.
-        path = getattr(self.parameters, "reliability_from", None)
-        if path is None:
+        if self.reliability_from is None:
             return Batches.consecutive(self.population, self.batch_size)
-        return like_reliability(read_lost_rounds(path, self.population), self.batch_size)
+        return like_reliability(read_lost_rounds(self.reliability_from, self.population), self.batch_size)
 
     def check_files(self) -> None:
         """Read the record of the clients' reliability, if there is one.
@@ -174,15 +191,21 @@ class BatchPartitionSelection(BatchSelection):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """The check-in role: clients only answer that they are available."""
-        return [RoleSpec(CheckInRole, self.parameters)]
+        """The check-in role, and the role of participants that are told their batches."""
+        announced = [] if self.clients_know_batches else [RoleSpec(BatchMember, self.parameters)]
+        return [RoleSpec(CheckInRole, self.parameters), *announced]
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """Check in, then choose among the complete batches."""
+        """Check in, choose among the complete batches, and announce them where clients do not know them."""
         present = await check_in(round_)
         with attach_selection_state(len(present)):
             chosen = self.choose(present, round_.participations, round_.rng("participants"))
-        return Selection(self.batches.members(chosen), len(present))
+        participants = self.batches.members(chosen)
+        if self.clients_know_batches:
+            return Selection(participants, len(present))
+        with attach_selection_state(len(present), participants):
+            ready = await announce_batches(participants, self.batches, round_, pinned=self.clients_pin_batches)
+        return Selection(participants, len(present), ready)
 
     def choose(self, present: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
         """Choose the batches of a round (Algorithm 2).
