@@ -85,8 +85,8 @@ def bound_batch_partition(
         Literal["by-index", "by-reliability"],
         option(
             "BATCHING",
-            "Members of a batch: consecutive clients, or clients of like P, as selection.reliability_from with a record "
-            "that orders them without error.",
+            "Members of a batch: consecutive clients, or clients of like P, as selection.reliability_from with a "
+            "record that orders them without error.",
         ),
     ] = "by-index",
     simulate: Annotated[
