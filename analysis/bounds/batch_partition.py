@@ -158,9 +158,8 @@ def batches_available(batches: Batches, dropout: Dropout) -> Floats:
 def like_reliability(dropout: Sequence[float]) -> list[float]:
     """Return the probabilities in an order in which batches of consecutive users have like reliability.
 
-    That is the partition of `testbed.selection.reliability`, with a record that orders the users without error. For
-    T that divides N, no partition has a larger mean number of available batches; C is mostly larger, too, but need not
-    be.
+    That is the partition of `testbed.selection.reliability`, with a record that orders the users without error. If T
+    divides N, no partition has a larger C (docs/explanation/like-reliability.md).
 
     Args:
         dropout: N numbers p_1, ..., p_N.

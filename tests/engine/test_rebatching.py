@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.attacks.outcomes import attack_outcome
 from analysis.multi_round import strong_privacy, weak_privacy
 from analysis.multi_round.participation import strong_privacies
 from testbed.errors import RunError
 from testbed.parties.participation import ParticipationLog
 from testbed.parties.pinned_batches import PinnedBatches
+from testbed.records import RunRecords
 from testbed.selection.announced_batches import BatchList, batches_of_list
 from tests.engine.federations import checks_by_round
 from tests.engine.test_batch_atomic import Unchanging, solved, view
@@ -97,6 +99,14 @@ def test_an_honest_server_that_announces_batches_completes_every_round(
     matrix, _, ends = outcomes_of(done)
     assert not ends
     assert strong_privacy(matrix) == T
+
+
+def test_a_servers_word_about_clients_is_no_detection(run: Callable[..., Any]) -> None:
+    """Clients keep their inputs back, and the server of `rebatch` records that as their misbehaviour."""
+    done = run(experiment("known"), "known", workload=Unchanging).rounds(4)
+    assert "misbehaviour" in {row["kind"] for row in done.rows("events")}
+    outcome = attack_outcome(RunRecords(done.records.path))
+    assert (outcome.attacked, outcome.detected, outcome.completed) == (2, 0, 0)
 
 
 def test_batches_are_pinned_once_and_survive_the_process(tmp_path: Path) -> None:
