@@ -238,8 +238,8 @@ def limit(name: str, experiment: Experiment) -> str:
         return ""  # every client on a list is shown parts of it
     if name == "rebatch" and selection != _BATCHES:
         # Clients that know the batches keep their inputs, as members of their batch may have dropped out.
-        known = getattr(experiment.selection, "membership", "known") == "known" and sums.batches == "whole"
-        return "no sum results (docs/explanation/pinned-batches.md)" if known else ""
+        protected = getattr(experiment.selection, "membership", "known") == "known" and sums.batches == "whole"
+        return "no sum results (docs/explanation/pinned-batches.md)" if protected else ""
     if selection in _LOTTO:
         if name in _CHOOSING:
             verified = " in rounds with an honest participant" if name == "tell-different-populations" else ""

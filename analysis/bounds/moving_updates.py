@@ -56,14 +56,14 @@ def recovery(participation: npt.ArrayLike, target: npt.ArrayLike) -> Recovery:
         >>> recovery([[1, 1], [0, 1]], [1, 0]).amplification  # the difference of sums of two and one
         3.0
     """
-    matrix, wanted = _checked(participation), np.asarray(target, np.float64)
-    if wanted.shape != matrix.shape[1:]:
-        raise ValueError(f"target: {wanted.size} weights for {matrix.shape[1]} clients")
+    matrix, weights = _checked(participation), np.asarray(target, np.float64)
+    if weights.shape != matrix.shape[1:]:
+        raise ValueError(f"target: {weights.size} weights for {matrix.shape[1]} clients")
     sizes = matrix.sum(axis=1)
     transposed = csc_matrix(matrix.T)
     # c is split into positive and negative parts, which are both at least 0.
     solved = linprog(
-        np.concatenate([sizes, sizes]), A_eq=hstack([transposed, -transposed]), b_eq=wanted, method="highs"
+        np.concatenate([sizes, sizes]), A_eq=hstack([transposed, -transposed]), b_eq=weights, method="highs"
     )
     if solved.status == _INFEASIBLE:
         return Recovery(float("inf"))
@@ -74,7 +74,12 @@ def recovery(participation: npt.ArrayLike, target: npt.ArrayLike) -> Recovery:
 
 
 def recoveries(participation: npt.ArrayLike, targets: npt.ArrayLike) -> list[Recovery]:
-    """Return `recovery` of each row of `targets`, `(m, clients)`."""
+    """Return `recovery` of several targets.
+
+    Args:
+        participation: see `recovery`.
+        targets: `(m, clients)`, one target a row.
+    """
     return [recovery(participation, target) for target in np.atleast_2d(np.asarray(targets, np.float64))]
 
 

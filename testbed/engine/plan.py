@@ -257,8 +257,8 @@ class RunPlan:
     def clients_remember(self) -> bool:
         """Whether clients keep something from round to round, in the run's directory."""
         learning = self.experiment.workload
-        kept = learning.drift_correction, learning.local_layers, self.participation_pattern
-        return any(kept) or self.selection.clients_pin_batches
+        states = learning.drift_correction, learning.local_layers, self.participation_pattern
+        return any(states) or self.selection.clients_pin_batches
 
     def environment(self, workload: Workload, directory: Path | None = None) -> Environment:
         """Return the settings shared by the clients of one host; the PKI's directory is set after registration.

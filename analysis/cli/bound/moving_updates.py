@@ -22,8 +22,8 @@ _LABELS = {
 
 
 def _text(row: Row) -> str:
-    drawn = "users" if row["privacy"] == 1 else f"batches of {row['privacy']}"
-    first = f"N = {row['users']}, K = {row['selected']}, {row['rounds']} rounds of random {drawn}, changes of"
+    units = "users" if row["privacy"] == 1 else f"batches of {row['privacy']}"
+    first = f"N = {row['users']}, K = {row['selected']}, {row['rounds']} rounds of random {units}, changes of"
     return f"{first} {number(row['change'])} norms of an update\n{results(row, _LABELS)}"
 
 
@@ -61,13 +61,13 @@ def bound_moving_updates(
     batches = Batches.consecutive(users, privacy)
     count, taken = len(batches), selected // privacy
     rng = np.random.default_rng(_SEED)
-    drawn = np.array([np.isin(np.arange(count), rng.choice(count, taken, replace=False)) for _ in range(rounds)])
-    matrix = drawn[:, batches.of].astype(np.float64)
+    by_batch = np.array([np.isin(np.arange(count), rng.choice(count, taken, replace=False)) for _ in range(rounds)])
+    matrix = by_batch[:, batches.of].astype(np.float64)
     targets = min(count, _MOST_TARGETS)
-    wanted = np.equal.outer(np.arange(targets), batches.of) / privacy
-    found = np.array([best.amplification for best in recoveries(matrix, wanted)])
+    means = np.equal.outer(np.arange(targets), batches.of) / privacy
+    amplifications = np.array([best.amplification for best in recoveries(matrix, means)])
     # A batch's mean has the variance of the sum of its members over T^2, as if T users were one.
-    independent = independent_error(drawn.astype(np.float64)) / np.sqrt(privacy)
+    independent = independent_error(by_batch.astype(np.float64)) / np.sqrt(privacy)
     undetermined = "the sums do not determine it"
     return {
         "users": users,
@@ -78,12 +78,12 @@ def bound_moving_updates(
         "targets": targets,
         "target": "users" if privacy == 1 else "means of batches",
         "target_singular": "user" if privacy == 1 else "mean of a batch",
-        "determined": int(np.isfinite(found).sum()),
-        **finite("amplification_least", float(found.min()), undetermined),
-        **finite("amplification_median", float(np.median(found)), undetermined),
-        **finite("amplification_largest", float(found.max()), undetermined),
-        **finite("guarantee_least", change * float(found.min()), undetermined),
-        **finite("guarantee_median", change * float(np.median(found)), undetermined),
+        "determined": int(np.isfinite(amplifications).sum()),
+        **finite("amplification_least", float(amplifications.min()), undetermined),
+        **finite("amplification_median", float(np.median(amplifications)), undetermined),
+        **finite("amplification_largest", float(amplifications.max()), undetermined),
+        **finite("guarantee_least", change * float(amplifications.min()), undetermined),
+        **finite("guarantee_median", change * float(np.median(amplifications)), undetermined),
         "floor": floor,
         "hiding_change": 1 / floor,
         **finite("independent_median", change * float(np.median(independent)), undetermined),

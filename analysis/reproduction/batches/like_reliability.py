@@ -16,9 +16,9 @@ import pandas as pd
 from analysis.reproduction.batches.like_reliability_runs import (
     ACCURACY_PRIVACIES,
     BY_INDEX,
-    KNOWN,
+    BY_PROBABILITY,
+    BY_RECORD,
     MODES,
-    OBSERVED,
     PARTICIPANTS,
     POPULATION,
     PRIVACIES,
@@ -56,7 +56,12 @@ def conclude_like_reliability(measurements: Measurements) -> ReproductionResult:
 
 
 def table(rows: pd.DataFrame, accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Return means over the seeds for each batch size, partition and mode."""
+    """Return means over the seeds for each batch size, partition and mode.
+
+    Args:
+        rows: one row for each simulation.
+        accuracy: one row for each training run.
+    """
     trained = accuracy.groupby(["setting", "T", "partition"])["accuracy"].mean()
     shown = []
     for key, group in rows.groupby(["T", "partition", "mode"], sort=False):
@@ -80,7 +85,7 @@ def table(rows: pd.DataFrame, accuracy: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
-def _paired(rows: pd.DataFrame, column: str, privacy: int, mode: str, partition: str = OBSERVED) -> Interval:
+def _paired(rows: pd.DataFrame, column: str, privacy: int, mode: str, partition: str = BY_RECORD) -> Interval:
     """Return the mean difference of a partition from that by client number, seed by seed."""
     of_size = rows[(rows["T"] == privacy) & (rows["mode"] == mode)].pivot(
         index="seed", columns="partition", values=column
@@ -106,7 +111,7 @@ def cardinality_claims(rows: pd.DataFrame) -> list[PaperClaim]:
             [
                 above("exact C less that by client number", _paired(rows, "C exact", privacy, "fair", partition))
                 for privacy in low
-                for partition in (KNOWN, OBSERVED)
+                for partition in (BY_PROBABILITY, BY_RECORD)
             ],
             seeds=seeds,
         ),
@@ -169,7 +174,12 @@ def _certified(rows: pd.DataFrame) -> int:
 
 
 def price_claims(rows: pd.DataFrame, accuracy: pd.DataFrame) -> list[PaperClaim]:
-    """Return the claims on fairness and accuracy."""
+    """Return the claims on fairness and accuracy.
+
+    Args:
+        rows: one row for each simulation.
+        accuracy: one row for each training run.
+    """
     seeds = rows["seed"].nunique()
     gaps = {mode: {size: _paired(rows, "F", size, mode) for size in PRIVACIES} for mode in MODES}
     claims = [
@@ -191,7 +201,7 @@ def price_claims(rows: pd.DataFrame, accuracy: pd.DataFrame) -> list[PaperClaim]
         differences = {}
         for privacy in ACCURACY_PRIVACIES:
             pivot = of_setting[of_setting["T"] == privacy].pivot(index="seed", columns="partition", values="accuracy")
-            differences[privacy] = mean_interval(pivot[OBSERVED] - pivot[BY_INDEX])
+            differences[privacy] = mean_interval(pivot[BY_RECORD] - pivot[BY_INDEX])
         claims.append(
             PaperClaim(
                 f"{statement} ({setting})",

@@ -36,8 +36,8 @@ MODES: tuple[Literal["fair", "least-total"], ...] = ("fair", "least-total")
 RECORDED = 100
 """Rounds of the record from which the server knows the users' reliability."""
 
-BY_INDEX, KNOWN, OBSERVED = "client number", "true probabilities", f"record of {RECORDED} rounds"
-PARTITIONS = (BY_INDEX, KNOWN, OBSERVED)
+BY_INDEX, BY_PROBABILITY, BY_RECORD = "client number", "true probabilities", f"record of {RECORDED} rounds"
+PARTITIONS = (BY_INDEX, BY_PROBABILITY, BY_RECORD)
 
 ACCURACY_PRIVACIES = (12, 6)
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -54,7 +54,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Size:
+class ReliabilityScale:
     """Repetitions and lengths.
 
     Attributes:
@@ -70,7 +70,7 @@ class Size:
     trained_rounds: int
 
 
-SCALES = {"small": Size(10, 1500, 5, 300), "paper": Size(20, 12_000, 10, 1000)}
+SCALES = {"small": ReliabilityScale(10, 1500, 5, 300), "paper": ReliabilityScale(20, 12_000, 10, 1000)}
 
 
 def measure_like_reliability(context: ReproductionContext) -> Measurements:
@@ -166,7 +166,7 @@ def _order(partition: str, away: Floats, record: Path) -> npt.NDArray[np.int64]:
     """Return the clients in the order in which consecutive ones form the batches."""
     if partition == BY_INDEX:
         return np.arange(POPULATION)
-    lost = read_lost_rounds(record, POPULATION) if partition == OBSERVED else away
+    lost = read_lost_rounds(record, POPULATION) if partition == BY_RECORD else away
     return np.argsort(lost, kind="stable")
 
 
@@ -174,17 +174,24 @@ def _simulated(
     partition: str, privacy: int, mode: Any, away: Floats, rounds: int, seed: int, record: Path
 ) -> npt.NDArray[Any]:
     """Simulate the federation's own selection."""
-    file = record if partition == OBSERVED else None
+    file = record if partition == BY_RECORD else None
     parameters = BatchPartitionParameters(participants=PARTICIPANTS, privacy=privacy, mode=mode, reliability_from=file)
     # Clients in the order of their probabilities form batches of like reliability by their numbers.
-    return simulate(parameters, np.sort(away) if partition == KNOWN else away, rounds, seed)
+    return simulate(parameters, np.sort(away) if partition == BY_PROBABILITY else away, rounds, seed)
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
 def experiment(setting: str, seed: int, rounds: int, selections: list[dict[str, Any]]) -> Experiment:
-    """Return the training runs of one setting and seed, one for each selection."""
+    """Return the training runs of one setting and seed, one for each selection.
+
+    Args:
+        setting: key of `SETTINGS`.
+        seed: seed of the runs.
+        rounds: rounds of a run.
+        selections: sections `selection`.
+    """
     return declared(
         f"like-reliability, {setting}",
         "{aggregation: {protocol: plain}, cluster: {network: in-process}}",
@@ -220,7 +227,7 @@ def trained_rows(setting: str, seed: int, rounds: int, context: ReproductionCont
     for privacy in ACCURACY_PRIVACIES:
         batches = {"protocol": "batch-partition", "privacy": privacy}
         named[BY_INDEX, privacy] = batches
-        named[OBSERVED, privacy] = {**batches, "reliability_from": str(record)}
+        named[BY_RECORD, privacy] = {**batches, "reliability_from": str(record)}
     selections = [{**selection, "participants": PARTICIPANTS} for selection in named.values()]
     runs = context.run_experiment(experiment(setting, seed, rounds, selections), folder / "runs")
     return [

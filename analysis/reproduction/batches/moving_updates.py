@@ -49,17 +49,23 @@ NEAR = 4.0
 
 
 @dataclass(frozen=True)
-class Size:
+class WindowScale:
     """Number of runs of each kind."""
 
     seeds: int
 
 
-SCALES = {"small": Size(3), "paper": Size(10)}
+SCALES = {"small": WindowScale(3), "paper": WindowScale(10)}
 
 
 def experiment(rate: float, batch_size: int, seeds: int) -> Experiment:
-    """Return the runs of one learning rate, with records of the sums of the longest window."""
+    """Return the runs of one learning rate, with records of the sums of the longest window.
+
+    Args:
+        rate: learning rate.
+        batch_size: samples of a gradient step.
+        seeds: number of runs.
+    """
     last = BEFORE + WINDOWS[-1]
     return declared(
         f"moving updates, rate {rate:g}, batch {batch_size}",
@@ -100,33 +106,33 @@ def measure_moving_updates(context: ReproductionContext) -> Measurements:
 
 def window_rows(run: RunRecords) -> list[dict[str, Any]]:
     """Return one row for each window of a run."""
-    seen = view(run, BEFORE + 1, BEFORE + WINDOWS[-1])
+    sums_view = view(run, BEFORE + 1, BEFORE + WINDOWS[-1])
     victims = Victims(run)
-    every = np.zeros((*seen.participation.shape, len(seen.model)))
-    for row, number in enumerate(seen.rounds.tolist()):
+    every = np.zeros((*sums_view.participation.shape, len(sums_view.model)))
+    for row, number in enumerate(sums_view.rounds.tolist()):
         aggregate = run.aggregate(number)
         assert aggregate is not None, "`view` has read the same rounds"
-        for client in np.flatnonzero(seen.participation[row]).tolist():
+        for client in np.flatnonzero(sums_view.participation[row]).tolist():
             every[row, client] = victims.workload.train(client, aggregate.model, number).delta
-    return [{"seed": run.experiment["seed"], **window_row(seen, every, rounds)} for rounds in WINDOWS]
+    return [{"seed": run.experiment["seed"], **window_row(sums_view, every, rounds)} for rounds in WINDOWS]
 
 
-def window_row(seen: View, every: Floats, rounds: int) -> dict[str, Any]:
+def window_row(sums_view: View, every: Floats, rounds: int) -> dict[str, Any]:
     """Return changes and errors of the first rounds of a window, relative to the median norm of the references.
 
     Args:
-        seen: the server's view.
+        sums_view: the server's view.
         every: `(r, n, d)` each participant's update; 0 for other clients.
         rounds: number of rounds.
     """
-    matrix, updates, sums = seen.participation[:rounds].astype(np.float64), every[:rounds], seen.sums[:rounds]
+    matrix, updates, sums = sums_view.participation[:rounds].astype(np.float64), every[:rounds], sums_view.sums[:rounds]
     references = updates.sum(axis=0) / matrix.sum(axis=0)[:, None]
     distances = np.linalg.norm(updates - references, axis=2)[matrix > 0]
     norm = float(np.median(np.linalg.norm(references, axis=1)))
     change, largest = float(np.sqrt((distances**2).mean())), float(distances.max())
     best = recoveries(matrix, np.eye(matrix.shape[1]))
-    amplification = np.array([one.amplification for one in best])
-    estimates = np.array([one.coefficients @ sums for one in best if one.coefficients is not None])
+    amplification = np.array([guess.amplification for guess in best])
+    estimates = np.array([guess.coefficients @ sums for guess in best if guess.coefficients is not None])
     guaranteed = np.linalg.norm(estimates - references, axis=1)
     squares = np.linalg.norm(np.linalg.pinv(matrix) @ sums - references, axis=1)
     together = updates.sum(axis=1)
