@@ -70,7 +70,7 @@ class ReliabilityScale:
     trained_rounds: int
 
 
-SCALES = {"small": ReliabilityScale(10, 1500, 5, 300), "paper": ReliabilityScale(20, 12_000, 10, 1000)}
+SCALES = {"small": ReliabilityScale(10, 1500, 3, 200), "paper": ReliabilityScale(20, 12_000, 10, 1000)}
 
 
 def measure_like_reliability(context: ReproductionContext) -> Measurements:
