@@ -126,18 +126,22 @@ def window_row(sums_view: View, every: Floats, rounds: int) -> dict[str, Any]:
         rounds: number of rounds.
     """
     matrix, updates, sums = sums_view.participation[:rounds].astype(np.float64), every[:rounds], sums_view.sums[:rounds]
-    references = updates.sum(axis=0) / matrix.sum(axis=0)[:, None]
+    references = updates.sum(axis=0) / np.maximum(matrix.sum(axis=0), 1)[:, None]
     distances = np.linalg.norm(updates - references, axis=2)[matrix > 0]
     norm = float(np.median(np.linalg.norm(references, axis=1)))
     change, largest = float(np.sqrt((distances**2).mean())), float(distances.max())
     best = recoveries(matrix, np.eye(matrix.shape[1]))
-    amplification = np.array([guess.amplification for guess in best])
     estimates = np.array([guess.coefficients @ sums for guess in best if guess.coefficients is not None])
+    # Clients that the sums do not determine have no guarantee, and are left out of all errors.
+    amplification = np.array([guess.amplification for guess in best])
+    determined = np.isfinite(amplification)
+    amplification, references = amplification[determined], references[determined]
     guaranteed = np.linalg.norm(estimates - references, axis=1)
-    squares = np.linalg.norm(np.linalg.pinv(matrix) @ sums - references, axis=1)
+    squares = np.linalg.norm((np.linalg.pinv(matrix) @ sums)[determined] - references, axis=1)
     together = updates.sum(axis=1)
     return {
         "rounds": rounds,
+        "determined": int(determined.sum()),
         "change": change / norm,
         "largest change": largest / norm,
         "least A": float(amplification.min()),
@@ -145,7 +149,7 @@ def window_row(sums_view: View, every: Floats, rounds: int) -> dict[str, Any]:
         "guarantee": float(np.median(amplification)) * largest / norm,
         "largest error over guarantee": float((guaranteed / (amplification * largest)).max()),
         "error of least squares": float(np.sqrt((squares**2).mean())) / norm,
-        "error if independent": change * float(np.sqrt((independent_error(matrix) ** 2).mean())) / norm,
+        "error if independent": change * float(np.sqrt((independent_error(matrix)[determined] ** 2).mean())) / norm,
         "sums differ": float(np.abs(together - sums).max() / np.abs(sums).max()),
     }
 
