@@ -159,7 +159,7 @@ def like_reliability(dropout: Sequence[float]) -> list[float]:
     """Return the probabilities in an order in which batches of consecutive users have like reliability.
 
     That is the partition of `testbed.selection.reliability`, with a record that orders the users without error. If T
-    divides N, no partition has a larger C (docs/explanation/like-reliability.md).
+    divides N, no partition has a larger C (docs/papers/multi-round-like-reliability.md).
 
     Args:
         dropout: N numbers p_1, ..., p_N.

@@ -10,7 +10,7 @@ single client, or the mean of a batch) let
     A(w) = min { sum_t |c_t| K_t :  P^T c = w },    infinite if w is not in the row space of P.
 
 Theorem: the smallest error of sum_i w_i x_i that any estimator can guarantee is delta A(w). With K clients in each
-round, A >= 2K - 1 for a single client, however many rounds. Proofs: docs/explanation/moving-updates.md.
+round, A >= 2K - 1 for a single client, however many rounds. Proofs: docs/papers/multi-round-moving-updates.md.
 """
 
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ batches alone. The price is fairness: batches of unreliable clients hardly ever 
 
 The record is a schedule (`testbed trace record`): the server has seen which clients were away or dropped out. The
 server could write anything there, and a client can choose how often it is away. See
-docs/explanation/like-reliability.md.
+docs/papers/multi-round-like-reliability.md.
 """
 
 from pathlib import Path
