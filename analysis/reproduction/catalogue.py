@@ -45,6 +45,8 @@ MODULES = (
     "distributed_noise.skellam",
     "distributed_noise.dropouts",
     "inversion.other_models",
+    "batches.like_reliability",
+    "batches.moving_updates",
     "aggregation_comparison.table",
 )
 """Modules of this package with a tuple `REPRODUCTIONS`, in the order in which their reproductions are listed."""

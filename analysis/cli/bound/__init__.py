@@ -6,6 +6,7 @@ from analysis.cli.bound import (
     correlated,
     lotto,
     lotto_plan,
+    moving_updates,
     participation,
     random_participation,
     verifiable_batch_partition,
@@ -25,6 +26,7 @@ correlated.bound_correlated.add_to(bound, "correlated")
 participation.bound_participation.add_to(bound, "participation")
 bound.command("privacy", epilog=BOUND_PRIVACY_EPILOG)(bound_privacy)
 batch_partition.bound_batch_partition.add_to(bound, "batch-partition")
+moving_updates.bound_moving_updates.add_to(bound, "moving-updates")
 lotto_plan.plan_lotto.add_to(plan, "lotto")
 verifiable_batch_partition.plan_batch_partition.add_to(plan, "batch-partition")
 committee.plan_committee.add_to(plan, "committee")
