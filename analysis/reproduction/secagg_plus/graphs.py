@@ -58,11 +58,12 @@ def by_their_count(of: Instance) -> tuple[int, int]:
     # Union bound over the s clients.
     secret, too_few = -(SECURITY + 1) * log(2) - log(s), -CORRECTNESS * log(2) - log(s)
     for k in range(2, s - 1, 2):
-        if bound.failure_bits(s, k, k, needs).disconnected < SECURITY + 1:
-            continue
         fitting = int(np.flatnonzero(bound.log_tails(s, dishonest, k)[1] <= secret)[0])
         t = fitting if of.server != "semi-malicious" else (fitting + k + 1) // 2  # 2t - k >= fitting
-        if t <= k and bound.log_tails(s, s - gone, k)[0][t] < too_few:
+        if t > k or bound.log_tails(s, s - gone, k)[0][t] >= too_few:
+            continue
+        # Last, as it takes longest, and few k come so far.
+        if bound.failure_bits(s, k, k, needs).disconnected >= SECURITY + 1:
             return k, max(t, 2)
     return 0, 0
 
