@@ -50,7 +50,7 @@ test-all: $(DEV) $(FLOWER) $(ORACLES) lint browser
 
 # Values compared with those of jax-privacy, prv_accountant, byzfl, FLINT and Flower, which the testbed does not need.
 oracles: $(ORACLES) $(FLOWER)
-	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(ORACLES_BIN)/python -m pytest -m "not slow" --durations=10 tests/oracles
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(ORACLES_BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile tests/oracles
 
 # By file where it is below 80 per cent, and in total. What runs in processes that tests start is not seen.
 coverage: $(DEV) $(FLOWER) browser
@@ -131,11 +131,13 @@ $(FLOWER): $(DEV) tests/workloads/flower/requirements.txt
 	$(FLOWER_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests/workloads/flower/requirements.txt
 	touch $(FLOWER)
 
-# Packages of other people whose values the tests compare: 0.4 GB, half of a minute. They take the rest from the tests' environment.
+# Packages of other people whose values the tests compare: 0.4 GB, 20 seconds. They take the rest from the environment of
+# the tests.
 $(ORACLES): $(DEV) tests/oracles/requirements.txt
 	$(PYTHON) -m venv --clear $(VENV)-oracles
 	$(ORACLES_BIN)/python tests/beside.py $(abspath $(BIN))/python
 	$(ORACLES_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/oracles/requirements.txt
+	$(ORACLES_BIN)/python -c 'import byzfl, flint, jax_privacy.matrix_factorization, prv_accountant' # else tests are skipped
 	touch $(ORACLES)
 
 $(DOCS): $(READY)

@@ -9,7 +9,7 @@ pytest.importorskip("jax_privacy", reason="needs jax-privacy: make oracles")
 from jax_privacy.batch_selection import BallsInBinsSampling
 from jax_privacy.experimental.monte_carlo import sample_generation
 
-SAMPLES = 8_000
+SAMPLES = 4_000
 DEVIATIONS = 5.0  # of both estimates: a chance of 6e-7 for each comparison, with fixed seeds
 
 # coefficients of C, rounds, bins, noise multiplier, epsilon
@@ -38,7 +38,7 @@ def test_delta_is_that_of_plain_draws(
         of_direction.append((float(values.mean()), float(values.std()) / SAMPLES**0.5))
     mean, deviation = max(of_direction)
     pair = BallsInBins(toeplitz_means(coefficients, rounds, bins), noise)
-    estimate = pair.delta(epsilon, 40 * SAMPLES, 0.99, np.random.default_rng(3))
+    estimate = pair.delta(epsilon, 80 * SAMPLES, 0.99, np.random.default_rng(3))
     assert estimate.mean == pytest.approx(mean, abs=DEVIATIONS * 1.1 * deviation)
     assert estimate.at_most >= mean - DEVIATIONS * deviation
-    assert deviation < 0.05 * mean  # else nothing was compared
+    assert deviation < 0.1 * mean  # else nothing was compared

@@ -22,7 +22,7 @@ jax.config.update("jax_enable_x64", True)
 ROUNDING = 1e-12
 # rounds, separation, participations
 SHAPES = [(1, 1, 1), (2, 1, 2), (16, 4, 4), (16, 4, 9), (37, 5, 3), (64, 1, 64), (100, 100, 1), (500, 100, 5),
-          (2000, 40, 10), (3000, 3000, 1)]  # fmt: skip
+          (3000, 60, 10)]  # fmt: skip
 STRATEGIES: list[tuple[Name, int | None]] = [
     ("blt", 1), ("blt", 2), ("blt", 4), ("band", None), ("identity", None), ("prefix-sum", None),
 ]  # fmt: skip

@@ -2,8 +2,9 @@
 
 Gopi, Lee, Wutschitz, Numerical Composition of Differential Privacy, NeurIPS 2021, arXiv 2106.02848: discretised
 at the centres of cells, with an error of at most `EPSILON_ERROR` in epsilon (Theorem 5.5); dp_accounting rounds losses
-up on a fixed grid. A pair of neighbouring data sets has two directions: dp_accounting takes the costlier, Microsoft's
-code that in which the sample is there, which is the costlier wherever epsilon is not close to 0.
+up on a fixed grid. A pair of neighbouring data sets has two directions: dp_accounting takes the costlier one,
+Microsoft's code the mixture with the sample against the noise alone. In these settings the other direction costs no
+more, since the costlier of both is within Microsoft's bounds.
 """
 
 from math import exp, log, log1p
@@ -28,7 +29,7 @@ GRID = [
     (1.0, 0.01, 1, 1e-5),
     (1.0, 0.01, 1000, 1e-5),
     (1.1, 0.00256, 10_000, 1e-5),
-    (0.7, 0.001, 5000, 1e-10),
+    pytest.param(0.7, 0.001, 5000, 1e-10, marks=pytest.mark.slow),
     (2.0, 0.1, 100, 1e-6),
     (5.0, 0.5, 10, 1e-10),
     (0.6, 0.2, 1, 1e-6),
