@@ -27,7 +27,7 @@ def claims(frame: pd.DataFrame) -> list[PaperClaim]:
             "LightSecAgg significantly reduces the total training time (So et al., abstract)",
             _round_times(frame, "lightsecagg", "secagg", "round s")
             + "; with the pieces sent while clients train, at best "
-            + _round_times(frame, "lightsecagg", "secagg", "round s, set-up while training"),
+            + _round_times(frame, "lightsecagg", "secagg", "round s (set-up while training)"),
             undetermined="bandwidth, machines and languages of the measurements",
         ),
         _interactions(frame),

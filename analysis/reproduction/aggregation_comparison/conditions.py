@@ -335,9 +335,7 @@ def _declared(
     )
 
 
-def _availability(
-    condition: Condition, compared: ComparedProtocol, tolerance: Tolerance | None
-) -> Mapping[str, Any]:
+def _availability(condition: Condition, compared: ComparedProtocol, tolerance: Tolerance | None) -> Mapping[str, Any]:
     if condition.phones:
         return PHONES
     options: dict[str, Any] = {"stage": compared.upload, "helpers": compared.helpers}

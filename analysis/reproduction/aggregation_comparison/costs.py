@@ -1,7 +1,7 @@
 """Costs and completion of the compared protocols, from the measured rounds and settings alone."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -67,25 +67,28 @@ def costs(rounds: pd.DataFrame, setting: Row) -> dict[str, Any]:
     for name in ("round s", "server s", "MB up"):
         columns[f"{name} ±"] = by_seed(usual, name).half_width
     overlapped = usual.assign(overlap=usual[["elapsed s (set-up)", "training s"]].min(axis=1))
-    columns["round s, set-up while training"] = by_seed(
+    columns["round s (set-up while training)"] = by_seed(
         overlapped.assign(rest=overlapped["round s"] - overlapped["overlap"]), "rest"
     ).mean
     first = rounds[(rounds["outcome"] == "completed") & (rounds["round"] == 1)]
     once = session == "once" and not first.empty and bool((usual["round"] > 1).any())
     for name, unit in (("round s", "s"), ("MB up", "MB up")):
-        more = by_seed(first, name).mean - columns[name] if once else None  # type: ignore[operator]  # both completed
-        columns[f"set-up once, {unit}"] = more
-    more = columns["set-up once, s"]
-    columns["round s, with a share of the set-up"] = (
-        columns["round s"] if more is None or columns["round s"] is None else columns["round s"] + more / ROUNDS_OF_A_SET_UP
+        more = by_seed(first, name).mean - columns[name] if once else None
+        columns[f"set-up once {unit}"] = more
+    more = columns["set-up once s"]
+    columns["round s (share of set-up)"] = (
+        columns["round s"]
+        if more is None or columns["round s"] is None
+        else columns["round s"] + more / ROUNDS_OF_A_SET_UP
     )
     done = Proportion.of(int((rounds["outcome"] == "completed").sum()), len(rounds))
     columns |= {
         "questions": usual["questions"].min() if len(usual) else None,
+        "most questions": usual["most questions"].max() if len(usual) else None,
         "stages": usual["stages"].max() if len(usual) else None,
         "completed": f"{done.count} of {done.trials}",
-        "completed, low": done.low,
-        "completed, high": done.high,
+        "completed low": done.low,
+        "completed high": done.high,
     }
     return columns
 
@@ -113,13 +116,13 @@ def per_sum(of_row: Mapping[str, pd.DataFrame], setting: Row, rate: float) -> di
         done = Proportion.of(int((counted["outcome"] == "completed").sum()), len(counted))
         columns |= {
             "completed": f"{done.count} of {done.trials}",
-            "completed, low": done.low,
-            "completed, high": done.high,
+            "completed low": done.low,
+            "completed high": done.high,
         }
     for name in ("round s", "MB up", "server s"):
         won, lost = by_seed(completed, name), by_seed(ended, name)
         missing = won.mean is None or (lost.mean is None and not nearly_all)
-        columns[f"{name}, completed"], columns[f"{name}, ended"] = won.mean, lost.mean
+        columns[f"{name} (completed)"], columns[f"{name} (ended)"] = won.mean, lost.mean
         odds = 0.0 if nearly_all or missing else (1 - chance) / chance
         columns[f"{name} per sum"] = None if missing else (won.mean or 0.0) + odds * (lost.mean or 0.0)
         widths = [won.half_width, (lost.half_width or 0.0) * odds]
@@ -148,8 +151,8 @@ def points_share(usual: Mapping[str, Any], free: pd.DataFrame, setting: Row) -> 
     saved = points * (1 - published / used / MULTI_SCALAR_SPEED_UP)
     return {
         "server s for points": points,
-        "server s, fast points (computed)": usual["server s"] - saved,
-        "round s, fast points (computed)": usual["round s"] - saved,
+        "server s (fast points)": usual["server s"] - saved,
+        "round s (fast points)": usual["round s"] - saved,
     }
 
 
@@ -168,5 +171,9 @@ def selected(rounds: pd.DataFrame, **values: str) -> pd.DataFrame:
 
 def first_of(*frames: pd.DataFrame) -> Row | None:
     """Return the first row of the first frame that has one."""
-    rows: Iterable[Row] = (frame.iloc[0].to_dict() for frame in frames if len(frame))
-    return next(iter(rows), None)
+    return next((rows_of(frame)[0] for frame in frames if len(frame)), None)
+
+
+def rows_of(frame: pd.DataFrame) -> list[Row]:
+    """Return the rows as mappings from columns to cells."""
+    return [{str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")]

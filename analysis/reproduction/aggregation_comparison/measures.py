@@ -78,6 +78,7 @@ def rounds_of(run: RunRecords, compared: ComparedProtocol) -> Iterator[dict[str,
             "MB up": float(mine["bytes_up"].sum()) / _MB / people,
             "MB down": float(mine["bytes_down"].sum()) / _MB / people,
             "questions": _fewest_questions(mine),
+            "most questions": int(mine.groupby("client").size().max()) if len(mine) else None,
             "stages": int(phased.dropna(subset="phase")["stage"].nunique()),
             **_busiest(everybody[everybody["round"] == number]),
         }

@@ -20,6 +20,7 @@ from analysis.reproduction.aggregation_comparison.costs import (
     first_of,
     per_sum,
     points_share,
+    rows_of,
     selected,
     tolerance_in,
 )
@@ -134,7 +135,7 @@ def frame_of(measurements: Measurements) -> pd.DataFrame:
     survey = measurements.tables["survey"]
     rows = [
         {**_named(setting), **_cost_row(rounds, settings, setting), "not protected": _unprotected(survey, setting)}
-        for setting in settings.to_dict("records")
+        for setting in rows_of(settings)
         if setting["varied"] not in _NOT_COSTS
     ]
     rows += _independent(rounds, settings)
@@ -156,7 +157,7 @@ def _cost_row(rounds: pd.DataFrame, settings: pd.DataFrame, setting: Row) -> dic
         tolerance = tolerance_in(setting)
         columns["lost"] = int(setting["number"])
         columns["chance of a sum"] = tolerance.completes_with_number(int(setting["number"]))
-        columns["chance of a sum, independent"] = tolerance.completes_with_rate(float(setting["rate"]))
+        columns["chance of a sum (independent)"] = tolerance.completes_with_rate(float(setting["rate"]))
         free = selected(rounds, **{**place, "varied": "lost, points free"})
         if len(free):
             same = selected(rounds, **place)
@@ -196,7 +197,7 @@ def _unprotected(survey: pd.DataFrame, setting: Row) -> str:
         return ""
     rate = max(RATES) if float(setting["rate"]) >= max(RATES) else min(RATES)
     rows = survey[(survey["protocol"] == setting["protocol"]) & (survey["rate"] == rate)]
-    return not_protected(rows)
+    return "" if rows.empty else not_protected(rows)
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -206,8 +207,8 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
         frame: rows of all conditions.
     """
     rows = []
-    rates = sorted({str(value) for value in selected(frame, varied="each leaves")["value"]}, key=lambda text: len(text))
-    few, half = (min(rates, key=_percent), max(rates, key=_percent)) if rates else ("", "")
+    rates = sorted({str(value) for value in selected(frame, varied="each leaves")["value"]}, key=_percent)
+    few, half = (rates[0], rates[-1]) if rates else ("", "")
     for compared in PROTOCOLS:
         base = first_of(selected(frame, varied="always on", protocol=compared.name))
         if compared.name != compared.protocol or base is None:
@@ -223,18 +224,26 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
                 "varied": SUMMARY,
                 "value": "",
                 "protocol": compared.name,
-                "hidden from": compared.hidden_from_text(base),
-                "working beside the server": compared.workers_text(base),
-                "messages per client": base["questions"],
-                "upload, MB": base["MB up"],
-                "round s, a tenth lost": round_.get("round s"),
-                "server s, a tenth lost": round_.get("server s"),
+                "updates are hidden from": compared.hidden_from_text(base),
+                "who else works": compared.workers_text(base),
+                "messages per client": _messages(base),
+                "upload [MB per client]": base["MB up"],
+                "round with a tenth lost [s]": round_.get("round s"),
+                "of it server's work [s]": round_.get("server s"),
                 "sum if a tenth leave": _percentage(chances[few].get("chance of a sum")),
                 "sum if half leave": _percentage(chances[half].get("chance of a sum")),
-                "seconds per sum if half leave": chances[half].get("round s per sum"),
+                "time per sum if half leave [s]": chances[half].get("round s per sum"),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _messages(row: Row) -> str:
+    """Return the number of messages of a client, and of a client that serves on the committee."""
+    fewest, most = (row[name] for name in ("questions", "most questions"))
+    if pd.isna(fewest):
+        return "–"
+    return f"{fewest:.0f}" if fewest == most else f"{fewest:.0f} (a member: {most:.0f})"
 
 
 def _percent(text: str) -> int:
@@ -242,18 +251,17 @@ def _percent(text: str) -> int:
 
 
 def _percentage(chance: float | None) -> str:
-    """Return a probability in percent, such that neither 0% nor 100% is a rounded value."""
+    """Return a probability in percent, such that 0% is no rounded value."""
     if chance is None or pd.isna(chance):
         return "–"
-    if 0.999 <= chance < 1:
+    if chance >= 0.999:
         return "≥ 99.9%"
     if 0 < chance < 0.001:
         return "< 0.1%"
     return f"{100 * chance:.1f}%"
 
 
-_COUNTS = ("n", "bits", "stages", "questions", "may be lost", "members", "members may be lost", "least sum", "serve",
-           "messages per client")  # fmt: skip
+_COUNTS = ("n", "bits", "stages", "questions", "most questions", "may be lost", "members", "members may be lost", "least sum", "serve")  # fmt: skip
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
@@ -261,7 +269,7 @@ def _shown(frame: pd.DataFrame) -> pd.DataFrame:
     shown = frame.drop(columns=["T", "corrupted", "lost"])
     for name in _COUNTS:
         shown[name] = [None if pd.isna(count) else f"{count:.0f}" for count in shown[name]]
-    for name in ("chance of a sum", "chance of a sum, independent"):
+    for name in ("chance of a sum", "chance of a sum (independent)"):
         if name in shown:
             shown[name] = [None if pd.isna(chance) else _percentage(chance) for chance in shown[name]]
     return shown

@@ -23,8 +23,9 @@ from testbed.experiment.schema import validated
 
 PARTICIPANTS, ROUNDS = 20, 3
 SURVEY = Size(
-    PARTICIPANTS, "logistic", (), (), (), (), (1,), (), 0, workload={"dataset": "digits", "batch_size": 20}
-)
+    PARTICIPANTS, "logistic", (), (), (), (), (1,), (), 0,
+    workload={"dataset": "digits", "batch_size": 20, "samples_per_client": 20},
+)  # fmt: skip
 RATES = (USUAL_RATE, 0.5)
 """Dropout rates for which the protocols are set up in the survey; a larger one gives a malicious server more freedom.
 """
