@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.reproduction.aggregation_comparison.completion import Tolerance, tolerated
 from analysis.reproduction.aggregation_comparison.losses import Losses
-from analysis.reproduction.aggregation_comparison.protocols import ComparedProtocol, ProtocolSetting
+from analysis.reproduction.aggregation_comparison.protocols import PROTOCOLS, ComparedProtocol, ProtocolSetting
 from analysis.reproduction.experiments import declared
 from testbed.aggregation.kit.parameters import CommitteeParameters
 from testbed.engine.registry import aggregation_protocol
@@ -48,6 +48,11 @@ ALL_SEEDS_LINKS = "4G"
 """Links of the phones with all seeds."""
 
 PHONES_A_PARTICIPANT = 8  # a quarter is online: twice as many as a round needs
+
+QUICK = frozenset(
+    compared.name for compared in PROTOCOLS if not compared.one_seed and "lost" in (compared.only or {"lost"})
+)
+"""Rows with numbers of losses that are not needed for the chance of a sum: rounds that are quick to emulate."""
 
 COUNTED = frozenset({"secagg", "secagg-plus", "lightsecagg", "flamingo", "one-shot", "e-seafl"})
 """Rows with counted rounds: one for each protocol that can run many rounds."""
@@ -155,7 +160,10 @@ class Size:
         n, model = self.participants, self.model
         for rate in self.rates:
             setting, number = self.set_up_for(rate), round(rate * n)
-            yield Condition("lost", f"{number} of {n}", setting, model, number=number, rate=rate, completes=True)
+            only = frozenset() if rate in self.independent else QUICK
+            yield Condition(
+                "lost", f"{number} of {n}", setting, model, number=number, rate=rate, completes=True, only=only
+            )
             yield Condition(
                 "lost, points free", f"{number} of {n}", setting, model, number=number, rate=rate, completes=True,
                 free_points=True, one_seed=True, only=frozenset({"flamingo", "flamingo, the paper's graph"}),
@@ -189,7 +197,7 @@ SIZES: dict[str, Size] = {
         small_workload={**_DIGITS, "samples_per_client": 20, "model": "logistic"},
     ),
     "real": Size(
-        100, "femnist-cnn", (0.1, 0.3, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.3,), (1, 2, 3), (0.1, 0.5), 45,
+        100, "femnist-cnn", (0.1, 0.3, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.3,), (1, 2, 3), (0.1, 0.5), 30,
         workload={"dataset": "synthetic-femnist", "samples_per_client": 20, "training": "simulated",
                   "test_samples": 200},
         small_workload={**_DIGITS, "samples_per_client": 14, "model": "logistic"},

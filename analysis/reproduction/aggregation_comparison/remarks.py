@@ -90,7 +90,7 @@ def remarks(measurements: Measurements, frame: pd.DataFrame) -> list[str]:
         f"(medians): {phones}. These are round numbers, not measurements. `completed low` and `completed high` are "
         "Clopper and Pearson's 95% interval.",
         f"Attacks withstood are from the survey of the threat model: {PARTICIPANTS} participants, {ROUNDS} rounds, "
-        f"{CORRUPTION:.0%} corrupted, set up for dropouts of {' and '.join(f'{rate:.0%}' for rate in RATES)}. "
+        f"{CORRUPTION:.0%} corrupted, set up for {RATES[0]:.0%} dropouts, and lightsecagg for {RATES[1]:.0%}, too. "
         "Misbehaviours that concern selection alone, or send one crafted model to all, are left out. They show this "
         "implementation, with its additions and omissions, not the paper's protocol. `may collude` is the guarantee "
         f"with a malicious server; none: that server sees updates. Outcomes, set up for {RATES[0]:.0%}:",

@@ -28,7 +28,13 @@ from analysis.reproduction.aggregation_comparison.figure import draw
 from analysis.reproduction.aggregation_comparison.measures import promised, rounds_of
 from analysis.reproduction.aggregation_comparison.protocols import PROTOCOLS, ComparedProtocol
 from analysis.reproduction.aggregation_comparison.remarks import remarks
-from analysis.reproduction.aggregation_comparison.withstood import RATES, not_protected, survey_rows, withstood
+from analysis.reproduction.aggregation_comparison.withstood import (
+    RATES,
+    not_protected,
+    rates_of,
+    survey_rows,
+    withstood,
+)
 from analysis.reproduction.contract import (
     Measurements,
     Reproduction,
@@ -73,7 +79,7 @@ def _measured(context: ReproductionContext) -> Measurements:
     for compared in PROTOCOLS:
         if "phones" in compared.only:  # the same protocol as the row before, with another committee in each round
             continue
-        for rate in RATES:
+        for rate in rates_of(compared):
             context.progress(f"misbehaviours against {compared.name}, set up for {rate:.0%} dropouts")
             survey += survey_rows(compared, rate, withstood(context, compared, rate))
     tables = {name: pd.DataFrame(rows) for name, rows in
@@ -195,8 +201,9 @@ def _unprotected(survey: pd.DataFrame, setting: Row) -> str:
     """Return the misbehaviours without protection, where the protocol is set up for the nearest dropout rate."""
     if survey.empty:
         return ""
-    rate = max(RATES) if float(setting["rate"]) >= max(RATES) else min(RATES)
-    rows = survey[(survey["protocol"] == setting["protocol"]) & (survey["rate"] == rate)]
+    own = survey[survey["protocol"] == setting["protocol"]]
+    below = [rate for rate in RATES if rate <= max(float(setting["rate"]), RATES[0]) and rate in set(own["rate"])]
+    rows = own[own["rate"] == max(below, default=RATES[0])]
     return "" if rows.empty else not_protected(rows)
 
 

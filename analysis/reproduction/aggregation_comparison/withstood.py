@@ -42,6 +42,15 @@ clients lets the server claim that clients have dropped out, down to that sum. T
 protocols only, and would count against these alone."""
 
 
+def rates_of(compared: ComparedProtocol) -> tuple[float, ...]:
+    """Return the dropout rates for which a protocol is surveyed.
+
+    With a server that follows the protocol nothing keeps a threshold above half, so that a protocol set up for more
+    losses shows a malicious server more.
+    """
+    return RATES if compared.server == "follows the protocol" else RATES[:1]
+
+
 def survey_condition(rate: float) -> Condition:
     """Return the condition of the survey, with protocols set up for a dropout rate; nobody drops out."""
     setting = ProtocolSetting(PARTICIPANTS, tolerated(PARTICIPANTS, rate, CHANCE), CORRUPTION)
