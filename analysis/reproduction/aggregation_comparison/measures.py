@@ -1,13 +1,12 @@
-"""Measures of one run of the comparison, from its records alone: times, bytes, stages and rounds."""
+"""Measures of one run of the comparison, from its records alone: times, bytes, stages and outcomes of each round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from analysis.comparison.measures import by_stage, per_round
 from analysis.reproduction.aggregation_comparison.protocols import ComparedProtocol
-from analysis.statistics import mean_interval
 from testbed.aggregation.contract import AggregationProtocol
 from testbed.engine.registry import aggregation_protocol
 from testbed.experiment.schema import Experiment
@@ -17,6 +16,7 @@ PHASES = ("set-up", "upload", "recovery")
 """Phases of an aggregation: the stages before the masked update, its own stage, and the stages after it; selection and
 training belong to none."""
 
+TRAINING = "train"
 _MB = 1e6
 
 
@@ -41,50 +41,65 @@ def phases(run: RunRecords, compared: ComparedProtocol) -> dict[str, str]:
     return {**set_up, compared.upload: PHASES[1], **recovery}
 
 
-def row(run: RunRecords, compared: ComparedProtocol) -> dict[str, Any]:
-    """Return the measured columns of the table, as means over completed rounds; None without a completed round.
+def rounds_of(run: RunRecords, compared: ComparedProtocol) -> Iterator[dict[str, Any]]:
+    """Yield the measured columns of each round.
 
-    Client seconds are work on a client's device, as a mean over the participants, by phase. Server seconds are the
-    server's own work after the end of a stage of the phase. Elapsed seconds are waiting and work of a phase together.
-    MB are 10^6 bytes of a participant in the aggregation alone.
+    Client seconds are work on a client's device, as a mean over the participants, by phase. The busiest client is the
+    client with the most work, participant or not. Server seconds are the server's own work after the end of a stage of
+    the phase. Elapsed seconds are waiting and work of a phase together. MB are 10^6 bytes of a participant in the
+    aggregation alone.
 
     Args:
         run: records of the run.
         compared: the protocol.
     """
-    rounds, of_stage = per_round(run), phases(run, compared)
-    done = rounds[rounds["outcome"] == "completed"]
-    counts = {outcome: int((rounds["outcome"] == outcome).sum()) for outcome in ("completed", "aborted", "skipped")}
-    exchanges = run.exchanges_of_participants
-    exchanges = exchanges[exchanges["round"].isin(done["round"])]
-    exchanges = exchanges.assign(phase=exchanges["stage"].astype(str).map(of_stage)).dropna(subset="phase")
+    of_stage = phases(run, compared)
     stages = by_stage(run)
-    stages = stages[stages["outcome"] == "completed"]
-    stages = stages.assign(phase=stages["stage"].map(of_stage)).dropna(subset="phase")
-    served = run.participation[run.participation["round"].isin(done["round"])]
-    people, updates = len(served), len(done)
-    columns: dict[str, Any] = {
-        "completed": counts["completed"],
-        "aborted": counts["aborted"],
-        "skipped": counts["skipped"],
-        "stages": int(stages.groupby("round")["stage"].nunique().max()) if updates else None,
-        "questions": _fewest_questions(exchanges, served),
+    everybody = run.exchanges
+    everybody = everybody.assign(phase=everybody["stage"].astype(str).map(of_stage)).dropna(subset="phase")
+    own = run.exchanges_of_participants
+    own = own.assign(phase=own["stage"].astype(str).map(of_stage)).dropna(subset="phase")
+    works = run.rounds.set_index("round")["server_work"]
+    for row in per_round(run).to_dict("records"):
+        number = row["round"]
+        served = run.participation[run.participation["round"] == number]
+        mine, elapsed = own[own["round"] == number], stages[stages["round"] == number]
+        phased = elapsed.assign(phase=elapsed["stage"].map(of_stage))
+        work, people = _by_phase(works[number], of_stage), max(1, len(served))
+        columns: dict[str, Any] = {
+            "round": int(number),
+            "outcome": str(row["outcome"]),
+            "reason": str(row["reason"] or ""),
+            "lost": len(served) - int(row["survivors"]) if row["outcome"] == "completed" else None,
+            "round s": float(row["round_s"]),
+            "training s": float(elapsed.loc[elapsed["stage"] == TRAINING, "duration_s"].sum()),
+            "server s": float(row["server_compute_s"]),
+            "client s": float(mine["compute_s"].sum()) / people,
+            "MB up": float(mine["bytes_up"].sum()) / _MB / people,
+            "MB down": float(mine["bytes_down"].sum()) / _MB / people,
+            "questions": _fewest_questions(mine),
+            "most questions": int(mine.groupby("client").size().max()) if len(mine) else None,
+            "stages": int(phased.dropna(subset="phase")["stage"].nunique()),
+            **_busiest(everybody[everybody["round"] == number]),
+        }
+        for phase in PHASES:
+            part = mine[mine["phase"] == phase]
+            columns[f"client s ({phase})"] = float(part["compute_s"].sum()) / people
+            columns[f"server s ({phase})"] = work[phase]
+            columns[f"elapsed s ({phase})"] = float(phased.loc[phased["phase"] == phase, "duration_s"].sum())
+            columns[f"MB up ({phase})"] = float(part["bytes_up"].sum()) / _MB / people
+        yield columns
+
+
+def _busiest(exchanges: pd.DataFrame) -> dict[str, float]:
+    """Return the most work and the most bytes, up and down, of one client in one round's aggregation."""
+    if exchanges.empty:
+        return {"busiest client s": 0.0, "busiest client MB": 0.0}
+    by_client = exchanges.groupby("client")[["compute_s", "bytes_up", "bytes_down"]].sum()
+    return {
+        "busiest client s": float(by_client["compute_s"].max()),
+        "busiest client MB": float((by_client["bytes_up"] + by_client["bytes_down"]).max()) / _MB,
     }
-    for phase in PHASES:
-        columns[f"client s ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["compute_s"], people)
-    columns["client s"] = _share(exchanges["compute_s"], people)
-    columns["server s"] = _mean(done["server_compute_s"])
-    worked = [_by_phase(work, of_stage) for work in run.rounds.loc[run.rounds["outcome"] == "completed", "server_work"]]
-    for phase in PHASES:
-        columns[f"server s ({phase})"] = _mean(pd.Series([of_phase[phase] for of_phase in worked], dtype=float))
-    for phase in PHASES:
-        columns[f"elapsed s ({phase})"] = _share(stages[stages["phase"] == phase]["duration_s"], updates)
-    columns["round s"] = _mean(done["round_s"])
-    columns["MB down"] = _share(exchanges["bytes_down"] / _MB, people)
-    columns["MB up"] = _share(exchanges["bytes_up"] / _MB, people)
-    for phase in PHASES[:2]:
-        columns[f"MB up ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["bytes_up"] / _MB, people)
-    return columns
 
 
 def _by_phase(work: Sequence[Mapping[str, Any]], of_stage: Mapping[str, str]) -> dict[str, float]:
@@ -92,38 +107,28 @@ def _by_phase(work: Sequence[Mapping[str, Any]], of_stage: Mapping[str, str]) ->
     seconds = dict.fromkeys(PHASES, 0.0)
     for entry in work:
         if entry["stage"] in of_stage:
-            seconds[of_stage[entry["stage"]]] += entry["compute_s"]
+            seconds[of_stage[entry["stage"]]] += float(entry["compute_s"])
     return seconds
 
 
-def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | None:
-    """Return the fewest questions to a participant of a completed round that answered all of them."""
-    questions = exchanges.merge(served[["round", "client"]].drop_duplicates(), on=["round", "client"])
-    by_client = questions.groupby(["round", "client"])["outcome"]
+def _fewest_questions(exchanges: pd.DataFrame) -> int | None:
+    """Return the fewest questions to a participant that answered all of them; None if there is no such client."""
+    by_client = exchanges.groupby("client")["outcome"]
     counts = by_client.size()[by_client.agg(lambda outcomes: bool((outcomes == "answered").all()))]
     return int(counts.min()) if len(counts) else None
 
 
-def promised(run: RunRecords) -> dict[str, Any]:
+def promised(experiment: Experiment, participants: int) -> dict[str, Any]:
     """Return the protocol's guarantees for a round with these participants.
 
+    Args:
+        experiment: one point.
+        participants: number of participants.
+
     Returns:
-        The number of participants that may be lost; the fewest clients in a sum that an honest-but-curious server sees;
-        and the number that may collude with a malicious server ("none" if that server sees updates).
+        The fewest clients in a sum that an honest-but-curious server sees, and the number that may collude with a
+        malicious server ("none" if that server sees updates).
     """
-    participants = int(run.experiment["selection"]["participants"])
-    guarantees = protocol_of(run).guarantees(participants)
+    guarantees = aggregation_protocol(experiment.aggregation).guarantees(participants)
     colluders = guarantees.max_colluders
-    return {
-        "may be lost": participants - guarantees.min_sum_size,
-        "least sum": guarantees.min_sum_size,
-        "may collude": f"{colluders}" if colluders >= 0 else "none",
-    }
-
-
-def _share(values: "pd.Series[float]", of: int) -> float | None:
-    return float(values.sum()) / of if of else None
-
-
-def _mean(values: "pd.Series[float]") -> float | None:
-    return mean_interval(values).mean
+    return {"least sum": guarantees.min_sum_size, "may collude": f"{colluders}" if colluders >= 0 else "none"}

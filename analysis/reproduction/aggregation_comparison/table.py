@@ -1,211 +1,296 @@
-"""Comparison of secure aggregation: time by phase, bytes, stages, rounds, and the attacks that each protocol
+"""Comparison of secure aggregation: time by phase, bytes, chance and cost of a sum, and the attacks that each protocol
 withstands.
 
 plain, secagg (Bonawitz et al., CCS 2017), secagg-plus (Bell et al., CCS 2020), lightsecagg (So et al., MLSys 2022),
-flamingo (Ma et al., S&P 2023) and one-shot (Karthikeyan and Polychroniadou, CRYPTO 2025) run under the same conditions:
-clients that are always available, phones on three kinds of links, and dropouts. The number of participants, the length
-of the vector, and the corrupted share of the participants vary, too.
+flamingo (Ma et al., S&P 2023), e-seafl (Behnia et al., ACSAC 2024), pine (Rothblum et al., USENIX Security 2024) and
+one-shot (Karthikeyan and Polychroniadou, CRYPTO 2025) run the same task: clients that are always available, exact
+numbers of dropouts, independent dropouts, and phones on three kinds of links. The number of participants, the length of
+the vector, and the corrupted share of the participants vary, too.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from analysis.plot_data import plot_data
 from analysis.reproduction.aggregation_comparison.claims import claims
-from analysis.reproduction.aggregation_comparison.conditions import (
-    CORRUPTION,
-    DROPOUT_MARGIN,
-    PHONE_LINKS,
-    PHONES_A_PARTICIPANT,
-    SIZES,
-    Condition,
-    Size,
-    experiment,
+from analysis.reproduction.aggregation_comparison.conditions import SIZES, Condition, Planned, planned
+from analysis.reproduction.aggregation_comparison.costs import (
+    Row,
+    costs,
+    first_of,
+    per_sum,
+    points_share,
+    rows_of,
+    selected,
+    tolerance_in,
 )
-from analysis.reproduction.aggregation_comparison.measures import promised, row
-from analysis.reproduction.aggregation_comparison.protocols import MEMBERS, PROTOCOLS, ComparedProtocol, ProtocolSetting
+from analysis.reproduction.aggregation_comparison.figure import draw
+from analysis.reproduction.aggregation_comparison.measures import promised, rounds_of
+from analysis.reproduction.aggregation_comparison.protocols import PROTOCOLS, ComparedProtocol
+from analysis.reproduction.aggregation_comparison.remarks import remarks
 from analysis.reproduction.aggregation_comparison.withstood import (
-    PARTICIPANTS,
-    ROUNDS,
-    in_words,
+    RATES,
     not_protected,
+    rates_of,
+    survey_rows,
     withstood,
 )
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.style import SERIES_COLOURS, house_style, save, width
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
+from testbed.plugins.classes import importing_classes
 
-_COUNTS = ("n", "stages", "questions", "may be lost", "least sum")
-_NOT_SHOWN = ("dropout", "T", "completed", "aborted", "skipped")
+SUMMARY = "summary"
+"""Value of `varied` in the rows of the README's table."""
+
+_LOSSES = {None: "", True: "completed", False: "ended"}
+_NOT_COSTS = ("each leaves", "counted", "lost, points free")
 
 
-def run_comparison(context: ReproductionContext) -> ReproductionResult:
+def measure_comparison(context: ReproductionContext) -> Measurements:
     """Run all protocols under all conditions at the context's scale."""
+    with importing_classes(True):  # the model of the losses is a class of this package
+        return _measured(context)
+
+
+def _measured(context: ReproductionContext) -> Measurements:
     size = SIZES[context.scale]
-    rows: list[dict[str, Any]] = []
-    for condition in size.conditions():
+    rounds: list[dict[str, Any]] = []
+    settings: list[dict[str, Any]] = []
+    for condition in [*size.conditions(), *size.counting()]:
         for compared in PROTOCOLS:
-            context.progress(f"{compared.protocol}, {condition.varied} {condition.value}".strip())
-            directory = context.out / "runs" / condition.directory / compared.protocol
-            (run,) = context.run_experiment(experiment(size, condition, compared), directory)
-            rows.append({**_place(condition, compared), **row(run, compared), **promised(run)})
-    surveys = {}
+            if not condition.concerns(compared):
+                continue
+            place = _place(condition, compared)
+            plan = planned(size, condition, compared)
+            if plan is None:
+                continue
+            settings.append({**place, **_setting(condition, compared, plan)})
+            context.progress(f"{compared.name}, {condition.varied} {condition.value}".strip())
+            directory = context.out / "runs" / condition.directory / compared.directory
+            for run in context.run_experiment(plan.experiment, directory):
+                seed = int(run.experiment["seed"])
+                rounds += [{**place, "seed": seed, **row} for row in rounds_of(run, compared)]
+    survey = []
     for compared in PROTOCOLS:
-        context.progress(f"what {compared.protocol} withstands")
-        surveys[compared.protocol] = withstood(context, compared)
-    frame = pd.DataFrame.from_records(rows)
-    return ReproductionResult(
-        _shown(frame.assign(**{"not protected": [not_protected(surveys[name]) for name in frame["protocol"]]})),
-        figures=draw(frame, context.out / "generations"),
-        claims=claims(frame),
-        remarks=[*_remarks(size), *(in_words(compared, surveys[compared.protocol]) for compared in PROTOCOLS)],
+        if "phones" in compared.only:  # the same protocol as the row before, with another committee in each round
+            continue
+        for rate in rates_of(compared):
+            context.progress(f"misbehaviours against {compared.name}, set up for {rate:.0%} dropouts")
+            survey += survey_rows(compared, rate, withstood(context, compared, rate))
+    tables = {name: pd.DataFrame(rows) for name, rows in
+              {"rounds": rounds, "settings": settings, "survey": survey}.items()}  # fmt: skip
+    setting = Setting(
+        "none",
+        seeds=list(size.seeds),
+        sizes={"participants": size.participants, "counted rounds": size.counted},
+        differs=["own task and links; the papers' seconds are of other machines, languages and networks"],
     )
-
-
-def _shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table for people: columns that name the rows, times and bytes, then counts as text."""
-    counts = [f"{row.completed}/{row.aborted}/{row.skipped}" for row in frame.itertuples()]
-    frame = frame.assign(rounds=counts)
-    for name in _COUNTS:
-        frame[name] = [None if pd.isna(count) else f"{count:.0f}" for count in frame[name]]
-    keys = ["varied", "value", "protocol"]
-    measures = [name for name in frame if frame[name].dtype.kind == "f" and name not in _NOT_SHOWN]
-    texts = [name for name in frame if name not in (*keys, *measures, *_NOT_SHOWN)]
-    return frame[[*keys, *measures, *texts]]
-
-
-def unshown(table: pd.DataFrame) -> pd.DataFrame:
-    """Invert `_shown`, so that claims can be computed from a kept table.
-
-    Args:
-        table: table of a kept result.
-
-    Returns:
-        The same rows with counts as numbers and the columns of `_NOT_SHOWN`. Of these, dropouts and T follow from the
-        row's condition.
-    """
-    outcomes = table["rounds"].str.split("/", expand=True).astype(int)
-    frame = table.assign(**{name: outcomes[place] for place, name in enumerate(("completed", "aborted", "skipped"))})
-    for name in _COUNTS:
-        frame[name] = pd.to_numeric(frame[name])
-    frame["dropout"] = [_rate(row, "dropout", 0.0) for _, row in frame.iterrows()]
-    frame["T"] = [
-        ProtocolSetting(int(row["n"]), DROPOUT_MARGIN, _rate(row, "corruption", CORRUPTION)).corrupted
-        for _, row in frame.iterrows()
-    ]
-    return frame
-
-
-def _rate(row: "pd.Series[Any]", varied: str, otherwise: float) -> float:
-    """Return the rate in a row's condition, such as "30%", if the condition varies this quantity."""
-    return int(row["value"].rstrip("%")) / 100 if row["varied"] == varied else otherwise
+    measurements = Measurements(setting, tables)
+    return Measurements(setting, tables, draw(conclude_comparison(measurements).table, context.out / "generations"))
 
 
 def _place(condition: Condition, compared: ComparedProtocol) -> dict[str, Any]:
     return {
         "varied": condition.varied,
         "value": condition.value,
-        "protocol": compared.protocol,
-        "n": condition.setting.participants,
-        "dropout": condition.dropout,
-        "T": condition.setting.corrupted,
+        "losses": _LOSSES[condition.completes],
+        "protocol": compared.name,
     }
 
 
-def _remarks(size: Size) -> list[str]:
-    phones = "; ".join(f"{name} {down:g}, {up:g}, {ms:g}" for name, (down, up, ms) in PHONE_LINKS.items())
-    sources = "; ".join(f"{compared.protocol}: {compared.source}" for compared in PROTOCOLS)
-    return [
-        f"Protocols and their papers: {sources}.",
-        f"{size.rounds} rounds of each run (rounds: completed/aborted/skipped). Compute is modelled on one core of "
-        "the reference machine. Training is simulated (training: simulated): its time is charged and it is not "
-        "executed, which changes no time and no byte. Means are over completed rounds; bytes are those of the "
-        "aggregation alone.",
-        f"Each protocol is set up for {CORRUPTION:.0%} of the participants corrupted, unless this share is varied, "
-        f"and for {DROPOUT_MARGIN:.0%} more dropouts than occur on average, or for as many as it can be. secagg has "
-        "the smallest threshold that is safe. Participants drop out when they are asked for the masked update.",
-        f"flamingo and one-shot have a committee of {MEMBERS} clients, or of all if there are fewer, with the least "
-        "threshold that is safe if all corrupted clients are members. flamingo's committee serves in all rounds, and "
-        "its set-up is counted (set-up, in the first round alone); one-shot's committee serves in one round. On "
-        "phones it is drawn by sortition from the clients that are online. The traffic and compute of a committee "
-        "count as the participants'. Questions: the fewest questions to a participant in a completed round.",
-        "Phases: the stages before the masked update, its own stage, and the stages after it. The server's work of a "
-        "phase is its work after the end of one of the phase's stages. Elapsed seconds are the round's, by phase; a "
-        "round also has selection, the broadcast of the model, and training.",
-        f"Phones: {PHONES_A_PARTICIPANT} for each participant, a quarter of them online at a time (diurnal-weibull), "
-        f"20 times slower than the reference machine; Mbit/s down, up and ms one way (medians): {phones}. These are "
-        "round numbers, not measurements.",
-        "Published seconds are of other machines, languages and networks, so they are not compared with ours; the "
-        "papers' statements about growth and bytes are.",
-        f"Attacks withstood are from the survey of the threat model: {PARTICIPANTS} participants, {ROUNDS} rounds, "
-        "the same corruption, set up for up to half of the participants lost. Misbehaviours that concern selection "
-        "alone, or send one crafted model to all, are left out. `may collude` is the protocol's guarantee with a "
-        "malicious server; none: that server sees updates. Outcomes of the misbehaviours:",
+def _setting(condition: Condition, compared: ComparedProtocol, plan: Planned) -> dict[str, Any]:
+    """Return the numbers of a row that do not come from rounds."""
+    n, tolerance = condition.setting.participants, plan.tolerance
+    section = plan.experiment.aggregation
+    guarantees = promised(plan.experiment, n)
+    return {
+        "n": n,
+        "number": condition.number or 0,
+        "rate": condition.rate,
+        "corrupted": condition.setting.corrupted,
+        "T": section.max_colluders_for(n) if hasattr(section, "max_colluders_for") else condition.setting.corrupted,
+        "bits": plan.bits,
+        "session": compared.session,
+        "may be lost": tolerance.lost,
+        "members": tolerance.members,
+        "members may be lost": tolerance.members_lost,
+        **guarantees,
+        "server": compared.server,
+        "serve": tolerance.members or compared.helpers,
+    }
+
+
+def conclude_comparison(measurements: Measurements) -> ReproductionResult:
+    """Return costs and chances of all rows, the claims of the papers, and remarks."""
+    frame = frame_of(measurements)
+    return ReproductionResult(
+        _shown(frame),
+        claims=claims(frame),
+        remarks=remarks(measurements, frame),
+    )
+
+
+def frame_of(measurements: Measurements) -> pd.DataFrame:
+    """Return the table with numbers as numbers: one row for each condition and protocol, then the summary."""
+    rounds, settings = measurements.tables["rounds"], measurements.tables["settings"]
+    survey = measurements.tables["survey"]
+    rows = [
+        {**_named(setting), **_cost_row(rounds, settings, setting), "not protected": _unprotected(survey, setting)}
+        for setting in rows_of(settings)
+        if setting["varied"] not in _NOT_COSTS
     ]
+    rows += _independent(rounds, settings)
+    frame = pd.DataFrame(rows)
+    return pd.concat([frame, summary(frame)], ignore_index=True)
 
 
-def draw(frame: pd.DataFrame, path: Path) -> Sequence[Path]:
-    """Draw client time and traffic against n, server time against dropouts, and round time on phones.
+def _named(setting: Row) -> dict[str, Any]:
+    shown = ("varied", "value", "protocol", "n", "bits", "may be lost", "members", "members may be lost", "least sum",
+             "may collude", "server", "serve", "T", "corrupted")  # fmt: skip
+    return {name: setting[name] for name in shown}
+
+
+def _cost_row(rounds: pd.DataFrame, settings: pd.DataFrame, setting: Row) -> dict[str, Any]:
+    """Return the costs of one row, and its chance of a sum with an exact number of losses."""
+    place = {name: str(setting[name]) for name in ("varied", "value", "protocol")}
+    columns = costs(selected(rounds, **place), setting)
+    if setting["varied"] == "lost":
+        tolerance = tolerance_in(setting)
+        columns["lost"] = int(setting["number"])
+        columns["chance of a sum"] = tolerance.completes_with_number(int(setting["number"]))
+        columns["chance of a sum (independent)"] = tolerance.completes_with_rate(float(setting["rate"]))
+        free = selected(rounds, **{**place, "varied": "lost, points free"})
+        if len(free):
+            same = selected(rounds, **place)
+            of_seeds = costs(same[same["seed"].isin(free["seed"])], setting)
+            columns |= points_share(of_seeds, free, setting)
+    return columns
+
+
+def _independent(rounds: pd.DataFrame, settings: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows for independent dropouts, of all protocols that have rows with an exact number of losses."""
+    rows = []
+    leaving = selected(settings, varied="lost")
+    names = list(dict.fromkeys(settings["protocol"]))
+    for rate in sorted(set(leaving["rate"])):
+        value, exact = f"{rate:.0%}", leaving[leaving["rate"] == rate]
+        for name in names:
+            timed = selected(settings, varied="each leaves", value=value, protocol=name)
+            found = first_of(selected(exact, protocol=name), timed)
+            if found is None:
+                continue
+            mine = selected(rounds, protocol=name)
+            number = selected(exact, protocol=name)["value"].tolist()
+            of_row = {
+                "exact": selected(mine, varied="lost", value=number[0]) if number else mine.iloc[:0],
+                "completed": selected(mine, varied="each leaves", value=value, losses="completed"),
+                "ended": selected(mine, varied="each leaves", value=value, losses="ended"),
+                "counted": selected(mine, varied="counted", value=value),
+            }
+            columns = per_sum(of_row, found, rate)
+            rows.append({**_named(found), "varied": "each leaves", "value": value, **columns})
+    return rows
+
+
+def _unprotected(survey: pd.DataFrame, setting: Row) -> str:
+    """Return the misbehaviours without protection, where the protocol is set up for the nearest dropout rate."""
+    if survey.empty:
+        return ""
+    own = survey[survey["protocol"] == setting["protocol"]]
+    below = [rate for rate in RATES if rate <= max(float(setting["rate"]), RATES[0]) and rate in set(own["rate"])]
+    rows = own[own["rate"] == max(below, default=RATES[0])]
+    return "" if rows.empty else not_protected(rows)
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the README's rows: each protocol in words, with the numbers that a choice needs.
 
     Args:
-        frame: rows of the table.
-        path: path of the files, without extension.
+        frame: rows of all conditions.
     """
-    names = list(dict.fromkeys(frame["protocol"]))
-    colours = dict(zip(names, SERIES_COLOURS, strict=False))
-    with house_style():
-        figure = Figure(figsize=(width(2), 2.2), layout="constrained")
-        axes = figure.subplots(1, 4)
-        _lines(axes[0], frame, "participants", "client s", colours)
-        axes[0].set(title="a", xlabel="Participants", ylabel="Client's work [s]")
-        _lines(axes[1], frame, "participants", "MB up", colours)
-        axes[1].set(title="b", xlabel="Participants", ylabel="Sent by a client [MB]")
-        _lines(axes[2], frame, "dropout", "server s", colours)
-        axes[2].set(title="c", xlabel="Dropouts [%]", ylabel="Server's work [s]")
-        _bars(axes[3], frame, colours)
-        axes[3].set(title="d", xlabel="Links of phones", ylabel="Round [s]", yscale="log")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names))
-        return save(figure, path, plot_data(figure))
+    rows = []
+    rates = sorted({str(value) for value in selected(frame, varied="each leaves")["value"]}, key=_percent)
+    few, half = (rates[0], rates[-1]) if rates else ("", "")
+    for compared in PROTOCOLS:
+        base = first_of(selected(frame, varied="always on", protocol=compared.name))
+        if compared.name != compared.protocol or base is None:
+            continue
+        lost = selected(frame, varied="lost", protocol=compared.name)
+        chances = {
+            rate: first_of(selected(frame, varied="each leaves", value=rate, protocol=compared.name)) or {}
+            for rate in (few, half)
+        }
+        round_ = first_of(lost[lost["lost"] == lost["lost"].min()]) or {}
+        rows.append(
+            {
+                "varied": SUMMARY,
+                "value": "",
+                "protocol": compared.name,
+                "updates are hidden from": compared.hidden_from_text(base),
+                "who else works": compared.workers_text(base),
+                "messages per client": _messages(base),
+                "upload [MB per client]": base["MB up"],
+                "round with a tenth lost [s]": round_.get("round s"),
+                "of it server's work [s]": round_.get("server s"),
+                "sum if a tenth leave": _percentage(chances[few].get("chance of a sum")),
+                "sum if half leave": _percentage(chances[half].get("chance of a sum")),
+                "time per sum if half leave [s]": chances[half].get("round s per sum"),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
-def _lines(axes: Axes, frame: pd.DataFrame, varied: str, column: str, colours: dict[str, str]) -> None:
-    """Draw lines that include the first condition: at no dropouts, or at its own number of participants."""
-    base = frame[frame["varied"] == "always on"]
-    for name, colour in colours.items():
-        rows = pd.concat([base, frame[frame["varied"] == varied]])
-        rows = rows[rows["protocol"] == name].dropna(subset=[column])
-        x = rows["n"] if varied == "participants" else 100 * rows["dropout"]
-        order = np.argsort(x.to_numpy(), kind="stable")
-        axes.plot(x.to_numpy()[order], rows[column].to_numpy()[order], "o-", markersize=3, color=colour, label=name)
-    axes.set_ylim(bottom=0)
-    axes.grid()
+def _messages(row: Row) -> str:
+    """Return the number of messages of a client, and of a client that serves on the committee."""
+    fewest, most = (row[name] for name in ("questions", "most questions"))
+    if pd.isna(fewest):
+        return "–"
+    return f"{fewest:.0f}" if fewest == most else f"{fewest:.0f} (a member: {most:.0f})"
 
 
-def _bars(axes: Axes, frame: pd.DataFrame, colours: dict[str, str]) -> None:
-    phones = frame[frame["varied"] == "phones"]
-    links = list(dict.fromkeys(phones["value"]))
-    wide = 0.8 / len(colours)
-    for place, (name, colour) in enumerate(colours.items()):
-        rows = phones[phones["protocol"] == name].set_index("value").reindex(links)
-        x = np.arange(len(links)) + (place - (len(colours) - 1) / 2) * wide
-        axes.bar(x, rows["round s"], wide, color=colour, label=name)
-    axes.set_xticks(range(len(links)), links)
-    axes.grid(axis="y")
+def _percent(text: str) -> int:
+    return int(text.rstrip("%"))
+
+
+def _percentage(chance: float | None) -> str:
+    """Return a probability in percent, such that 0% is no rounded value."""
+    if chance is None or pd.isna(chance):
+        return "–"
+    if chance >= 0.999:
+        return "≥ 99.9%"
+    if 0 < chance < 0.001:
+        return "< 0.1%"
+    return f"{100 * chance:.1f}%"
+
+
+_COUNTS = ("n", "bits", "stages", "questions", "most questions", "may be lost", "members", "members may be lost", "least sum", "serve")  # fmt: skip
+
+
+def _shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table for people: counts as text, chances in percent."""
+    shown = frame.drop(columns=["T", "corrupted", "lost"])
+    for name in _COUNTS:
+        shown[name] = [None if pd.isna(count) else f"{count:.0f}" for count in shown[name]]
+    for name in ("chance of a sum", "chance of a sum (independent)"):
+        if name in shown:
+            shown[name] = [None if pd.isna(chance) else _percentage(chance) for chance in shown[name]]
+    return shown
 
 
 REPRODUCTIONS = (
     Reproduction(
         "generations",
-        "Secure aggregation by generation: time by phase, bytes, stages, aborted rounds, and attacks withstood",
+        "Secure aggregation by generation: time by phase, bytes, chance and cost of a sum, and attacks withstood",
         "Bonawitz et al., ePrint 2017/281; Bell et al., ePrint 2020/704; So et al., arXiv 2109.14236; Ma et al., arXiv "
-        "2308.09883; Karthikeyan and Polychroniadou, arXiv 2410.22303",
-        run_comparison,
+        "2308.09883; Karthikeyan and Polychroniadou, arXiv 2410.22303; Behnia et al., arXiv 2304.03841; Rothblum et "
+        "al., arXiv 2311.10237",
         scales=("small", "real"),
-        claims_of=lambda table, seeds: claims(unshown(table)),
+        measure=measure_comparison,
+        conclude=conclude_comparison,
     ),
 )
