@@ -89,21 +89,29 @@ def test_figure_8_of_the_first_version_tiny(context: ReproductionContext, monkey
     monkeypatch.setattr(v1_fig8, "BEFORE", 3)
     workload = {"dataset": "digits", "model": "logistic", "batch_size": 40, "learning_rate": 0.01}
     monkeypatch.setitem(v1_fig8.SCALES, "small", v1_fig8.ModelScale(workload, 2))
-    result = v1_fig8.run_v1_fig8(replace(context, seeds=1))
+    (reproduction,) = v1_fig8.REPRODUCTIONS
+    measurements, result = carry_out(reproduction, replace(context, seeds=1))
+    assert measurements is not None
+    assert (measurements.setting.data_kind, list(measurements.setting.seeds)) == ("stand-in", [1])
     sixty = result.table.set_index("rounds").loc["60"]
     assert sixty["determined"] == "40 of 40"
     assert sixty["mean error"] > sixty["error of the global model"] > 0  # the model moves more than clients differ
-    assert result.claims[0].verdict == "not run"
+    assert (result.claims[0].verdict, result.claims[0].not_run) == ("not run", "data")
     assert np.isfinite(result.table["lowest seed"]).all()
 
 
-def test_the_global_model_can_be_the_better_guess() -> None:
-    import pandas as pd
-
+@pytest.mark.parametrize(
+    ("error", "guess", "verdicts"),
+    [
+        (0.0017, 1e-6, ["agrees", "agrees", "disagrees"]),
+        (0.0017, 0.1, ["agrees", "agrees", "agrees"]),
+        (0.05, 0.1, ["disagrees", "agrees", "agrees"]),
+    ],
+)
+def test_the_global_model_can_be_the_better_guess(error: float, guess: float, verdicts: list[str]) -> None:
     rows = [
-        {"seed": seed, "rounds": rounds, "determined": 40, "error": 0.01 * seed, "of the global model": 0.001,
-         "condition": 100.0}
+        {"seed": seed, "rounds": rounds, "determined": 40, "error": error * (1 + seed / 100),
+         "of the global model": guess, "of two neighbours' mean": error, "condition": 100.0}
         for seed in (1, 2, 3) for rounds in v1_fig8.WINDOWS
     ]  # fmt: skip
-    found = v1_fig8.claims(pd.DataFrame(rows), is_papers=True)
-    assert [claim.verdict for claim in found][1:] == ["agrees", "disagrees"]
+    assert [claim.verdict for claim in v1_fig8.claims(pd.DataFrame(rows), is_papers=True)] == verdicts
