@@ -7,7 +7,7 @@ from that round on, and a window of fifty rounds that starts forty rounds later,
 of Multi-RoundSecAgg: the estimate for T = 2 is the mean of the estimates for two neighbours under random selection.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,16 @@ class Training:
 
     Attributes:
         rate: keys of the learning rate.
-        before: by name of the window, the number of rounds before the window.
+        before: by kind of window, the number of rounds before each window of the kind.
     """
 
     rate: Mapping[str, Any]
-    before: Mapping[str, int]
+    before: Mapping[str, Sequence[int]]
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds up to the end of the last window."""
+        return max(start for starts in self.before.values() for start in starts) + WINDOWS[-1]
 
 
 @dataclass(frozen=True)
@@ -89,13 +94,13 @@ _FALLS, _LATER = 599, 40
 
 def _decaying(rate: float) -> Training:
     keys = {"learning_rate": rate, "learning_rate_decay": DECAY, "learning_rate_milestones": list(MILESTONES)}
-    return Training(keys, {DECAYING: _TEXT})
+    return Training(keys, {DECAYING: [_TEXT]})
 
 
 _NOTEBOOK = Training(
     {"learning_rate": 0.01, "learning_rate_decay": 1 / _FALLS, "learning_rate_milestones": [_FALLS]},
-    # The earlier window is of the same run, before the rate falls.
-    {MOVING: _FALLS - WINDOWS[-1], STILL: _FALLS + _LATER},
+    # The earlier window is of the same run, before the rate falls. Several windows after that have other participants.
+    {MOVING: [_FALLS - WINDOWS[-1]], STILL: [_FALLS + _LATER + WINDOWS[-1] * place for place in range(3)]},
 )
 _CIFAR = {
     "dataset": "cifar10",
@@ -108,13 +113,13 @@ SCALES = {
     "small": LeastSquaresScale(
         {"dataset": "digits", "model": "mlp", "batch_size": 100, "partition": _ONE_LABEL_EACH},
         {
-            DECAYING: _decaying(0.1),
             STILL: Training(
-                {"learning_rate": 0.1, "learning_rate_decay": 0.005, "learning_rate_decay_every": 300}, {STILL: 300}
+                {"learning_rate": 0.1, "learning_rate_decay": 0.005, "learning_rate_decay_every": 300},
+                {MOVING: [300 - WINDOWS[-1]], STILL: [300]},
             ),
         },
         5,
-        (DECAYING, 40),
+        (STILL, 40),
     ),
     "real": LeastSquaresScale(_CIFAR, {STILL: _NOTEBOOK}, 3, (STILL, 50), is_papers=True),
     "paper": LeastSquaresScale(
@@ -133,7 +138,7 @@ def experiment(scale: LeastSquaresScale, training: str, seeds: int, data: Path |
         data: folder with CIFAR-10; None: generated images.
     """
     of_runs = scale.trainings[training]
-    first, last = min(of_runs.before.values()) + 1, max(of_runs.before.values()) + WINDOWS[-1]
+    first, last = min(start for starts in of_runs.before.values() for start in starts) + 1, of_runs.rounds
     return declared(
         f"multiround-fig10, {training}",
         "{aggregation: {protocol: plain}, cluster: {network: in-process}}",
@@ -163,18 +168,20 @@ def measure_fig10(context: ReproductionContext) -> Measurements:
     seeds = context.seeds or scale.seeds
     rows, errors_by_name = [], dict[str, Floats]()
     for name, training in scale.trainings.items():
-        context.progress(f"{name}: {max(training.before.values()) + WINDOWS[-1]} rounds, 2 selections, {seeds} seeds")
+        context.progress(f"{name}: {training.rounds} rounds, 2 selections, {seeds} seeds")
         for run in context.run_experiment(experiment(scale, name, seeds, context.data), context.out / f"runs-{name}"):
             victims = Victims(run)
-            for window, before in training.before.items():
-                attacked = attacks(run, victims, before)
-                rows += [{"window": window, **row} for row, _ in attacked]
-                if run.experiment["seed"] == 1 and window == scale.compared[0]:  # the paper's figure is of one run
-                    errors_by_name |= {
-                        NAMES[row["estimate"]]: of_clients
-                        for row, of_clients in attacked
-                        if row["rounds"] == scale.compared[1]
-                    }
+            for window, starts in training.before.items():
+                for start in starts:
+                    attacked = attacks(run, victims, start)
+                    rows += [{"window": window, "start": start + 1, **row} for row, _ in attacked]
+                    # The paper's figure is of one window of one run.
+                    if run.experiment["seed"] == 1 and window == scale.compared[0] and start == starts[0]:
+                        errors_by_name |= {
+                            NAMES[row["estimate"]]: of_clients
+                            for row, of_clients in attacked
+                            if row["rounds"] == scale.compared[1]
+                        }
     is_papers = scale.is_papers and context.data is not None
     return Measurements(
         Setting(
@@ -238,8 +245,8 @@ def _differences(scale: str, is_papers: bool) -> list[str]:
     lines = [] if is_papers else ["data: generated images of CIFAR-10's shape; give --data for the real ones"]
     if scale == "real":
         lines += [
-            f"rounds: the window starts at round {_FALLS + _LATER + 1} as in the public notebook, not at 1,460 as in "
-            "the text; without the notebook's decay at round 400, its weight decay and its absences before the window"
+            f"rounds: the first window starts at round {_FALLS + _LATER + 1} as in the public notebook, not at 1,460 "
+            "as in the text; without the notebook's decay at round 400, its weight decay and its absences before"
         ]
     return lines
 

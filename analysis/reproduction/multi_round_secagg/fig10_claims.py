@@ -28,10 +28,10 @@ selection differ by 3.7, those for T = 2 by 1.05."""
 
 
 def table(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    """Return means over the seeds for each window and estimate, beside the paper's.
+    """Return means over seeds and windows for each kind and length of window, beside the paper's.
 
     Args:
-        frame: one row per window, estimate, length of the window and seed.
+        frame: one row per window, its start and length, estimate and seed.
         setting: setting of the measurements.
     """
     compared = tuple(setting.choices["compared"])
@@ -45,8 +45,8 @@ def table(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
                 "rounds": str(rounds),
                 "determined": f"{group['determined'].min()} of {setting.sizes['population']:.0f}",
                 "mean error": float(group["mean"].mean()),
-                "lowest seed": float(group["mean"].min()),
-                "highest seed": float(group["mean"].max()),
+                "lowest": float(group["mean"].min()),
+                "highest": float(group["mean"].max()),
                 "median error": float(group["median"].mean()),
                 "mean error (paper)": PAPER.get(estimate) if (window, rounds) == compared else None,
             }
@@ -58,7 +58,7 @@ def claims(frame: pd.DataFrame, setting: Setting) -> list[PaperClaim]:
     """Return the claims of the sentences under Figure 10, and of Remark 3.
 
     Args:
-        frame: one row per window, estimate, length of the window and seed.
+        frame: one row per window, its start and length, estimate and seed.
         setting: setting of the measurements.
     """
     seeds, users = len(setting.seeds), setting.sizes["population"]
@@ -105,7 +105,7 @@ def _level(claim: str, estimate: str, frame: pd.DataFrame, setting: Setting) -> 
 
 def _much_smaller(random: pd.DataFrame, batches: pd.DataFrame, setting: Setting) -> PaperClaim:
     """Return the claim on the ratio of the errors, in all windows after the learning rate has fallen."""
-    paired = batches.merge(random, on=["window", "rounds", "seed"], suffixes=("", " of random"))
+    paired = batches.merge(random, on=["window", "start", "rounds", "seed"], suffixes=("", " of random"))
     paired = paired[paired["window"] != "moving"]
     paired["ratio"] = np.log10(paired["mean"] / paired["mean of random"])
     ratios = _intervals(paired, "ratio")
@@ -121,9 +121,9 @@ def _remark_3(random: pd.DataFrame, setting: Setting) -> PaperClaim:
     """Return the claim of Remark 3: the server's errors in the window of larger updates over those in the other."""
     windows = [str(name) for name in random["window"].unique()]
     faster = "moving" if "moving" in windows else next(name for name in windows if name != "still")
-    paired = random[random["window"] == faster].merge(
-        random[random["window"] == "still"], on=["rounds", "seed"], suffixes=("", " still")
-    )
+    slower = random[random["window"] == "still"]
+    first = slower[slower["start"] == slower["start"].min()]
+    paired = random[random["window"] == faster].merge(first, on=["rounds", "seed"], suffixes=("", " still"))
     paired["growth"] = np.log10(paired["mean"] / paired["mean still"])
     growths = _intervals(paired, "growth")
     return PaperClaim(
@@ -168,12 +168,13 @@ def remarks(frame: pd.DataFrame, setting: Setting) -> list[str]:
     """Return the differences from the paper, and the quantities on which the error depends.
 
     Args:
-        frame: one row per window, estimate, length of the window and seed.
+        frame: one row per window, its start and length, estimate and seed.
         setting: setting of the measurements.
     """
     neighbours = frame[(frame["estimate"] == NEIGHBOURS) & (frame["window"] == "still") & (frame["rounds"] == 50)]
     return [
         f"Data: {setting.data}. " + "; ".join(setting.differs) + ".",
+        f"Intervals are over {len(setting.seeds)} seeds and the windows of a kind, which have other participants.",
         "The truth is each client's update from the model at the first round of the window, trained again; the server "
         "has the sums alone.",
         "The error of random selection is the change of updates within the window, amplified by P's condition. It "
