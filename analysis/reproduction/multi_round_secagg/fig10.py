@@ -47,8 +47,8 @@ WINDOWS = (40, 50, 60)
 
 
 @dataclass(frozen=True)
-class Training:
-    """Training of a run, with its windows.
+class WindowedTraining:
+    """WindowedTraining of a run, with its windows.
 
     Attributes:
         rate: keys of the learning rate.
@@ -77,7 +77,7 @@ class LeastSquaresScale:
     """
 
     workload: dict[str, Any]
-    trainings: Mapping[str, Training]
+    trainings: Mapping[str, WindowedTraining]
     seeds: int
     compared: tuple[str, int]
     is_papers: bool = False
@@ -92,12 +92,12 @@ _FALLS, _LATER = 599, 40
 """Round number by which the notebook divides its rate, and rounds from then to the window."""
 
 
-def _decaying(rate: float) -> Training:
+def _decaying(rate: float) -> WindowedTraining:
     keys = {"learning_rate": rate, "learning_rate_decay": DECAY, "learning_rate_milestones": list(MILESTONES)}
-    return Training(keys, {DECAYING: [_TEXT]})
+    return WindowedTraining(keys, {DECAYING: [_TEXT]})
 
 
-_NOTEBOOK = Training(
+_NOTEBOOK = WindowedTraining(
     {"learning_rate": 0.01, "learning_rate_decay": 1 / _FALLS, "learning_rate_milestones": [_FALLS]},
     # The earlier window is of the same run, before the rate falls. Several windows after that have other participants.
     {MOVING: [_FALLS - WINDOWS[-1]], STILL: [_FALLS + _LATER + WINDOWS[-1] * place for place in range(3)]},
@@ -113,7 +113,7 @@ SCALES = {
     "small": LeastSquaresScale(
         {"dataset": "digits", "model": "mlp", "batch_size": 100, "partition": _ONE_LABEL_EACH},
         {
-            STILL: Training(
+            STILL: WindowedTraining(
                 {"learning_rate": 0.1, "learning_rate_decay": 0.005, "learning_rate_decay_every": 300},
                 {MOVING: [300 - WINDOWS[-1]], STILL: [300]},
             ),

@@ -79,7 +79,7 @@ def measured(context: ReproductionContext) -> dict[str, list[OverRounds]]:
 
 
 def fewest_by_number(unavailable: Floats, rounds: int, seed: int) -> npt.NDArray[np.uint8]:
-    """Simulate weighted random selection whose ties go to the user with the smaller number.
+    """Simulate weighted random selection with ties that go to the user with the smaller number.
 
     The public code sorts the counts of participation (`argsort`), so that equal counts are not in a random order.
 

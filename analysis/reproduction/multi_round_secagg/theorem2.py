@@ -32,8 +32,8 @@ from testbed.selection.batch_partition import BatchPartitionParameters
 
 PRIVACIES = (1, 3, 4, 6, 12)
 DROPOUT = 0.3
-ROUNDS = 3000
-MARKS = (10, 100, 500, 3000)
+ROUNDS = 1500
+MARKS = (10, 100, 500, 1500)
 """Rounds J at which the bound is compared with the losses."""
 
 SEEDS = {"small": 20, "paper": 40}
@@ -44,7 +44,7 @@ START = 2.0
 """Distance of the first model from the optimum."""
 
 TARGET = 2e-4
-"""L - L*, relative to the first model's, whose round is compared between the schemes."""
+"""L - L*, relative to the first model's, to which the schemes' rounds are counted."""
 
 SAME = 0.15
 """Relative difference up to which two numbers of rounds count as equal."""

@@ -153,7 +153,12 @@ def _of_run(run: RunRecords) -> dict[str, Any]:
 
 
 def results_of(runs: pd.DataFrame, evaluations: pd.DataFrame) -> Results:
-    """Return the results by setting and scheme, from the tables that `train` returns."""
+    """Return the results by setting and scheme.
+
+    Args:
+        runs: one row per setting, scheme and seed.
+        evaluations: one row per setting, scheme, seed and round with an evaluation; accuracies as shares.
+    """
     results: dict[Setting, dict[str, TrainedRun]] = {}
     for setting in SETTINGS:
         of_setting = runs[runs["setting"] == setting]

@@ -23,8 +23,8 @@ def test_figure_10_tiny(context: ReproductionContext, monkeypatch: pytest.Monkey
             small,
             workload={**small.workload, "model": "logistic"},
             trainings={
-                "decaying": fig10.Training({"learning_rate": 0.001}, {"decaying": [2]}),
-                "still": fig10.Training({"learning_rate": 0.0001}, {"still": [2]}),
+                "decaying": fig10.WindowedTraining({"learning_rate": 0.001}, {"decaying": [2]}),
+                "still": fig10.WindowedTraining({"learning_rate": 0.0001}, {"still": [2]}),
             },
         ),
     )
