@@ -87,7 +87,7 @@ class BallsInBins:
     """The pair of distributions to be distinguished.
 
     Args:
-        means: `(b, n)` the m_i, none negative.
+        means: `(b, n)` the m_i, none negative and not all 0.
         noise_multiplier: sigma, in units of the clip.
 
     Raises:
@@ -96,8 +96,8 @@ class BallsInBins:
 
     def __init__(self, means: npt.NDArray[np.floating], noise_multiplier: float) -> None:
         require_positive(noise_multiplier=noise_multiplier)
-        if means.ndim != 2 or not np.isfinite(means).all() or (means < 0).any():
-            raise ValueError("means: an array (bins, rounds) of numbers, none negative")
+        if means.ndim != 2 or not np.isfinite(means).all() or (means < 0).any() or not means.any():
+            raise ValueError("means: an array (bins, rounds) of numbers, none negative and not all 0")
         if float(np.max(means, initial=0)) / _MOST_RATIO > noise_multiplier:
             raise ValueError(f"noise_multiplier: {noise_multiplier}; must be above 1e-100 of a client's contribution")
         scaled = np.asarray(means, np.float64) / noise_multiplier

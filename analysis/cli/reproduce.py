@@ -91,9 +91,9 @@ def reproduce(
     verify: Annotated[
         bool,
         flag(
-            "Compute every verdict again from kept results (with --out: from result.json there), and every number of "
-            "the claims that follows from the kept table; compare the pages of docs/papers if they exist, and "
-            "exit with 1 if something differs.",
+            "Make tables, claims and verdicts again from the kept measurements (with --out: from measurements.json "
+            "there), and compare them with the kept results; in a checkout, compare the pages of docs/papers, and look "
+            "up the commits. Exits with 1 if something differs.",
             "--verify",
         ),
     ] = False,
@@ -113,8 +113,9 @@ def reproduce(
     if verify:
         from analysis.reproduction import verification
 
-        verified = verification.verify(catalogue.named(names or [catalogue.ALL]), out)
-        echo(verification.shown(verified, format), nl=False)
+        every = catalogue.named(names or [catalogue.ALL])
+        verified = verification.verify(every, out)
+        echo(verification.shown(verified, every, format), nl=False)
         raise typer.Exit(int(bool(verified.differing)))
     if not names:
         raise ExperimentError("NAME: missing; give one, e.g. lotto-table2; `testbed reproduce --list` lists them")

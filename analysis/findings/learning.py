@@ -215,7 +215,7 @@ def _at_chance(compared: ComparedRows, failing: list[tuple[ComparisonRow, list[_
         )
     rows = [row for row, _ in failing]
     noisy = any(run.value("aggregation.noise") for row in rows for run in row.runs)
-    keys = ("aggregation.noise", *_KEYS[:2]) if noisy else _KEYS
+    keys = ("aggregation.noise", "aggregation.noise.clip", *_KEYS[:1]) if noisy else _KEYS
     return [Finding("does-not-learn", text, compared.labels(rows), keys)]
 
 

@@ -13,7 +13,15 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from analysis.reproduction.contract import ClaimsOf, Measurements, Origin, Reproduction, ReproductionResult, Scale
+from analysis.reproduction.contract import (
+    ClaimsOf,
+    DataKind,
+    Measurements,
+    Origin,
+    Reproduction,
+    ReproductionResult,
+    Scale,
+)
 from analysis.reproduction.measurements import FILE, read_measurements
 from analysis.reproduction.verdicts import PaperClaim
 from analysis.tables import plain
@@ -94,6 +102,24 @@ def kept_result(reproduction: Reproduction) -> KeptResult | None:
     """Return the kept result of a reproduction; None without a kept result."""
     path = RESULTS / f"{reproduction.name}.json"
     return read(path) if path.exists() else None
+
+
+def data_kind(outcome: KeptResult, reproduction: Reproduction) -> DataKind:
+    """Return the kind of data behind a result; for a result without measurements, that of the built-in data."""
+    return reproduction.built_in_data if outcome.measurements is None else outcome.measurements.setting.data_kind
+
+
+def by_data(outcome: KeptResult, reproduction: Reproduction) -> tuple[Sequence[PaperClaim], Sequence[PaperClaim]]:
+    """Return the claims that were measured as the paper's data set or no data allow, and those on stand-in data.
+
+    Args:
+        outcome: a result.
+        reproduction: its reproduction.
+    """
+    claims = outcome.result.claims
+    if data_kind(outcome, reproduction) != "stand-in":
+        return claims, ()
+    return [claim for claim in claims if not claim.uses_data], [claim for claim in claims if claim.uses_data]
 
 
 def differences(outcome: KeptResult) -> list[str]:

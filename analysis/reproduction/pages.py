@@ -10,7 +10,8 @@ A page has blocks that end with ``<!-- end -->``. The comment before a block def
 - ``<!-- results: all -->``: the verdicts of all results;
 - ``<!-- results: lotto -->``: the verdicts of all results with names that begin with ``lotto-``;
 - ``<!-- results: papers -->``: the sums of verdicts by the first word of the names;
-- ``<!-- results: tables -->``: a sentence that counts the claims that ``--verify`` recomputes from kept tables.
+- ``<!-- results: measurements -->``: a sentence that counts the results with stored measurements, and a sentence on the
+  number of verdicts that are wrong by chance.
 
 `make papers` writes all blocks. `testbed reproduce --verify` lists the pages with outdated blocks.
 """
@@ -26,7 +27,8 @@ import pandas as pd
 
 from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import KeptResult, check_table, kept_result
+from analysis.reproduction.kept import KeptResult, by_data, data_kind, kept_result
+from analysis.reproduction.multiplicity import multiplicity
 from analysis.reproduction.presentation import as_markdown, outcome
 from analysis.reproduction.verdicts import VERDICTS, Verdict, counts, total
 from analysis.tables import Table, render
@@ -56,11 +58,11 @@ def page(text: str, where: str) -> str:
             chosen = [
                 reproduction
                 for reproduction in every.values()
-                if name in ("all", "papers", "tables") or reproduction.name.startswith(f"{name}-")
+                if name in ("all", "papers", "measurements") or reproduction.name.startswith(f"{name}-")
             ]
             if not chosen:
                 raise ExperimentError(f"{where}: results: {name}: no reproduction has a name that begins with {name}-")
-            text = {"papers": by_paper, "tables": recomputed}.get(name, overview)(chosen)
+            text = {"papers": by_paper, "measurements": measured}.get(name, overview)(chosen)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
         elif (of_it := kept_result(every[name])) is None:
@@ -127,54 +129,69 @@ def _remarks(remarks: Sequence[str], numbers: str, where: str) -> list[str]:
 
 def overview(every: Sequence[Reproduction]) -> str:
     """Return the number of claims by verdict for each reproduction, and the sums, as a Markdown table."""
-    rows, each = [], []
+    rows = []
     for reproduction in every:
         result = kept_result(reproduction)
+        name = f"`{reproduction.name}`"
         if result is None:
-            rows.append([f"`{reproduction.name}`", "–", *([""] * len(VERDICTS))])
-            continue
-        each.append(counts(result.result.claims))
-        rows.append([f"`{reproduction.name}`", result.scale, *_cells(each[-1])])
-    rows.append(["all", "", *map(str, total(each).values())])
-    return _rendered(["reproduction", "scale"], rows)
+            rows.append([name, "–", "", *([""] * len(VERDICTS))])
+        else:
+            kind = data_kind(result, reproduction)
+            rows.append([name, result.scale, _DATA[kind], *_cells(counts(result.result.claims))])
+    of_paper, on_stand_in = _sums(every)
+    rows.append(["all without stand-in data", "", "", *map(str, of_paper.values())])
+    rows.append(["all on stand-in data", "", "", *map(str, on_stand_in.values())])
+    return _rendered(["reproduction", "scale", "data"], rows)
+
+
+_DATA = {"paper": "the paper's", "stand-in": "stand-in", "none": "–"}
 
 
 def by_paper(every: Sequence[Reproduction]) -> str:
     """Return the number of claims by verdict for each paper, and the sums, as a Markdown table.
 
-    Reproductions belong to the same paper if their names have the same first word.
+    Reproductions belong to the same paper if their names have the same first word. Claims on stand-in data have rows of
+    their own.
     """
-    sums, rows = [], []
+    rows = []
     # The catalogue keeps a paper's reproductions together.
     for _, group in groupby(every, lambda reproduction: reproduction.name.partition("-")[0]):
         of_paper = list(group)
         words = zip(*(reproduction.name.split("-") for reproduction in of_paper), strict=False)
         # The words that all their names begin with.
         begin = "-".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, words))
-        sums.append(
-            total(
-                counts(result.result.claims)
-                for reproduction in of_paper
-                if (result := kept_result(reproduction)) is not None
-            )
-        )
-        rows.append([f"`{begin}-`...", str(sum(sums[-1].values())), *_cells(sums[-1])])
-    together = total(sums)
-    rows.append(["all", str(sum(together.values())), *map(str, together.values())])
-    return _rendered(["reproductions", "claims"], rows)
+        rows += [
+            [f"`{begin}-`...", data, str(sum(part.values())), *_cells(part)]
+            for data, part in zip(("", "stand-in"), _sums(of_paper), strict=True)
+            if sum(part.values())
+        ]
+    for name, part in zip(("all without stand-in data", "all on stand-in data"), _sums(every), strict=True):
+        rows.append([name, "", str(sum(part.values())), *map(str, part.values())])
+    return _rendered(["reproductions", "data", "claims"], rows)
 
 
-def recomputed(every: Sequence[Reproduction]) -> str:
-    """Return a sentence that counts the claims that follow from kept tables, and the results that have such claims."""
-    results = [(reproduction, result) for reproduction in every if (result := kept_result(reproduction)) is not None]
-    again = [
-        check_table(result, reproduction.claims_of).again
-        for reproduction, result in results
-        if reproduction.claims_of is not None
-    ]
-    claims = sum(len(result.result.claims) for _, result in results)
-    some = sum(count > 0 for count in again)
-    return f"\nThese are {sum(again)} of {claims} claims, in {some} of {len(results)} results.\n\n"
+def _sums(every: Sequence[Reproduction]) -> tuple[Mapping[Verdict, int], Mapping[Verdict, int]]:
+    """Return the sums of verdicts without stand-in data, and on stand-in data."""
+    parts = [by_data(result, reproduction) for reproduction, result in _results(every)]
+    return total(counts(part[0]) for part in parts), total(counts(part[1]) for part in parts)
+
+
+def _results(every: Sequence[Reproduction]) -> list[tuple[Reproduction, KeptResult]]:
+    return [(reproduction, result) for reproduction in every if (result := kept_result(reproduction)) is not None]
+
+
+def measured(every: Sequence[Reproduction]) -> str:
+    """Return sentences on the results with stored measurements, and on the verdicts that chance may decide."""
+    results = [result for _, result in _results(every)]
+    without = [result for result in results if result.measurements is None]
+    rows = sum(len(table) for result in results if result.measurements for table in result.measurements.tables.values())
+    text = f"{len(results) - len(without)} of {len(results)} results have their measurements ({rows} rows)."
+    if without:
+        took = rounded_duration(sum(result.origin.seconds for result in without))
+        names = ", ".join(f"`{result.name}` ({rounded_duration(result.origin.seconds)})" for result in without)
+        text += f" The others are older; measuring them again takes {took}: {names}."
+    at_once = multiplicity(claim for result in results for claim in result.result.claims)
+    return f"\n{text}\n\n{at_once.sentence()}.\n\n"
 
 
 def _cells(verdicts: Mapping[Verdict, int]) -> list[str]:
@@ -182,7 +199,8 @@ def _cells(verdicts: Mapping[Verdict, int]) -> list[str]:
 
 
 def _rendered(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    table = Table([*headings, *VERDICTS], rows, left=range(2), is_markup=True)
+    left = range(headings.index("data") + 1)
+    table = Table([*headings, *VERDICTS], rows, left=left, is_markup=True)
     return "\n" + render(table, "markdown") + "\n"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from analysis.reproduction.contract import Measurements, Origin, Reproduction, ReproductionResult, Scale
-from analysis.reproduction.kept import kept_result
+from analysis.reproduction.kept import data_kind, kept_result
 from analysis.reproduction.measurements import FILE as MEASUREMENTS
 from analysis.reproduction.measurements import as_text
 from analysis.reproduction.verdicts import PaperClaim, counts
@@ -92,7 +92,8 @@ def _listing(reproduction: Reproduction) -> dict[str, Any]:
         "name": reproduction.name, "also": reproduction.aliases, "title": reproduction.title,
         "source": reproduction.source, "reads": reproduction.data_files,
         "last": None if last is None else {
-            "scale": last.scale, "seconds": last.origin.seconds, "verdicts": counts(last.result.claims)
+            "scale": last.scale, "data": data_kind(last, reproduction), "seconds": last.origin.seconds,
+            "verdicts": counts(last.result.claims),
         },
     }  # fmt: skip
 
@@ -103,7 +104,8 @@ def _last(reproduction: Reproduction) -> str:
     if last is None:
         return ""
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
-    return f"{last.scale}, {rounded_duration(last.origin.seconds)}: {verdicts or 'no claims'}"
+    stand_in = ", on stand-in data" if data_kind(last, reproduction) == "stand-in" else ""
+    return f"{last.scale}{stand_in}, {rounded_duration(last.origin.seconds)}: {verdicts or 'no claims'}"
 
 
 def expected_length(reproduction: Reproduction, scale: Scale) -> str:

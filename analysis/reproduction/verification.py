@@ -1,23 +1,28 @@
 """Verification for `testbed reproduce --verify`: recompute verdicts from kept numbers, and compare generated pages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import analysis
+from analysis.reproduction.commits import unknown_commits
 from analysis.reproduction.contract import Reproduction
 from analysis.reproduction.kept import (
     KeptResult,
     TableCheck,
+    by_data,
     check_measurements,
     check_table,
+    data_kind,
     differences,
     kept_result,
     read,
 )
+from analysis.reproduction.multiplicity import multiplicity
 from analysis.reproduction.pages import differing
 from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
+from testbed.durations import rounded_duration
 from testbed.errors import ExperimentError
 
 PAGES = Path(analysis.__file__).parents[1] / "docs" / "papers"
@@ -64,6 +69,7 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
                 verification.outcomes.append(of_it)
         if PAGES.is_dir():
             verification.differing += differing(PAGES)
+            verification.differing += unknown_commits(verification.outcomes, PAGES)
     else:
         names = {reproduction.name for reproduction in every}
         files = [directory / "result.json", *sorted(directory.glob("*/result.json"))]
@@ -84,21 +90,28 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
     return verification
 
 
-def shown(verification: Verification, format: str) -> str:
+def shown(verification: Verification, every: Sequence[Reproduction], format: str) -> str:
     """Return a verification as text, Markdown or JSON, ending in a line feed.
 
     Args:
         verification: the result of `verify`.
+        every: the reproductions that were verified.
         format: ``text``, ``markdown`` or ``json``.
     """
-    of_each = [(result, counts(result.result.claims)) for result in verification.outcomes]
-    every = total(of_it for _, of_it in of_each)
+    by_name = {reproduction.name: reproduction for reproduction in every}
+    apart = {result.name: by_data(result, by_name[result.name]) for result in verification.outcomes}
+    of_paper, on_stand_in = (total(counts(parts[place]) for parts in apart.values()) for place in (0, 1))
+    at_once = multiplicity(claim for result in verification.outcomes for claim in result.result.claims)
     if format == "json":
         return to_json(
             {
-                "verdicts": {result.name: of_it for result, of_it in of_each},
-                "all": every,
+                "verdicts": {result.name: counts(result.result.claims) for result in verification.outcomes},
+                "all": total([of_paper, on_stand_in]),
+                "on_paper_data_or_none": of_paper,
+                "on_stand_in_data": on_stand_in,
+                "multiplicity": asdict(at_once) | {"expected_errors": at_once.expected_errors},
                 "not_run": verification.missing,
+                "from_measurements": sorted(verification.from_measurements),
                 "from_tables": {
                     name: {"claims": check.claims, "computed_again": check.again}
                     for name, check in verification.from_tables.items()
@@ -106,28 +119,53 @@ def shown(verification: Verification, format: str) -> str:
                 "differing": verification.differing,
             }
         )
-    again = {result.name: _again(verification, result) for result in verification.outcomes}
     rows = [
-        [result.name, result.scale, *(str(count or "") for count in of_it.values()), again[result.name]]
-        for result, of_it in of_each
+        [
+            result.name,
+            result.scale,
+            data_kind(result, by_name[result.name]),
+            *(str(count or "") for count in counts(result.result.claims).values()),
+            _again(verification, result),
+        ]
+        for result in verification.outcomes
     ]
-    claims = sum(len(result.result.claims) for result in verification.outcomes)
-    recomputed = sum(check.again for check in verification.from_tables.values())
-    last = ["all", "", *map(str, every.values()), f"{recomputed} of {claims}"]
-    table = render(Table(["reproduction", "scale", *VERDICTS, "computed again"], [*rows, last], left=range(2)), format)
-    sums = ", ".join(f"{count} {verdict}" for verdict, count in every.items())
-    lines = [f"{sum(every.values())} claims: {sums}"]
+    sums = [
+        ["on the paper's data, or without data", "", "", *map(str, of_paper.values()), ""],
+        ["on stand-in data", "", "", *map(str, on_stand_in.values()), ""],
+    ]
+    headings = ["reproduction", "scale", "data", *VERDICTS, "made again from"]
+    table = render(Table(headings, [*rows, *sums], left=[0, 1, 2, len(headings) - 1]), format)
+    lines = [
+        f"{sum(each.values())} claims {where}: " + ", ".join(f"{count} {verdict}" for verdict, count in each.items())
+        for each, where in ((of_paper, "on the paper's data, or without data"), (on_stand_in, "on stand-in data"))
+    ]
     lines += [f"without a kept result: {', '.join(verification.missing)}"] if verification.missing else []
-    with_claims = sum(check.again > 0 for check in verification.from_tables.values())
-    lines += [
-        f"{recomputed} of {claims} claims, in {with_claims} of {len(verification.outcomes)} results: every number "
-        "recomputed from the kept table; for the others, the verdict"
-    ]
+    lines.append(at_once.sentence())
+    lines += _coverage(verification)
     lines += verification.differing or ["every verdict agrees with its numbers"]
     return table + "\n" + "".join(f"{line}\n" for line in lines)
 
 
 def _again(verification: Verification, outcome: KeptResult) -> str:
-    """Return how many of a result's claims were recomputed from its table, for a cell."""
+    """Return the numbers from which a result's claims were made again, for a cell."""
+    if outcome.name in verification.from_measurements:
+        assert outcome.measurements is not None
+        return f"{sum(map(len, outcome.measurements.tables.values()))} measurements"
     check = verification.from_tables.get(outcome.name)
-    return f"{check.again if check else 0} of {len(outcome.result.claims)}"
+    return f"table, {check.again} of {check.claims}" if check else "verdicts only"
+
+
+def _coverage(verification: Verification) -> list[str]:
+    """Say which results were made again from measurements, and how long the others take to measure."""
+    others = [result for result in verification.outcomes if result.name not in verification.from_measurements]
+    lines = [
+        f"{len(verification.from_measurements)} of {len(verification.outcomes)} results: table, claims and remarks "
+        "made again from stored measurements; `testbed reproduce NAME` measures again, and compares number by number"
+    ]
+    if others:
+        took = rounded_duration(sum(result.origin.seconds for result in others))
+        lines.append(
+            f"{len(others)} results are of earlier versions, without measurements ({took} to run in all): "
+            + ", ".join(f"{result.name} ({rounded_duration(result.origin.seconds)})" for result in others)
+        )
+    return lines

@@ -163,6 +163,9 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
             shown_by_path[path] = _shown(problem["input"])
         if kind in ("float_parsing", "float_type"):
             hints[path] = _share(problem["input"])
+        elif kind == "model_type":
+            keys = _keys_at(model, tuple(part for part in problem["loc"] if isinstance(part, str)))
+            hints[path] = f"; its keys: {', '.join(keys)}" if keys else ""
     lines = []
     for path, wordings in wordings_by_path.items():
         first, *others = dict.fromkeys(wordings)

@@ -69,7 +69,10 @@ def test_a_mapping_is_merged_and_anything_else_replaces(load_text: Callable[...,
 
 def test_a_whole_section_that_is_no_mapping_is_a_mistake_of_its_point(mistake: Callable[..., str]) -> None:
     line = mistake("sweep: {selection: [{protocol: random}, random]}")
-    assert line == ("sweep point selection=random: selection: should be a mapping of keys to values, not 'random'")
+    assert line == (
+        "sweep point selection=random: selection: should be a mapping of keys to values, not 'random'; "
+        "its keys: participants, protocol, recorded"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from math import exp, pi, sqrt
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -151,6 +152,12 @@ def test_in_one_cycle_it_costs_about_as_little_as_poisson_sampling() -> None:
     poisson = SubsampledGaussianAccountant(0.7, 1 / 10).epsilon({1.0: 10}, 1e-4)
     assert drawn < 1.05 * poisson
     assert found < 1.3 * poisson
+
+
+@pytest.mark.parametrize("means", [np.zeros((3, 4)), np.ones(3), np.full((1, 1), -1.0), np.full((1, 1), np.inf)])
+def test_means_that_are_no_contributions_are_refused(means: npt.NDArray[np.float64]) -> None:
+    with pytest.raises(ValueError, match="means"):
+        BallsInBins(means, 1.0)
 
 
 def test_more_bins_or_noise_cost_less_and_correlation_more() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -164,7 +163,7 @@ def test_pages_show_kept_results(results: Path, tmp_path: Path) -> None:
     new = pages.page(PAGE, "page.md")
     assert outcome(MADE) in new
     assert "Scale small; 2 min on 2 processors; version 9.9, 0123456789." in new
-    assert "| `paper-table9` | small | 1 |" in new
+    assert "| `paper-table9` | small | – | 1 |" in new
     assert "| `paper-fig3` | – |" in new
     assert "\nprose\n" in new
     assert "old" not in new
@@ -192,18 +191,11 @@ def test_a_page_counts_one_papers_verdicts(results: Path) -> None:
         pages.page("<!-- results: pape -->\n<!-- end -->\n", "page.md")
 
 
-def test_a_page_counts_the_claims_that_tables_give(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = "<!-- results: tables -->\n<!-- end -->\n"
-    assert "\nThese are 0 of 2 claims, in 0 of 1 results.\n" in pages.page(asked, "page.md")
-    one = replace(ONE, claims_of=lambda table, seeds: [MADE.claims[0], None])
-    monkeypatch.setattr(pages, "catalogue", lambda: {one.name: one})
-    assert "\nThese are 1 of 2 claims, in 1 of 1 results.\n" in pages.page(asked, "page.md")
-
-
 def test_a_page_sums_verdicts_by_paper(results: Path) -> None:
     new = pages.page("<!-- results: papers -->\n<!-- end -->\n", "page.md")
-    assert "| `paper-`... | 2 | 1 |  |  |  | 1 |" in new
-    assert "| all | 2 | 1 | 0 | 0 | 0 | 1 |" in new
+    assert "| `paper-`... |  | 2 | 1 |  |  |  | 1 |" in new
+    assert "| all without stand-in data |  | 2 | 1 | 0 | 0 | 0 | 1 |" in new
+    assert "| all on stand-in data |  | 0 | 0 | 0 | 0 | 0 | 0 |" in new
 
 
 @pytest.mark.parametrize(("name", "why"), [("paper-fig3", "kept result"), ("x", "no such reproduction")])
@@ -214,16 +206,19 @@ def test_a_block_without_a_result_is_refused(results: Path, name: str, why: str)
 
 def test_a_verification_is_shown_in_every_format(results: Path) -> None:
     found = verification.Verification([kept.read(results / "paper-table9.json")], ["paper-fig3"])
-    text = verification.shown(found, "text")
-    assert "2 claims: 1 agrees, 0 partly, 0 disagrees, 0 undetermined, 1 not run\n" in text
+    text = verification.shown(found, [ONE, OTHER], "text")
+    assert (
+        "2 claims on the paper's data, or without data: 1 agrees, 0 partly, 0 disagrees, 0 undetermined, 1 not" in text
+    )
+    assert "0 claims on stand-in data: 0 agrees" in text
     assert "every verdict agrees" in text
-    assert "0 of 2 claims, in 0 of 1 results" in text
-    assert re.search(r"^paper-table9 .* 0 of 2$", text, re.MULTILINE)
-    data = json.loads(verification.shown(found, "json"))
+    assert "0 of 1 results" in text
+    assert re.search(r"^paper-table9 .* verdicts only$", text, re.MULTILINE)
+    data = json.loads(verification.shown(found, [ONE, OTHER], "json"))
     assert data["not_run"] == ["paper-fig3"]
     assert data["all"] == {"agrees": 1, "partly": 0, "disagrees": 0, "undetermined": 0, "not run": 1}
     found.differing.append("page.md: not so")
-    assert "page.md: not so" in verification.shown(found, "markdown")
+    assert "page.md: not so" in verification.shown(found, [ONE, OTHER], "markdown")
 
 
 def test_a_claim_that_counts_elsewhere_is_shown_and_not_counted(tmp_path: Path) -> None:
