@@ -28,6 +28,8 @@ MODULES = (
     "multi_round_secagg.fig4",
     "multi_round_secagg.fairness",
     "multi_round_secagg.theory",
+    "multi_round_secagg.theorem2",
+    "multi_round_secagg.theorem3",
     "multi_round_secagg.fig10",
     "multi_round_secagg.v1_fig8",
     "multi_round_secagg.fig11",
