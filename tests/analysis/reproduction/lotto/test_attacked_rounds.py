@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from analysis.reproduction.contract import Measurements, ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto import example_run, theorem2, theorem2_rounds, unpredictability
+from analysis.reproduction.lotto import example_run, theorem2, theorem2_rounds, unpredictability, worked_example
 from analysis.reproduction.lotto.example_run import ExampleScale
 from analysis.reproduction.measurements import carry_out
 from testbed.plugins.classes import importing_classes
@@ -126,7 +126,13 @@ def test_the_verdict_on_guesses_depends_on_the_selection(weights: Any, verdict: 
             for seed in range(1, 11):
                 hits, named = unpredictability.named_in_advance(drawn(weights, 100, seed), 100)
                 reserved = None if server == "honest" else 20
-                row = {"selection": variant, "server": server, "seed": seed, "rounds": 100, "most": 20}
+                row: dict[str, object] = {
+                    "selection": variant,
+                    "server": server,
+                    "seed": seed,
+                    "rounds": 100,
+                    "most": 20,
+                }
                 rows.append(row | {"first reserved": reserved, "named": named, "named that took part": hits})
     assert rows[0]["named"] == 99 * 10
     setting = replace(
@@ -177,7 +183,7 @@ def test_the_example_with_and_without_lotto(example: tuple[Measurements, Reprodu
     lotto, free = (row for _, row in result.table.iterrows())
     assert (free["most dishonest"], free["most rounds of a client"]) == (9, 6)
     delta = 1 / TINY.population
-    mechanism = Skellam(example_run.MULTIPLIER, example_run.LENGTH, example_run.SCALE)
+    mechanism = Skellam(worked_example.MULTIPLIER, example_run.LENGTH, example_run.SCALE)
     # The ledger's epsilon is that of the victim's own share of the noise in every round.
     assert free["epsilon spent"] == pytest.approx(mechanism.epsilon(6, delta, 1 / 10), rel=1e-6)
     assert free["epsilon spent"] == pytest.approx(free["epsilon guaranteed"], rel=1e-6)
