@@ -105,7 +105,12 @@ def kept_result(reproduction: Reproduction) -> KeptResult | None:
 
 
 def data_kind(outcome: KeptResult, reproduction: Reproduction) -> DataKind:
-    """Return the kind of data behind a result; for a result without measurements, that of the built-in data."""
+    """Return the kind of data behind a result.
+
+    Args:
+        outcome: a result.
+        reproduction: its reproduction. Its built-in data count for a result without measurements.
+    """
     return reproduction.built_in_data if outcome.measurements is None else outcome.measurements.setting.data_kind
 
 
@@ -156,8 +161,8 @@ def check_measurements(outcome: KeptResult, reproduction: Reproduction) -> list[
     ]
     lines = [
         f"{outcome.name}: {place} is {written!r} in the file, but its measurements give {here!r}"
-        for part, kept, computed in parts
-        for place, written, here in _unequal(json_data(kept), json_data(computed), part)
+        for part, in_file, computed in parts
+        for place, written, here in _unequal(json_data(in_file), json_data(computed), part)
     ]
     return lines + [
         f"{outcome.name}: {claim.claim!r}: not run, without a reason"

@@ -138,15 +138,19 @@ class MeasurementComparison:
 _MOST_LINES = 20
 
 
-def compare(kept: Measurements, new: Measurements) -> MeasurementComparison:
+def compare(earlier: Measurements, new: Measurements) -> MeasurementComparison:
     """Compare the numbers of new measurements with those of kept measurements.
 
     Rows correspond if all their cells that are not floating-point numbers are equal, in their order. If the new
     measurements have fewer seeds, only rows with their seeds are compared.
+
+    Args:
+        earlier: kept measurements.
+        new: measurements of a new run.
     """
     equal, numbers, largest, lines = 0, 0, 0.0, list[str]()
-    for name in sorted({*kept.tables, *new.tables}):
-        before, after = (each.tables.get(name, pd.DataFrame()) for each in (kept, new))
+    for name in sorted({*earlier.tables, *new.tables}):
+        before, after = (each.tables.get(name, pd.DataFrame()) for each in (earlier, new))
         if "seed" in before and "seed" in after:
             before = before[before["seed"].isin(after["seed"])]
         old, now = _by_key(before), _by_key(after)

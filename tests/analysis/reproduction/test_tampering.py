@@ -159,8 +159,8 @@ def test_many_verdicts_at_once_need_wider_intervals() -> None:
     close = PaperClaim("close", "", [Check("x", 0.0, -1.0, 1.0, -1.1, 100.0)], seeds=10)
     exact = PaperClaim("exact", "", [between("x", 3.0, 1.0, 4.0)])
     found = multiplicity([*far, close, exact])
-    assert (found.claims, found.checks, found.decided, found.kept, found.undecided) == (20, 20, 20, 19, 1)
+    assert (found.claims, found.checks, found.decided, found.unchanged, found.undecided) == (20, 20, 20, 19, 1)
     assert found.expected_errors == pytest.approx(0.5)
     alone = multiplicity([close])
-    assert (alone.kept, alone.undecided) == (1, 0)
+    assert (alone.unchanged, alone.undecided) == (1, 0)
     assert sum(counts([close]).values()) == 1
