@@ -220,7 +220,7 @@ def _make(reproduction: "Reproduction", task: "ReproductionContext", format: str
     written = presentation.write(reproduction, result, scale, directory, origin, measurements)
     echo(presentation.render(reproduction, result, scale, format, origin), nl=False)
     runner.console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
-    if measurements is not None and not runner.overrides and task.data is None:
+    if not runner.overrides and task.data is None:
         _compare(reproduction, measurements, scale, runner.console)
 
 

@@ -97,9 +97,7 @@ def stored(measurements: Measurements) -> Measurements:
     return Measurements(again.setting, again.tables, measurements.figures)
 
 
-def carry_out(
-    reproduction: Reproduction, context: ReproductionContext
-) -> tuple[Measurements | None, ReproductionResult]:
+def carry_out(reproduction: Reproduction, context: ReproductionContext) -> tuple[Measurements, ReproductionResult]:
     """Measure and conclude, and return both.
 
     The result follows from the measurements as a file gives them back.
@@ -109,11 +107,8 @@ def carry_out(
         context: where and how to run.
 
     Returns:
-        The measurements (None for a reproduction in one step), and the result.
+        The measurements and the result.
     """
-    if reproduction.measure is None or reproduction.conclude is None:
-        assert reproduction.run is not None
-        return None, reproduction.run(context)
     measurements = stored(reproduction.measure(context))
     return measurements, replace(reproduction.conclude(measurements), figures=measurements.figures)
 
