@@ -60,6 +60,11 @@ class SearchResult:
     gains: Floats
     exceeds: bool
 
+    @property
+    def agreeing(self) -> int:
+        """Number of restarts that end within 1% of the largest gain."""
+        return int((self.gains >= 0.99 * self.gain).sum())
+
 
 def angled_configuration(participation: Participation, cosine: float) -> GradientConfiguration:
     """Return the configuration with parallel gradients and x' at an angle to them.
@@ -146,7 +151,7 @@ def search_pairs(
         dimensions = configuration.gradients.shape[1]
         step, padding = _FINE_STEPS[dimensions], ((0, 0), (0, dimensions - 2))
         reference = GradientConfiguration(angled.sizes, np.pad(angled.gradients, padding))
-        values = [round_delta(one, participation, sigma, others, step)[0] for one in (configuration, reference)]
+        values = [round_delta(pair, participation, sigma, others, step)[0] for pair in (configuration, reference)]
         return (values[0] - others.unchanged) / (values[1] - others.unchanged)
 
     random = np.random.default_rng(seed)

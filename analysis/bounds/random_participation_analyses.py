@@ -140,7 +140,7 @@ def worst_cosine_at_epsilon(participation: Participation, epsilon: float, delta:
         delta: in (0, 1), of all rounds together.
         rounds: number of rounds.
     """
-    analysis = next(one for one in ANALYSES if one.name == "orthogonal_pair")
+    analysis = next(analysis for analysis in ANALYSES if analysis.name == "orthogonal_pair")
     sigma = noise_by(analysis, participation, epsilon, delta, rounds)
     if not 0 < sigma < float("inf"):
         return 0.0

@@ -30,7 +30,8 @@ def _text(row: Row) -> str:
     angle = f"two neighbouring data sets at the worst angle, cosine {row['angled_pair_cosine']:.2f}"
     results.append(("angled_pair", "lower-bound", angle))
     if "search_restarts" in row:
-        searched = f"worst of {row['search_restarts']} searches over all angles: {row['search_result']}"
+        starts = f"{row['search_restarts']} searches over all angles ({row['search_agreeing']} end there)"
+        searched = f"worst of {starts}: {row['search_result']}"
         results.append(("searched_pair", "lower-bound", searched))
     width = max(len(name) for name, _, _ in results)
     for name, soundness, source in results:
@@ -164,7 +165,12 @@ def _searched(
 
     worst = WorstAngle(cosine, epsilon)
     result = search_pairs(participation, sigma, rounds, worst, restarts)
-    row: Row = {"search_restarts": restarts, "search_gain": result.gain, "searched_pair_epsilon": epsilon}
+    row: Row = {
+        "search_restarts": restarts,
+        "search_agreeing": result.agreeing,
+        "search_gain": result.gain,
+        "searched_pair_epsilon": epsilon,
+    }
     if result.exceeds:
         loss = configured_pair(result.configuration, participation, sigma)
         row["searched_pair_epsilon"] = max(epsilon, float(loss.self_compose(rounds).get_epsilon_for_delta(delta)))

@@ -112,6 +112,7 @@ def test_a_search_beats_a_poor_angle_and_says_so() -> None:
     result = search_pairs(who, 1.0, 20, poor, restarts=2)
     assert result.exceeds
     assert result.gain == result.gains.max() > 1.1
+    assert result.agreeing == sum(gain >= 0.99 * result.gain for gain in result.gains) >= 1
     found = many.configured_pair(result.configuration, who, 1.0).self_compose(20).get_epsilon_for_delta(1e-5)
     assert found > poor.epsilon
     again = search_pairs(who, 1.0, 20, poor, restarts=2)
