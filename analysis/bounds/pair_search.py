@@ -25,6 +25,7 @@ _ITERATIONS = 100  # of one restart
 _STEPS = {2: 0.3, 3: 0.6}  # of the integrals, by dimension, in standard deviations
 _FINE_STEPS = {2: 0.1, 3: 0.3}  # of the integrals that judge the result of a restart
 _MOST_CELLS = 30_000_000  # components times points of two axes, for a search in three dimensions
+_COSINE_STEP = 0.2  # of the integrals that find the worst angle
 _COSINES = np.linspace(0.0, 1.0, 21)
 _STABLE = 0.003  # change of the cosine that ends its search
 _REFINEMENTS = 5
@@ -86,7 +87,7 @@ def worst_cosine(participation: Participation, sigma: float, others: OtherRounds
     """
 
     def lost(cosine: float) -> float:
-        return round_delta(angled_configuration(participation, cosine), participation, sigma, others, _FINE_STEPS[2])[0]
+        return round_delta(angled_configuration(participation, cosine), participation, sigma, others, _COSINE_STEP)[0]
 
     deltas = [lost(float(cosine)) for cosine in _COSINES]
     best = int(np.argmax(deltas))
