@@ -22,6 +22,7 @@ from testbed.arrays import Floats
 _NEGLIGIBLE = 1e-8  # probabilities of numbers of samples that a search leaves out
 _MARGIN = 6.0  # standard deviations around the means
 _TINY = 1e-290
+_HARDLY = 0.01  # of the largest singular value: axes below it are left out
 _LARGEST_LOSS, _SMALLEST_LOSS, _LOSS_STEP = (
     25.0,
     -3.0,
@@ -35,7 +36,7 @@ class GradientConfiguration:
 
     Attributes:
         sizes: samples in each group; together d.
-        gradients: `(groups + 1, m)` vectors of norm 1, in units of C; the last is that of x'.
+        gradients: `(groups + 1, m)` vectors of norm 1 at most, in units of C; the last is that of x'.
     """
 
     sizes: tuple[int, ...]
@@ -45,6 +46,15 @@ class GradientConfiguration:
     def cosines(self) -> Floats:
         """`(groups + 1, groups + 1)` cosines between the gradients."""
         return np.asarray(self.gradients @ self.gradients.T)
+
+    def on_principal_axes(self) -> "GradientConfiguration":
+        """Return the gradients turned to their principal axes, without axes that hardly matter.
+
+        Leaving an axis out shortens gradients, so that the result is a possible configuration, too.
+        """
+        _, sizes, axes = np.linalg.svd(self.gradients, full_matrices=False)
+        relevant = np.arange(len(sizes)) < max(2, int((sizes > _HARDLY * sizes[0]).sum()))
+        return GradientConfiguration(self.sizes, self.gradients @ axes[relevant].T)
 
     def means(self, participation: Participation, sigma: float) -> tuple[Floats, Floats, Floats]:
         """Return the mixture of a participant's sums.

@@ -23,12 +23,13 @@ from testbed.arrays import Floats
 _MOST_GROUPS = 3
 _ITERATIONS = 100  # of one restart
 _STEPS = {2: 0.3, 3: 0.6}  # of the integrals, by dimension, in standard deviations
-_FINE_STEPS = {2: 0.1, 3: 0.3}  # of the integrals that judge the result of a restart
+_FINE_STEPS = {2: 0.05, 3: 0.2}  # of the integrals that judge the result of a restart
 _MOST_CELLS = 30_000_000  # components times points of two axes, for a search in three dimensions
+_COSINE_STEP = 0.2  # of the integrals that find the worst angle
 _COSINES = np.linspace(0.0, 1.0, 21)
 _STABLE = 0.003  # change of the cosine that ends its search
 _REFINEMENTS = 5
-_TIED = 1e-3  # of the gain: two configurations count as equally bad
+_TIED = 5e-3  # of the gain, about the error of the integrals: two configurations count as equally bad
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class SearchResult:
         configuration: its gradients.
         gain: increase of delta by one round with that pair, over the increase by the worst angled pair.
         gains: `(restarts,)` the same of each restart's end, sorted.
-        exceeds: whether the pair loses more than the worst angled pair.
+        exceeds: whether the gain is above 1 by more than the error of the integrals.
     """
 
     configuration: GradientConfiguration
@@ -86,7 +87,7 @@ def worst_cosine(participation: Participation, sigma: float, others: OtherRounds
     """
 
     def lost(cosine: float) -> float:
-        return round_delta(angled_configuration(participation, cosine), participation, sigma, others, _FINE_STEPS[2])[0]
+        return round_delta(angled_configuration(participation, cosine), participation, sigma, others, _COSINE_STEP)[0]
 
     deltas = [lost(float(cosine)) for cosine in _COSINES]
     best = int(np.argmax(deltas))
@@ -167,10 +168,13 @@ def search_pairs(
 def _random_start(
     participation: Participation, sigma: float, restart: int, random: np.random.Generator
 ) -> GradientConfiguration:
-    """Return groups of random sizes with random gradients; every second start has others that point one way."""
+    """Return groups of random sizes, or one of a single sample, with random gradients that often point one way."""
     samples = participation.local_samples
     groups = min(1 + restart % _MOST_GROUPS, samples)
     cuts = np.sort(random.choice(np.arange(1, samples), groups - 1, replace=False)) if groups > 1 else np.empty(0, int)
+    if groups > 1 and restart // _MOST_GROUPS % 2:
+        cuts[0] = 1
+        cuts[1:] = np.maximum(cuts[1:], 2)
     sizes = tuple(np.diff(np.concatenate([[0], cuts, [samples]])).astype(int).tolist())
     dimensions = 3 if groups > 1 and restart % 4 > 1 and _fits(participation, sigma, sizes) else 2
     gradients = random.normal(size=(groups + 1, dimensions))

@@ -145,8 +145,8 @@ def configured_pair(
         interval: distance of the losses.
     """
     p, q = participation.client_rate, participation.sample_rate
-    weights, present, with_x = configuration.means(participation, sigma)
-    per_deviation = 16 if present.shape[1] == 2 else 6
+    weights, present, with_x = configuration.on_principal_axes().means(participation, sigma)
+    per_deviation = 16 if present.shape[1] == 2 else 6  # cells in space are many
     means = np.concatenate([present, with_x, np.zeros((1, present.shape[1]))])
     axes = [_edges(span, per_deviation) + low for low, span in zip(means.min(0), np.ptp(means, axis=0), strict=True)]
 

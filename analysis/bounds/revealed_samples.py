@@ -19,7 +19,12 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import ndtr
 
-from analysis.bounds.random_participation import REACH, Participation, weak_client_sampling
+from analysis.bounds.random_participation import (
+    REACH,
+    Participation,
+    gaussian_delta,
+    weak_client_sampling,
+)
 from testbed.arrays import Floats
 
 _PER_DEVIATION = 512  # thresholds of the likelihood ratio per standard deviation
@@ -27,7 +32,7 @@ _VISIBLE = 80.0  # standard deviations: a sum of that norm reveals participation
 _MOST_COUNTS = 200  # distinct numbers of samples; more are rounded up, which loses more
 _HALVINGS = 80
 _LARGEST = 30.0  # losses beyond count as infinite
-_NEGLIGIBLE = 1e-20  # delta at which the distribution of losses ends, if that is earlier
+_NEGLIGIBLE = 1e-20  # divergences at which the distribution of losses ends, if that is earlier
 _ENDS = np.arange(0.5, _LARGEST, 0.5).tolist()
 
 
@@ -70,29 +75,30 @@ def composed(participation: Participation, sigma: float, interval: float = 1e-4)
     """
     # A pair with the largest divergence at every e^epsilon dominates (Zhu, Dong, Wang 2022, arXiv 2106.08567). Chords
     # of a divergence, which is convex in e^epsilon, lie above it: no step here makes a divergence smaller.
-    ends = participation.sample_rate * (1 - 1e-12)
-    first = int(np.floor(max(np.log1p(-ends), -_LARGEST) / interval))
-    largest = next((loss for loss in _ENDS if weak_client_sampling(participation, sigma, loss) < _NEGLIGIBLE), _LARGEST)
-    losses = np.arange(first, int(largest / interval) + 1)
-    alphas = np.exp(losses * interval)
-    above, below = _divergences(participation, sigma, alphas[losses >= 0], np.exp(-losses[losses < 0] * interval))
-    deltas = np.concatenate([alphas[losses < 0] * below - np.expm1(losses[losses < 0] * interval), above])
-    masses = _connected(deltas, interval)
-    against = (masses / alphas)[::-1]  # the other direction's losses are the negatives
-    return PrivacyLossDistribution(
-        pld_pmf.DensePLDPmf(interval, first, masses, float(deltas[-1]), True),
-        pld_pmf.DensePLDPmf(interval, -int(losses[-1]), against, max(0.0, 1.0 - float(against.sum())), True),
-    )
+    s = participation.clip / sigma
+    largest = next((end for end in _ENDS if weak_client_sampling(participation, sigma, end) < _NEGLIGIBLE), _LARGEST)
+    smallest = next((end for end in _ENDS if gaussian_delta(end, s) < _NEGLIGIBLE), _LARGEST)
+    if participation.sample_rate < 1:  # no loss is below log(1 - q)
+        smallest = min(smallest, -np.log1p(-participation.sample_rate))
+    first, last = -int(np.ceil(smallest / interval)), int(largest / interval)
+    losses = np.arange(first, last + 1) * interval
+    below, above = losses < 0, losses >= 0
+    alphas = np.exp(losses)
+    of_with, of_without = _divergences(participation, sigma, alphas[above], 1 / alphas[below])
+    # A divergence at 1 / alpha is that of the other direction at alpha, times alpha, up to 1 - alpha.
+    remove = np.concatenate([alphas[below] * of_without - np.expm1(losses[below]), of_with])
+    add = np.concatenate([of_without, of_with / alphas[above] - np.expm1(-losses[above])])
+    return PrivacyLossDistribution(_connected(remove, first, interval), _connected(add[::-1], -last, interval))
 
 
-def _connected(deltas: Floats, interval: float) -> Floats:
-    """Return the masses of losses, `interval` apart, by their divergences (arXiv 2207.04380, Algorithm 1)."""
-    steps = np.diff(deltas)
+def _connected(deltas: Floats, first: int, interval: float) -> pld_pmf.DensePLDPmf:
+    """Return the losses, `interval` apart, that have given divergences (arXiv 2207.04380, Algorithm 1)."""
+    steps = np.diff(np.maximum.accumulate(deltas[::-1])[::-1])
     masses = np.zeros_like(deltas)
     masses[0] = 1 - deltas[0]
     masses[1:] += steps / np.expm1(-interval)
     masses[:-1] += steps / np.expm1(interval)
-    return np.maximum(masses, 0.0)
+    return pld_pmf.DensePLDPmf(interval, first, np.maximum(masses, 0.0), float(deltas[-1]), True)
 
 
 def _divergences(participation: Participation, sigma: float, alphas: Floats, reverse: Floats) -> tuple[Floats, Floats]:

@@ -174,7 +174,6 @@ def _searched(
     if result.exceeds:
         loss = configured_pair(result.configuration, participation, sigma)
         row["searched_pair_epsilon"] = max(epsilon, float(loss.self_compose(rounds).get_epsilon_for_delta(delta)))
-        row["search_result"] = "with gradients at several angles"
-    else:
-        row["search_result"] = "none worse than angled_pair"
+    worse = row["searched_pair_epsilon"] > epsilon
+    row["search_result"] = "several angles are worse than one" if worse else "none is worse than angled_pair"
     return row

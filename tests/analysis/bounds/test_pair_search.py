@@ -119,6 +119,18 @@ def test_a_search_beats_a_poor_angle_and_says_so() -> None:
     assert again.gains == pytest.approx(result.gains, rel=1e-12)
 
 
+def test_several_angles_can_be_worse_than_one() -> None:
+    """docs/papers/random-participation-worst-pair.md has this example."""
+    who, sigma, rounds = Participation(3, 0.01, 0.5), 0.7, 100
+    worst = worst_angle_of_rounds(who, sigma, 1e-6, rounds)
+    result = search_pairs(who, sigma, rounds, worst, restarts=3)
+    assert result.exceeds
+    assert result.gain == pytest.approx(1.0135, abs=1e-3)
+    composed = many.configured_pair(result.configuration, who, sigma).self_compose(rounds)
+    assert worst.epsilon == pytest.approx(8.647, abs=2e-3)
+    assert composed.get_epsilon_for_delta(1e-6) == pytest.approx(8.669, abs=2e-3)
+
+
 def test_what_cannot_be_searched() -> None:
     with pytest.raises(ValueError, match="local_samples: 0"):
         search_pairs(Participation(0, 0.1, 0.1), 1.0, 1, WorstAngle(0.0, 1.0), restarts=1)

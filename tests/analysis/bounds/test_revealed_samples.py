@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
+from analysis.bounds import random_participation_composed as many_rounds
 from analysis.bounds import revealed_samples as revealed
 from analysis.bounds.random_participation import Participation, as_printed, sigma_at, weak_client_sampling
 from tests.analysis.bounds.configurations_by_quadrature import densities, divergence
@@ -96,6 +97,14 @@ def test_sums_that_show_participation_make_it_weak_client_sampling() -> None:
         for epsilon in (0.01, 0.5):
             visible = weak_client_sampling(who, sigma, epsilon)
             assert revealed.revealed_samples(who, sigma, epsilon) == pytest.approx(visible, rel=1e-9)
+
+
+@pytest.mark.parametrize("q", [0.5, 1.0])
+def test_without_random_participation_it_composes_as_weak_client_sampling(q: float) -> None:
+    who, sigma, rounds = Participation(20, 1.0, q), 3.0, 3
+    visible = many_rounds.weak_client_sampling(who, sigma).self_compose(rounds).get_epsilon_for_delta(1e-6)
+    composed = revealed.composed(who, sigma).self_compose(rounds)
+    assert composed.get_epsilon_for_delta(1e-6) == pytest.approx(visible, rel=1e-5)
 
 
 def test_many_numbers_of_samples_are_rounded_to_more(monkeypatch: pytest.MonkeyPatch) -> None:
