@@ -70,7 +70,10 @@ class BatchPartitionParameters(SelectionParameters):
     )
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """Return the number of whole batches that a round needs."""
+        """Return the number of whole batches that a round needs; None with batches of like reliability."""
+        # These are complete with different chances, mostly more often than one chance for all clients suggests.
+        if self.reliability_from is not None:
+            return None
         return whole_batches(self.participants, self.privacy, population, online)
 
     def check(self, population: int) -> None:

@@ -86,6 +86,11 @@ def test_a_record_that_cannot_be_used_is_refused(
     assert "\n" not in str(refused.value)
 
 
+def test_no_warning_is_computed_from_one_probability() -> None:
+    assert parameters(None).supply(12, 0.7) is not None
+    assert parameters(Path("x.csv")).supply(12, 0.7) is None
+
+
 def test_the_parameters_are_written_only_if_set() -> None:
     assert "reliability_from" not in BatchPartitionParameters().model_dump()
     assert "membership" not in BatchPartitionParameters().model_dump()
