@@ -27,8 +27,8 @@ from analysis.reproduction.contract import (
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.lotto.worked_example import MULTIPLIER, OVER_SELECTION
-from analysis.reproduction.verdicts import PaperClaim, between, equal, plus_minus, within_factor
-from analysis.statistics import Proportion, mean_interval
+from analysis.reproduction.verdicts import PaperClaim, between, equal, within_factor
+from analysis.statistics import Proportion
 from analysis.style import one_panel, protocol_colours, save
 from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import importing_classes
@@ -242,17 +242,20 @@ def _too_many(by_arm: dict[str, pd.DataFrame], setting: Setting) -> PaperClaim:
 
 def _shares(rounds: pd.DataFrame, setting: Setting) -> PaperClaim:
     completed = rounds[rounds["outcome"] == "completed"]
-    s, base = setting.sizes["participants"], setting.sizes["dishonest"] / setting.sizes["population"]
-    among = mean_interval(completed["dishonest"] / completed["candidates"])
-    final = mean_interval(completed["dishonest"] / s)
-    expected = {"candidates": (among, base), "participants": (final, float(setting.choices["expected share"]))}
+    n, c, s = (int(setting.sizes[name]) for name in ("population", "dishonest", "participants"))
+    x, expected = int(completed["dishonest"].sum()), float(setting.choices["expected share"])
+    # Dishonest candidates are rare, so that their number has a binomial interval: of all candidates, and of c a round.
+    among, chosen = Proportion.of(x, int(completed["candidates"].sum())), Proportion.of(x, c * len(completed))
     apart = [
-        name for name, (share, value) in expected.items() if abs((share.mean or 0) - value) > (share.half_width or 0)
+        share for share, value in ((among, c / n), (chosen, expected * s / c)) if not share.low <= value <= share.high
     ]
+    of_participants = [100 * c / s * number for number in (chosen.rate, chosen.low, chosen.high)]
     return PaperClaim(
         "dishonest clients are c/n of the candidates in expectation, and about a c/n of the participants",
-        f"of the candidates {plus_minus(among, '.4f')} (c/n = {base:g}), "
-        f"of the participants {plus_minus(final, '.4f')} (sum: {setting.choices['expected share']:.4g})",
+        f"of the candidates {100 * among.rate:.2f}% [{100 * among.low:.2f}, {100 * among.high:.2f}] (c/n = "
+        f"{100 * c / n:g}%), of the participants {{:.2f}}% [{{:.2f}}, {{:.2f}}] (sum: {100 * expected:.2f}%)".format(
+            *of_participants
+        ),
         [equal("shares with a 95% interval that excludes the expectation", float(len(apart)), 0)],
         seeds=len(completed),
         uses_data=False,
@@ -277,7 +280,7 @@ def _draw(rounds: pd.DataFrame, bounds: pd.DataFrame, path: Path) -> list[Path]:
 REPRODUCTIONS = (
     Reproduction(
         "lotto-example",
-        "The worked example at its full size: epsilon spent under a malicious server, with and without Lotto",
+        "The worked example as a run: epsilon spent under a malicious server, with and without Lotto",
         f"{PAPER}, section 3.6; the paper computes the example and runs nothing of its size",
         measure=measure_example,
         conclude=conclude_example,

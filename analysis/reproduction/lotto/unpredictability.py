@@ -28,7 +28,7 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 POPULATION, PARTICIPANTS, FACTOR = 100, 10, 1.3
-SCALES = {"small": (100, 10), "paper": (1000, 20)}  # rounds, and seeds
+SCALES = {"small": (100, 5), "paper": (1000, 20)}  # rounds, and seeds
 _VARIANTS = ("lotto-server-centric", "lotto-client-centric")
 _SERVERS: dict[str, list[str]] = {"honest": [], "reserves a place": ["reserve-most-selected"]}
 

@@ -15,6 +15,8 @@ from analysis.reproduction.measurements import carry_out
 from testbed.plugins.classes import importing_classes
 from testbed.privacy.accounting import Skellam
 
+pytestmark = pytest.mark.xdist_group("lotto-attacked-rounds")  # in one process, which runs its experiments once
+
 
 def verdicts(result: ReproductionResult) -> list[str]:
     return [claim.verdict for claim in result.claims]
