@@ -34,11 +34,7 @@ from testbed.messages import decode, encode
 from testbed.records import RunRecords
 from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
 
-SELECTIONS: dict[str, dict[str, Any]] = {
-    "Rand": {"protocol": "random"},
-    "Cli-Ctr": {"protocol": "lotto-client-centric", "server_verifies": "none"},
-}
-ROUNDS = {"small": 3, "paper": 50}
+ROUNDS = {"small": 2, "paper": 50}
 BATCHES = 5
 """Number of measurements of each operation."""
 
@@ -49,7 +45,9 @@ _LOTTO = "lotto/"
 
 
 def experiment(rounds: int, population: int) -> Experiment:
-    """Return rounds of Table 2's FEMNIST with measured compute, swept over Rand and client-centric Lotto.
+    """Return rounds of Table 2's FEMNIST under client-centric Lotto, with measured compute.
+
+    The rounds under Rand are the same without the stages of Lotto.
 
     Args:
         rounds: number of rounds.
@@ -69,11 +67,14 @@ def experiment(rounds: int, population: int) -> Experiment:
                 "learning_rate": paper.LEARNING_RATES["FEMNIST"],
                 "evaluate_every": rounds,
             },
-            "selection.participants": paper.PARTICIPANTS[population],
+            "selection": {
+                "protocol": "lotto-client-centric",
+                "server_verifies": "none",
+                "participants": paper.PARTICIPANTS[population],
+            },
             "aggregation": {"protocol": "secagg", "threshold": 0.7, "bits": RING_BITS},
             "devices": {"model": "constant", "factor": 1.0},
             "links": {**paper.LINKS, "latency_ms": LATENCY_MS},
-            "sweep": {"selection": [dict(selection) for selection in SELECTIONS.values()]},
         },
     )
 
@@ -142,11 +143,8 @@ def measure_participant_time(context: ReproductionContext) -> Measurements:
     stages, timed = [], []
     for population, participants in paper.PARTICIPANTS.items():
         context.progress(f"{population} clients: {rounds} rounds with measured compute")
-        runs = context.run_experiment(experiment(rounds, population), context.out / "runs" / f"measured-{population}")
-        stages += [
-            stages_of(run).assign(protocol=name, participants=participants)
-            for name, run in zip(SELECTIONS, runs, strict=True)
-        ]
+        (run,) = context.run_experiment(experiment(rounds, population), context.out / "runs" / f"measured-{population}")
+        stages.append(stages_of(run).assign(participants=participants))
         for name, count, call, units in operations(participants):
             seconds = [seconds_per_call(call, 1) / units for _ in range(BATCHES)]
             timed += [
@@ -154,7 +152,7 @@ def measure_participant_time(context: ReproductionContext) -> Measurements:
                 for batch, unit_s in enumerate(seconds, 1)
             ]
     table = pd.concat(stages, ignore_index=True)
-    leading = ["protocol", "participants", "round", "stage"]
+    leading = ["participants", "round", "stage"]
     return Measurements(
         Setting(
             "stand-in",
@@ -177,8 +175,8 @@ def conclude_participant_time(measurements: Measurements) -> ReproductionResult:
             "Means over participants and completed rounds; seconds of CPU time of this machine, and of transfers at 44 "
             f"Mbit/s and {LATENCY_MS:g} ms each way. Waiting is the time from an answer to the next question: the "
             "server waits for the last participant of a stage, and computes.",
-            "Rows 'operation' are timed by themselves: seconds are those of one unit, in microseconds, times its count "
-            "in a round. They explain the compute of the stages; the rest of a stage is the testbed's Python.",
+            "Rows 'operation' are timed by themselves, and multiplied by their count in a round. They explain the "
+            "compute of the stages; the rest of a stage is the testbed's Python.",
             _operations_of_selection(stages, timed),
             _rest(),
         ],
@@ -187,7 +185,7 @@ def conclude_participant_time(measurements: Measurements) -> ReproductionResult:
 
 def _selection_share(stages: pd.DataFrame, participants: int) -> list[float]:
     """Return the percent that selection adds to the rest of a participant's compute, by round."""
-    rows = stages[(stages["protocol"] == "Cli-Ctr") & (stages["participants"] == participants)]
+    rows = stages[stages["participants"] == participants]
     selection = rows[rows["stage"].str.startswith(_LOTTO)].groupby("round")["compute_s"].sum()
     rest = rows.groupby("round")["compute_s"].sum() - selection
     return [100 * float(share) for share in selection / rest]
@@ -197,7 +195,7 @@ def lightweight(stages: pd.DataFrame) -> PaperClaim:
     """Claim that selection is at most a tenth of a participant's compute.
 
     Args:
-        stages: columns protocol, participants, round, stage and compute_s.
+        stages: columns participants, round, stage and compute_s.
     """
     shares = {s: mean_interval(_selection_share(stages, s)) for s in paper.PARTICIPANTS.values()}
     return PaperClaim(
@@ -274,7 +272,7 @@ def _rest() -> str:
 
 
 def _operations_of_selection(stages: pd.DataFrame, timed: pd.DataFrame) -> str:
-    rows = stages[(stages["protocol"] == "Cli-Ctr") & (stages["stage"] == "lotto/participants")]
+    rows = stages[stages["stage"] == "lotto/participants"]
     texts = []
     for participants, of_it in rows.groupby("participants"):
         proofs = timed[(timed["participants"] == participants) & (timed["operation"] == "VRF verification")]
@@ -290,24 +288,23 @@ def _by_part(stages: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each part of a participant's time, with columns for 10, 40 and 70 participants."""
     rows: list[dict[str, Any]] = []
 
-    def add(protocol: str, part: str, kind: str, seconds: pd.Series) -> None:
+    def add(part: str, kind: str, seconds: pd.Series) -> None:
         columns = {f"ms, s = {s}": 1e3 * float(seconds.get(s, np.nan)) for s in paper.PARTICIPANTS.values()}
-        rows.append({"protocol": protocol, "part": part, "kind": kind, **columns})
+        rows.append({"part": part, "kind": kind, **columns})
 
-    for protocol in SELECTIONS:
-        of_it = stages[stages["protocol"] == protocol]
-        means = of_it.groupby(["stage", "participants"], sort=False).mean(numeric_only=True)
-        for stage in of_it["stage"].unique():
-            add(protocol, stage, "compute", means["compute_s"][stage])
-        for column, kind in (("transfer_s", "transfers"), ("waiting_s", "waiting")):
-            sums = of_it.groupby(["participants", "round"])[column].sum().groupby("participants").mean()
-            add(protocol, "all stages", kind, sums)
-        total = of_it.groupby(["participants", "round"])[["compute_s", "transfer_s", "waiting_s"]].sum().sum(axis=1)
-        add(protocol, "all stages", "time of a participant", total.groupby("participants").mean())
+    means = stages.groupby(["stage", "participants"], sort=False).mean(numeric_only=True)
+    for stage in stages["stage"].unique():
+        add(stage, "compute", means["compute_s"][stage])
+    of_round = stages.groupby(["participants", "round"])[["compute_s", "transfer_s", "waiting_s"]].sum()
+    of_all = of_round.groupby("participants").mean()
+    add("all stages", "compute", of_all["compute_s"])
+    add("all stages", "transfers", of_all["transfer_s"])
+    add("all stages", "waiting", of_all["waiting_s"])
+    add("all stages", "time of a participant", of_all.sum(axis=1))
     units = timed.groupby(["operation", "participants"], sort=False)
     spent = units["unit_s"].median() * units["count"].first()
     for operation in timed["operation"].unique():
-        add("Cli-Ctr", operation, "operation", spent[operation])
+        add(operation, "operation", spent[operation])
     return pd.DataFrame(rows)
 
 

@@ -140,9 +140,9 @@ def conclude_table2(measurements: Measurements) -> ReproductionResult:
     """Compare every cell with Table 2, and the cells with section 5.2."""
     frame = overhead_table(measurements.tables["rounds"], TABLE_2)
     remarks = [
-        *_lengths(measurements),
-        "Only completed rounds count; one in which Lotto finds too few candidates is aborted, which the paper does not "
-        "mention.",
+        _completed(
+            measurements, "one in which Lotto finds too few candidates is aborted, which the paper does not mention"
+        ),
         f"In the rows '{SILENT}' unselected clients do not answer, and the server waits for a deadline, as in the "
         f"paper: {ANNOUNCE_DEADLINE_S:g} s here, since the paper states none. The wait dominates short rounds.",
         *remarks_of(frame),
@@ -150,8 +150,10 @@ def conclude_table2(measurements: Measurements) -> ReproductionResult:
     return ReproductionResult(frame, claims=claims_of_table2(frame), remarks=remarks)
 
 
-def _lengths(measurements: Measurements) -> list[str]:
-    return [f"{line[0].upper()}{line[1:]}." for line in measurements.setting.differs]
+def _completed(measurements: Measurements, note: str) -> str:
+    """Return the first remark: rounds of each run, and the rounds that count."""
+    lengths = [f"{line[0].upper()}{line[1:]}." for line in measurements.setting.differs]
+    return " ".join([*lengths, f"Only completed rounds count; {note}."])
 
 
 OR = {"by": ["latency", "loss"], "combine": "or", "exclude": 0.2}
@@ -174,9 +176,7 @@ def conclude_table3(measurements: Measurements) -> ReproductionResult:
     """Compare every cell with Table 3, and the cells with appendix C."""
     frame = overhead_table(measurements.tables["rounds"], TABLE_3)
     remarks = [
-        *_lengths(measurements),
-        "Only completed rounds count. In the first round nothing is known about any client yet, and no client is "
-        "refined away.",
+        _completed(measurements, "in the first, nothing is known about any client yet, and no client is refined away"),
         "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. "
         "All devices are equally fast here, and all clients have equal samples, so that rows differ in the cost of "
         "selection, not in the selected clients; for those see lotto-fig9. For this reason the measured overheads are "

@@ -20,19 +20,16 @@ def measured(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> M
     measurements, result = carry_out(REPRODUCTIONS[0], context)
     assert measurements is not None
     assert [claim.verdict for claim in result.claims][1:] == ["undetermined"]
-    assert result.table["ms, s = 10"].gt(0).sum() > 15
+    assert result.table["ms, s = 10"].gt(0).sum() > 12
     return measurements
 
 
 def test_the_parts_sum_to_the_participants_time(measured: Measurements, context: ReproductionContext) -> None:
-    runs = context.run_experiment(experiment(2, 100), context.out / "runs" / "measured-100")
-    for name, run in zip(participant_time.SELECTIONS, runs, strict=True):
-        parts = stages_of(run)
-        seconds = parts.groupby("round")[["compute_s", "transfer_s", "waiting_s"]].sum().sum(axis=1)
-        assert seconds.to_numpy() == pytest.approx(per_round(run)["client_s"].to_numpy())
-        stages = measured.tables["stages"]
-        lotto = stages.loc[stages["protocol"] == name, "stage"].str.startswith("lotto/")
-        assert lotto.any() == (name == "Cli-Ctr")
+    (run,) = context.run_experiment(experiment(2, 100), context.out / "runs" / "measured-100")
+    parts = stages_of(run)
+    seconds = parts.groupby("round")[["compute_s", "transfer_s", "waiting_s"]].sum().sum(axis=1)
+    assert seconds.to_numpy() == pytest.approx(per_round(run)["client_s"].to_numpy())
+    assert parts["stage"].str.startswith("lotto/").sum() == 2 * 3
     assert (measured.tables["operations"]["unit_s"] > 0).all()
 
 
@@ -41,7 +38,7 @@ def test_selection_is_lightweight_or_not(selection_s: float, verdict: str) -> No
     seconds = {"lotto/participants": selection_s, "train": 5.0}
     stages = pd.DataFrame(
         [
-            {"protocol": "Cli-Ctr", "participants": s, "round": number, "stage": stage, "compute_s": compute_s}
+            {"participants": s, "round": number, "stage": stage, "compute_s": compute_s}
             for s in published.PARTICIPANTS.values()
             for number in (1, 2)
             for stage, compute_s in seconds.items()
