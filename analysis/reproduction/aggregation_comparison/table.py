@@ -268,7 +268,10 @@ def _percentage(chance: float | None) -> str:
     return f"{100 * chance:.1f}%"
 
 
-_COUNTS = ("n", "bits", "stages", "questions", "most questions", "may be lost", "members", "members may be lost", "least sum", "serve")  # fmt: skip
+_COUNTS = (
+    "n", "bits", "stages", "questions", "most questions", "may be lost", "members", "members may be lost", "least sum",
+    "serve",
+)  # fmt: skip
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
