@@ -181,8 +181,8 @@ def _independent(rounds: pd.DataFrame, settings: pd.DataFrame) -> list[dict[str,
         value, exact = f"{rate:.0%}", leaving[leaving["rate"] == rate]
         for name in names:
             timed = selected(settings, varied="each leaves", value=value, protocol=name)
-            found = first_of(selected(exact, protocol=name), timed)
-            if found is None:
+            planned_row = first_of(selected(exact, protocol=name), timed)
+            if planned_row is None:
                 continue
             mine = selected(rounds, protocol=name)
             number = selected(exact, protocol=name)["value"].tolist()
@@ -192,8 +192,8 @@ def _independent(rounds: pd.DataFrame, settings: pd.DataFrame) -> list[dict[str,
                 "ended": selected(mine, varied="each leaves", value=value, losses="ended"),
                 "counted": selected(mine, varied="counted", value=value),
             }
-            columns = per_sum(of_row, found, rate)
-            rows.append({**_named(found), "varied": "each leaves", "value": value, **columns})
+            columns = per_sum(of_row, planned_row, rate)
+            rows.append({**_named(planned_row), "varied": "each leaves", "value": value, **columns})
     return rows
 
 
@@ -232,7 +232,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
                 "value": "",
                 "protocol": compared.name,
                 "updates are hidden from": compared.hidden_from_text(base),
-                "who else works": compared.workers_text(base),
+                "further parties at work": compared.workers_text(base),
                 "messages per client": _messages(base),
                 "upload [MB per client]": base["MB up"],
                 "round with a tenth lost [s]": round_.get("round s"),

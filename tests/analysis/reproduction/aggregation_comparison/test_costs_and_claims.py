@@ -78,7 +78,7 @@ def test_a_sum_costs_the_ended_rounds_before_it() -> None:
     chance = Tolerance(100, 44).completes_with_rate(0.5)
     assert columns["chance of a sum"] == chance
     assert columns["round s per sum"] == pytest.approx((chance * 3 + (1 - chance) * 2) / chance)
-    # The mean over many rounds, each of which costs what it costs: simulated.
+    # Simulated: the total over many rounds, divided by the number of sums.
     draws = np.random.default_rng(1).random(200_000) < chance
     assert columns["round s per sum"] == pytest.approx((3 * draws + 2 * ~draws).sum() / draws.sum(), rel=0.02)
     nearly_all = per_sum({**of_row, "exact": completed, "completed": nobody, "ended": nobody}, setting(), 0.1)
