@@ -236,13 +236,24 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
                 "messages per client": _messages(base),
                 "upload [MB per client]": base["MB up"],
                 "round with a tenth lost [s]": round_.get("round s"),
-                "of it server's work [s]": round_.get("server s"),
+                "at best [s]": _at_best(round_),
+                "server's work in it [s]": round_.get("server s"),
                 "sum if a tenth leave": _percentage(chances[few].get("chance of a sum")),
                 "sum if half leave": _percentage(chances[half].get("chance of a sum")),
                 "time per sum if half leave [s]": chances[half].get("round s per sum"),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _at_best(row: Row) -> float | None:
+    """Return a round's seconds with the set-up while clients train, and with fast products of points (computed)."""
+    seconds, rest = row.get("round s"), row.get("round s (set-up while training)")
+    if seconds is None or rest is None or pd.isna(rest):
+        return None
+    fast = row.get("round s (fast points)")
+    saved = 0.0 if fast is None or pd.isna(fast) else seconds - fast
+    return float(rest - saved)
 
 
 def _messages(row: Row) -> str:
