@@ -1,4 +1,4 @@
-"""Tables of docs/papers, generated from kept results.
+"""Tables of docs/papers and of the README, generated from kept results.
 
 A page has blocks that end with ``<!-- end -->``. The comment before a block defines its content:
 
@@ -204,10 +204,16 @@ def _rendered(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n" + render(table, "markdown") + "\n"
 
 
+def pages_below(folder: Path) -> list[Path]:
+    """Return the Markdown files below a folder of pages, and the README of the folder's checkout."""
+    readme = folder.resolve().parents[1] / "README.md"
+    return [*sorted(folder.rglob("*.md")), *([readme] if readme.exists() else [])]
+
+
 def differing(pages: Path) -> list[str]:
-    """List the pages below a folder with blocks that differ from the kept results, one line each."""
+    """List the pages below a folder, and the README, with blocks that differ from the kept results, one line each."""
     lines = []
-    for path in sorted(pages.rglob("*.md")):
+    for path in pages_below(pages):
         text = path.read_text(encoding="utf-8")
         if page(text, path.name) != text:
             lines.append(f"{path.name}: its blocks differ from the kept results; `make papers` writes them")
@@ -218,7 +224,7 @@ def main() -> None:
     """Write the blocks of all pages below the folder that the command line names."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/papers")
     try:
-        for path in sorted(folder.rglob("*.md")):
+        for path in pages_below(folder):
             text = path.read_text(encoding="utf-8")
             new = page(text, path.name)
             if new != text:

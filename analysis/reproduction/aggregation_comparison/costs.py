@@ -18,7 +18,7 @@ MULTI_SCALAR_SPEED_UP = 4.0
 """Largest gain of Straus's method for a sum of products with public points over one product after another, as measured
 in curve25519-dalek (github.com/dalek-cryptography/curve25519-dalek/pull/249: "saturates at 4x")."""
 
-PHASED = [f"{what} ({phase})" for what in ("client s", "server s", "elapsed s") for phase in PHASES]
+PHASED = [f"{kind} ({phase})" for kind in ("client s", "server s", "elapsed s") for phase in PHASES]
 MEASURES = [
     *PHASED, "MB up (set-up)", "MB up (upload)", "MB up", "MB down", "client s", "busiest client s",
     "busiest client MB", "server s", "training s", "round s",
@@ -35,8 +35,17 @@ def tolerance_in(setting: Row) -> Tolerance:
 
 
 def by_seed(rounds: pd.DataFrame, column: str) -> Interval:
-    """Return the mean of a column over seeds, of the means over a seed's rounds, with its 95% interval."""
-    return mean_interval(rounds.groupby("seed")[column].mean())
+    """Return the mean of a column over seeds, of the means over a seed's rounds, with its 95% interval.
+
+    Args:
+        rounds: measured rounds.
+        column: name of a measured column.
+    """
+    interval = mean_interval(rounds.groupby("seed")[column].mean())
+    if interval.mean is None or interval.half_width is None:
+        return interval
+    # Equal numbers have an interval of a rounding error.
+    return Interval(interval.mean, 0.0 if interval.half_width <= 1e-9 * abs(interval.mean) else interval.half_width)
 
 
 def steady(rounds: pd.DataFrame, session: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from analysis.plot_data import plot_data
 from analysis.reproduction.aggregation_comparison.protocols import PROTOCOLS
 from analysis.style import SERIES_COLOURS, house_style, save, width
 
-DRAWN = ("plain", "secagg", "secagg-plus", "lightsecagg", "flamingo", "one-shot", "e-seafl")
+LINES = ("plain", "secagg", "secagg-plus", "lightsecagg", "flamingo", "one-shot", "e-seafl")
 """Rows with a line: one for each protocol with rows for other numbers of participants."""
 
 
@@ -23,7 +23,7 @@ def draw(table: pd.DataFrame, path: Path) -> Sequence[Path]:
         table: table of the result.
         path: path of the files, without extension.
     """
-    names = [compared.name for compared in PROTOCOLS if compared.name in DRAWN]
+    names = [compared.name for compared in PROTOCOLS if compared.name in LINES]
     colours = dict(zip(names, SERIES_COLOURS, strict=False))
     frame = table.assign(
         participants=pd.to_numeric(table["n"]),

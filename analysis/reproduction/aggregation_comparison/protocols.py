@@ -23,7 +23,7 @@ class ProtocolSetting:
 
     Attributes:
         participants: n, participants of a round.
-        lost: number of participants that may be lost, if the protocol can be set up for so many.
+        lost: number of participants that shall be tolerated to be lost; some protocols tolerate fewer.
         corruption: share of the participants that may work for the server.
         online: share of all clients that is online at a time.
     """

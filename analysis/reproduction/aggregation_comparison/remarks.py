@@ -1,4 +1,4 @@
-"""Remarks of the comparison: the task, the choices for each protocol, and what is computed instead of measured."""
+"""Remarks of the comparison: the task, the choices for each protocol, and the numbers that are computed."""
 
 from collections.abc import Sequence
 

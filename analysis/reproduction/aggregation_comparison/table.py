@@ -181,8 +181,8 @@ def _independent(rounds: pd.DataFrame, settings: pd.DataFrame) -> list[dict[str,
         value, exact = f"{rate:.0%}", leaving[leaving["rate"] == rate]
         for name in names:
             timed = selected(settings, varied="each leaves", value=value, protocol=name)
-            found = first_of(selected(exact, protocol=name), timed)
-            if found is None:
+            planned_row = first_of(selected(exact, protocol=name), timed)
+            if planned_row is None:
                 continue
             mine = selected(rounds, protocol=name)
             number = selected(exact, protocol=name)["value"].tolist()
@@ -192,8 +192,8 @@ def _independent(rounds: pd.DataFrame, settings: pd.DataFrame) -> list[dict[str,
                 "ended": selected(mine, varied="each leaves", value=value, losses="ended"),
                 "counted": selected(mine, varied="counted", value=value),
             }
-            columns = per_sum(of_row, found, rate)
-            rows.append({**_named(found), "varied": "each leaves", "value": value, **columns})
+            columns = per_sum(of_row, planned_row, rate)
+            rows.append({**_named(planned_row), "varied": "each leaves", "value": value, **columns})
     return rows
 
 
@@ -232,17 +232,28 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
                 "value": "",
                 "protocol": compared.name,
                 "updates are hidden from": compared.hidden_from_text(base),
-                "who else works": compared.workers_text(base),
+                "further parties at work": compared.workers_text(base),
                 "messages per client": _messages(base),
                 "upload [MB per client]": base["MB up"],
                 "round with a tenth lost [s]": round_.get("round s"),
-                "of it server's work [s]": round_.get("server s"),
+                "at best [s]": _at_best(round_),
+                "server's work in it [s]": round_.get("server s"),
                 "sum if a tenth leave": _percentage(chances[few].get("chance of a sum")),
                 "sum if half leave": _percentage(chances[half].get("chance of a sum")),
                 "time per sum if half leave [s]": chances[half].get("round s per sum"),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _at_best(row: Row) -> float | None:
+    """Return a round's seconds with the set-up while clients train, and with fast products of points (computed)."""
+    seconds, rest = row.get("round s"), row.get("round s (set-up while training)")
+    if seconds is None or rest is None or pd.isna(rest):
+        return None
+    fast = row.get("round s (fast points)")
+    saved = 0.0 if fast is None or pd.isna(fast) else seconds - fast
+    return float(rest - saved)
 
 
 def _messages(row: Row) -> str:
@@ -269,17 +280,9 @@ def _percentage(chance: float | None) -> str:
 
 
 _COUNTS = (
-    "n",
-    "bits",
-    "stages",
-    "questions",
-    "most questions",
-    "may be lost",
-    "members",
-    "members may be lost",
-    "least sum",
+    "n", "bits", "stages", "questions", "most questions", "may be lost", "members", "members may be lost", "least sum",
     "serve",
-)
+)  # fmt: skip
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
