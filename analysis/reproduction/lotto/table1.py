@@ -200,9 +200,9 @@ def conclude_table1(measurements: Measurements) -> ReproductionResult:
             "A participant's bytes include its look-ups at the PKI.",
             "Informed selection refines the population and then draws as random selection does. The refinement's "
             "compute is CPU time of this machine, with everybody measured; the other compute follows from the table "
-            "of costs, which charges nothing for the refinement. Its populations are those of scale paper. The range was "
-            "chosen after a first one, 100,000 to 800,000 clients, whose exponent was well above 1: the time per client "
-            "doubles between 40,000 and 80,000 clients on this machine.",
+            "of costs, which charges nothing for the refinement. Its populations are those of scale paper. The range "
+            "was chosen after a first one, 100,000 to 800,000 clients, whose exponent was well above 1: the time per "
+            "client doubles between 40,000 and 80,000 clients on this machine.",
         ],
     )
 
