@@ -17,7 +17,7 @@ CLIENTS = np.arange(12)
 
 
 def losses(population: int = 12, seed: int = 1, **options: object) -> Losses:
-    return Losses(None, population, Randomness(seed), stage=STAGE, **options)  # type: ignore[arg-type]
+    return Losses(None, population, Randomness(seed), stage=STAGE, **options)
 
 
 def test_exact_numbers_of_participants_drop_out_in_the_stage_alone() -> None:
