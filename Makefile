@@ -2,9 +2,10 @@
 #   make demo    the main job: four ways to select participants, compared (a minute, with the installation)
 #   make test    lint, types and tests
 #   make docs    the documentation, into docs/_build/html
-# Two more look closer:
+# More look closer:
 #   make test-all    with the slow tests, and hypothesis' examples all of them
 #   make coverage    which lines the tests of `make test` run
+#   make oracles     values compared with those of other people's packages (part of `make test`)
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -14,12 +15,15 @@ DEV    := $(VENV)/.ready-dev
 DOCS   := $(VENV)/.ready-docs
 FLOWER_BIN := $(VENV)-flower/bin
 FLOWER := $(VENV)-flower/.ready
+ORACLES_BIN := $(VENV)-oracles/bin
+ORACLES := $(VENV)-oracles/.ready
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
-.PHONY: demo test browser docs reference papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
+.PHONY: demo test browser oracles docs reference papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
-# Types are checked while the environment of Flower and Chromium are installed, which wait for their package index.
+# Types are checked while the environments of Flower and of the oracles and Chromium are installed, which wait for their
+# package index.
 ifneq ($(filter test test-all,$(MAKECMDGOALS)),)
 MAKEFLAGS += --jobs=3
 endif
@@ -30,8 +34,8 @@ demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
 	$(BIN)/testbed plot runs/quickstart & $(BIN)/testbed report runs/quickstart && wait $$!
 
-test: $(DEV) $(FLOWER) lint browser
-	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=60
+test: $(DEV) $(FLOWER) lint browser oracles
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest --ignore=tests/oracles -m "not slow" -n 2 --dist loadgroup --durations=60
 
 # The report's page is tested in Chromium. Where there is none and we may, it is installed; else those tests are skipped.
 browser: | $(READY)
@@ -40,8 +44,13 @@ browser: | $(READY)
 	        && apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \
 	    || echo "no Chromium here: the tests of the report in a browser are skipped"
 
-test-all: $(DEV) $(FLOWER) lint browser
-	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python TESTBED_TESTS=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
+test-all: $(DEV) $(FLOWER) $(ORACLES) lint browser
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python TESTBED_TESTS=thorough $(BIN)/python -m pytest --ignore=tests/oracles -n 2 --dist loadgroup
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python TESTBED_TESTS=thorough $(ORACLES_BIN)/python -m pytest tests/oracles
+
+# Values compared with those of jax-privacy, prv_accountant, byzfl, FLINT and Flower, which the testbed does not need.
+oracles: $(ORACLES) $(FLOWER)
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(ORACLES_BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile tests/oracles
 
 # By file where it is below 80 per cent, and in total. What runs in processes that tests start is not seen.
 coverage: $(DEV) $(FLOWER) browser
@@ -118,13 +127,22 @@ $(DEV): $(READY)
 # The environment of a Flower app, for the tests: flwr asks for other versions than the testbed, and takes the rest from there.
 $(FLOWER): $(DEV) tests/workloads/flower/requirements.txt
 	$(PYTHON) -m venv --clear $(VENV)-flower
-	$(FLOWER_BIN)/python tests/workloads/flower/beside.py $(abspath $(BIN))/python
+	$(FLOWER_BIN)/python tests/beside.py $(abspath $(BIN))/python
 	$(FLOWER_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests/workloads/flower/requirements.txt
 	touch $(FLOWER)
+
+# Packages of other people whose values the tests compare: 0.4 GB, 20 seconds. They take the rest from the environment of
+# the tests.
+$(ORACLES): $(DEV) tests/oracles/requirements.txt
+	$(PYTHON) -m venv --clear $(VENV)-oracles
+	$(ORACLES_BIN)/python tests/beside.py $(abspath $(BIN))/python
+	$(ORACLES_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/oracles/requirements.txt
+	$(ORACLES_BIN)/python -c 'import byzfl, flint, jax_privacy.matrix_factorization, prv_accountant' # else tests are skipped
+	touch $(ORACLES)
 
 $(DOCS): $(READY)
 	$(BIN)/python tests/install.py docs
 	touch $(DOCS)
 
 clean:
-	rm -rf $(VENV) $(VENV)-flower $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-flower $(VENV)-oracles $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -45,6 +45,8 @@ _SECAGG = {
 }
 _BUILT_IN: dict[str, StageLook] = {
     "check-in": StageLook("#ABABAB"),
+    "batches/list": StageLook("#D9D29B", "||"),
+    "batches/signatures": StageLook("#8C8230", "||"),
     "lotto/announce": StageLook("#FDD8A8"),
     "lotto/prove": StageLook("#FDBB84"),
     "lotto/participants": StageLook("#FC9F52"),

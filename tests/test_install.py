@@ -35,6 +35,7 @@ def installed(lines: list[str]) -> list[str]:
         ("test", ["demo", "test"]),
         ("test-all", ["demo", "test"]),
         ("lint", ["demo", "test"]),
+        ("oracles", ["demo", "test"]),
         ("coverage", ["demo", "test"]),
         ("fuzz", ["demo", "test"]),
         ("search", ["demo", "test"]),

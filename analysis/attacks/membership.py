@@ -93,20 +93,48 @@ def attack_membership(
     return Advantage(trials, yes[1], yes[0], epsilon)
 
 
-def coupled_delta(
+@dataclass(frozen=True)
+class CoupledAdvantage:
+    """Success of the test in rounds with and without x' that share every other coin.
+
+    Attributes:
+        trials: rounds in which the client uses x', and as many rounds without x'.
+        changed: rounds of the first kind in which x' changes the observer's answer to yes.
+        yes_without: rounds of the second kind in which the observer says that x' is present.
+        use_rate: probability pq that a round uses x'.
+        epsilon: of the tested claim.
+    """
+
+    trials: int
+    changed: int
+    yes_without: int
+    use_rate: float
+    epsilon: float
+
+    @property
+    def delta(self) -> float:
+        """Estimate of Pr[yes | with] - e^epsilon Pr[yes | without]."""
+        # Pr[yes | with] - Pr[yes | without] is pq times the share in which x' changes the answer to yes. The rest,
+        # (e^epsilon - 1) Pr[yes | without], is small.
+        return self.use_rate * self.changed / self.trials - expm1(self.epsilon) * self.yes_without / self.trials
+
+    def interval(self) -> Interval:
+        """Return delta, and the half-width of its 95% interval, which is normal."""
+        changed, without = self.changed / self.trials, self.yes_without / self.trials
+        variance = self.use_rate**2 * changed * (1 - changed) + expm1(self.epsilon) ** 2 * without * (1 - without)
+        return Interval(self.delta, 1.959964 * sqrt(variance / self.trials))
+
+
+def attack_coupled_rounds(
     participation: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
-) -> tuple[float, float]:
+) -> CoupledAdvantage:
     """Estimate the same delta from rounds with and without x' that share every other coin.
 
     Args:
         participation, sigma, epsilon, trials, random: see `attack_membership`.
-
-    Returns:
-        delta, and the half-width of its 95% interval.
     """
     threshold, unit = Threshold(participation, sigma, epsilon), participation.clip / sigma
-    # Such rounds differ only when x' is used, so only those are run twice: Pr[yes | with] - Pr[yes | without] is p q
-    # times the share in which x' changes the answer to yes. The rest, (e^epsilon - 1) Pr[yes | without], is small.
+    # Such rounds differ only when x' is used, so only those are run twice.
     changed = yes = 0
     for rounds in _portions(trials):
         across = random.standard_normal(rounds) + unit * random.binomial(
@@ -120,9 +148,7 @@ def coupled_delta(
             participation.local_samples, participation.sample_rate, len(participating)
         )
         yes += int((along > threshold(across)).sum())
-    used, difference, without = participation.client_rate * participation.sample_rate, changed / trials, yes / trials
-    variance = used**2 * difference * (1 - difference) + expm1(epsilon) ** 2 * without * (1 - without)
-    return used * difference - expm1(epsilon) * without, 1.959964 * sqrt(variance / trials)
+    return CoupledAdvantage(trials, changed, yes, participation.client_rate * participation.sample_rate, epsilon)
 
 
 class Threshold:

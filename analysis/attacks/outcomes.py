@@ -110,7 +110,9 @@ def attack_outcome(run: RunRecords, name: str = "") -> AttackOutcome:
     section = AdversarySection.model_validate(run.experiment["adversary"])
     planned = {number for number in rounds["round"] if section.attacks(number)}
     attacked = set(attacks(events, name)["round"])
-    detections = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
+    # If the server alone misbehaves, its word about clients is no honest party's.
+    kinds = DETECTIONS if section.clients or not section.server else ("refusal",)
+    detections = events[events["kind"].isin(kinds) & events["round"].isin(attacked)]
     completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
     # The server went on without the clients that it caught: the round counts as detected, but not as refused.
     left_out = (set(detections["round"]) & completed) - set(detections.loc[detections["kind"] == "refusal", "round"])
@@ -279,8 +281,8 @@ def _notes(frame: pd.DataFrame) -> list[str]:
         + "".join(f" {head}: {meaning}." for head, (name, meaning) in _RARE.items() if frame[name].any()),
         "Expected: s c / n, for s participants and c dishonest of n clients. "
         f"Above {eta}× expected: share of the planned rounds with more than {eta} s c / n dishonest participants and "
-        "at least one honest participant, and its 95% interval. Lotto's bound: largest probability of such a round, "
-        "Theorem 2 of Lotto (arXiv 2401.02880); –: not Lotto.",
+        "at least one honest participant, and its 95% interval. Lotto's bound: largest probability of such a "
+        "round among all announced ones, Theorem 2 of Lotto (arXiv 2401.02880); –: not Lotto.",
     ]
 
 

@@ -33,7 +33,7 @@ from math import exp, inf, log, log1p, sqrt
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from analysis.bounds.checks import require_at_least, require_inside, require_positive
 from testbed.arrays import Floats
@@ -357,8 +357,8 @@ def gaussian_delta(sensitivity: float, epsilon: float) -> float:
     if sensitivity == 0:
         return 0.0
     first = float(ndtr(sensitivity / 2 - epsilon / sensitivity))
-    second = float(ndtr(-sensitivity / 2 - epsilon / sensitivity))
-    return first if second == 0 else first - exp(epsilon + log(second))  # e^epsilon by itself overflows above 709
+    # In logarithms: e^epsilon overflows above 709, and its factor is 0 in doubles there.
+    return first - exp(epsilon + float(log_ndtr(-sensitivity / 2 - epsilon / sensitivity)))
 
 
 def gaussian_epsilon(sensitivity: float, delta: float) -> float:

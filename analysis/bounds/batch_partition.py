@@ -155,6 +155,24 @@ def batches_available(batches: Batches, dropout: Dropout) -> Floats:
     return np.multiply.reduceat(np.broadcast_to(1 - chances, batches.of.shape), starts)
 
 
+def like_reliability(dropout: Sequence[float]) -> list[float]:
+    """Return the probabilities in an order in which batches of consecutive users have like reliability.
+
+    That is the partition of `testbed.selection.reliability`, with a record that orders the users without error. If T
+    divides N, no partition has a larger C (docs/papers/multi-round-like-reliability.md).
+
+    Args:
+        dropout: N numbers p_1, ..., p_N.
+
+    Example:
+        >>> mixed = [0.1, 0.5, 0.1, 0.5]
+        >>> like = like_reliability(mixed)
+        >>> [round(average_cardinality(4, 2, 2, chances), 4) for chances in (mixed, like)]
+        [1.395, 1.715]
+    """
+    return sorted(dropout)
+
+
 def _exact(p: float) -> Fraction:
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: {p:g} is not a probability")
@@ -209,11 +227,14 @@ class Simulated:
         cardinality: mean users in a round, skipped rounds included.
         error: standard error of `cardinality`, from the means of 50 blocks of rounds (batch means).
         unavailable: rate of skipped rounds.
+        fairness_gap: F, largest difference between two users' shares of the rounds that were not skipped; 0 if all
+            were skipped.
     """
 
     cardinality: float
     error: float
     unavailable: Proportion
+    fairness_gap: float
 
 
 def simulated(
@@ -248,7 +269,9 @@ def simulated(
         sizes[number] = len(members)
     means = sizes.reshape(_BLOCKS, -1).mean(axis=1)
     error = float(means.std(ddof=1)) / sqrt(_BLOCKS)
-    return Simulated(float(sizes.mean()), error, Proportion.of(int((sizes == 0).sum()), rounds))
+    skipped = int((sizes == 0).sum())
+    gap = float(np.ptp(participations)) / max(1, rounds - skipped)
+    return Simulated(float(sizes.mean()), error, Proportion.of(skipped, rounds), gap)
 
 
 # -- Theorem 3 --------------------------------------------------------------------------------------------------------

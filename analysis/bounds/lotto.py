@@ -6,16 +6,13 @@ Security 2024, arXiv 2401.02880, sections 3.4 and 3.6.
 A client is a candidate with probability at most p = floor(a s m / n_min) / m, for all announcements of the server:
 clients refuse a population below n_min. Of the c dishonest clients at most Binomial(c, p) are candidates, and a server
 that removes only honest candidates keeps all of them. These are bounds for one round, and the way back from a target to
-parameters; `analysis.bounds.lotto_rounds` covers many rounds.
+parameters; `analysis.bounds.lotto_completed` covers completed rounds, and `analysis.bounds.lotto_rounds` many rounds.
 """
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import ceil, floor, sqrt
+from math import ceil, floor
 from numbers import Integral
-
-import numpy as np
-from scipy.stats import binom
 
 from analysis.bounds.checks import require_at_least, require_inside
 from analysis.bounds.tails import survival
@@ -44,16 +41,25 @@ def selection_probability(
     )
 
 
-def candidates_suffice(population: int, participants: int, over_selection: float | Fraction) -> float:
-    """Return Pr[|C| >= s], when all n clients are available and n is announced truly (Theorem 1).
+def candidates_suffice(
+    population: int, participants: int, over_selection: float | Fraction, announced: int | None = None
+) -> float:
+    """Return Pr[|C| >= s], when all clients are available (Theorem 1).
 
     Args:
-        population: n, at least s.
+        population: n_true, at least s.
         participants: s.
         over_selection: a.
+        announced: n, the population that the server announces, at least 1; None: n_true.
+
+    Example:
+        >>> round(candidates_suffice(100, 10, 1.3), 4), round(candidates_suffice(100, 10, 1.3, announced=130), 4)
+        (0.8523, 0.5487)
     """
     _check_population(population, participants)
-    p = min(Fraction(1), _factor(over_selection) * participants / population)
+    size = population if announced is None else announced
+    require_at_least(1, announced=size)
+    p = min(Fraction(1), _factor(over_selection) * participants / size)
     return survival(participants - 1, population, p)
 
 
@@ -98,29 +104,6 @@ def share_factor(population: int, over_selection: float | Fraction, min_populati
     """
     require_at_least(1, population=population, min_population=min_population)
     return float(_factor(over_selection) * population / min_population)
-
-
-def expected_share(
-    population: int, dishonest: int, participants: int, over_selection: float | Fraction, min_population: int
-) -> float:
-    """Return E[x/s, given |C| >= s]: the expected share of dishonest participants in a round that is run.
-
-    The server is that of `share_factor`. The paper has lambda c / n_true, without the condition and with x beyond s;
-    this is the sum itself.
-
-    Args:
-        population, dishonest, participants, over_selection, min_population: see `dishonest_fraction_exceeds`.
-
-    Raises:
-        ValueError: if a number is out of range.
-    """
-    check_counts(population, dishonest, participants, min_population)
-    p = float(selection_probability(participants, over_selection, min_population))
-    mean, wide = dishonest * p, 40 + ceil(12 * sqrt(dishonest * p * (1 - p)))  # beyond: less than 10^-30
-    x = np.arange(max(0, floor(mean) - wide), min(dishonest, ceil(mean) + wide) + 1)
-    # |C| >= s needs s - x honest candidates. Of more than s dishonest candidates only s fit into the round.
-    happens = binom.pmf(x, dishonest, p) * binom.sf(participants - x - 1, population - dishonest, p)
-    return float((np.minimum(x, participants) * happens).sum() / happens.sum() / participants)
 
 
 def secagg_fails(

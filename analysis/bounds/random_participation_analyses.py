@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, isfinite, log
 from typing import Literal
 
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -10,9 +10,13 @@ from scipy.optimize import brentq
 
 from analysis.bounds import random_participation as one_round
 from analysis.bounds import random_participation_composed as many_rounds
+from analysis.bounds import revealed_samples
+from analysis.bounds.gradient_configurations import OtherRounds
+from analysis.bounds.neighbouring_pairs import angled_pair, worst_angle
+from analysis.bounds.pair_search import coarse_interval, worst_angle_of_rounds, worst_cosine
 from analysis.bounds.random_participation import Delta, Participation, epsilon_at, sigma_at
 
-Soundness = Literal["guarantee", "other-mechanism", "as-published", "lower-bound"]
+Soundness = Literal["guarantee", "hidden-participants", "other-mechanism", "as-published", "lower-bound"]
 SOUND = "wcs"
 """The analysis whose numbers this project reports."""
 
@@ -23,7 +27,8 @@ class Analysis:
 
     Attributes:
         name: key in the report.
-        soundness: ``guarantee``; ``other-mechanism``: a guarantee for another algorithm (without random participation,
+        soundness: ``guarantee``; ``hidden-participants``: a guarantee where no observer sees the participants;
+            ``other-mechanism``: a guarantee for another algorithm (without random participation,
             or with all samples shuffled); ``as-published``: no guarantee; ``lower-bound``: no guarantee can be better.
         source: theorem or pair behind it.
         delta: of one round.
@@ -80,7 +85,69 @@ ANALYSES = (
         one_round.orthogonal_pair,
         many_rounds.orthogonal_pair,
     ),
+    Analysis(
+        "revealed_samples",
+        "hidden-participants",
+        "the client's other samples revealed instead",
+        revealed_samples.revealed_samples,
+        revealed_samples.composed,
+    ),
 )
+
+
+def angled_analysis(cosine: float) -> Analysis:
+    """Return the analysis of the pair whose other gradients are parallel, with x' at an angle.
+
+    Args:
+        cosine: between the gradient of x' and the others, in [-1, 1].
+    """
+
+    def delta(participation: Participation, sigma: float, epsilon: float) -> float:
+        return angled_pair(participation, sigma, epsilon, cosine)
+
+    def loss(participation: Participation, sigma: float) -> PrivacyLossDistribution:
+        return many_rounds.angled_pair(participation, sigma, cosine)
+
+    return Analysis(
+        "angled_pair", "lower-bound", f"two neighbouring data sets at the worst angle, cosine {cosine:.2f}", delta, loss
+    )
+
+
+def worst_cosine_at_noise(participation: Participation, sigma: float, delta: float, rounds: int) -> float:
+    """Return the cosine of the angled pair that loses most at a noise.
+
+    Args:
+        participation, sigma: as of `Delta`.
+        delta: in (0, 1), of all rounds together.
+        rounds: number of rounds.
+    """
+    if rounds > 1:
+        return worst_angle_of_rounds(participation, sigma, delta, rounds).cosine
+    cosine = 0.0
+    for _ in range(2):  # the angle depends on epsilon, and epsilon on the angle
+        epsilon = epsilon_at(angled_analysis(cosine).delta, participation, sigma, delta)
+        if not isfinite(epsilon):
+            break
+        cosine, _ = worst_angle(participation, sigma, epsilon)
+    return cosine
+
+
+def worst_cosine_at_epsilon(participation: Participation, epsilon: float, delta: float, rounds: int) -> float:
+    """Return the cosine of the angled pair that needs most noise, to the accuracy of a search at about that noise.
+
+    Args:
+        participation, epsilon: as of `Delta`.
+        delta: in (0, 1), of all rounds together.
+        rounds: number of rounds.
+    """
+    analysis = next(analysis for analysis in ANALYSES if analysis.name == "orthogonal_pair")
+    sigma = noise_by(analysis, participation, epsilon, delta, rounds)
+    if not 0 < sigma < float("inf"):
+        return 0.0
+    if rounds == 1:
+        return worst_angle(participation, sigma, epsilon)[0]
+    loss = many_rounds.angled_pair(participation, sigma, 0.0, coarse_interval(rounds))
+    return worst_cosine(participation, sigma, OtherRounds.alike(loss, rounds, epsilon))
 
 
 def epsilon_by(analysis: Analysis, participation: Participation, sigma: float, delta: float, rounds: int) -> float:

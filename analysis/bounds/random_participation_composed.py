@@ -9,12 +9,14 @@ composed `orthogonal_pair` and `as_printed` are lower bounds on the truth up to 
 """
 
 from collections.abc import Callable
+from math import sqrt
 
 import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism, identity
 from scipy.stats import norm
 
+from analysis.bounds.gradient_configurations import GradientConfiguration, mixture_on_grid
 from analysis.bounds.random_participation import Mixture, Participation, parallel_pair, recentred_pair
 from testbed.arrays import Floats
 
@@ -100,6 +102,67 @@ def orthogonal_pair(participation: Participation, sigma: float, interval: float 
     rate = q * present[used, None] / observed[used, None]
     upper = observed[used, None] * ((1 - rate) * without + rate * shifted)
     return _of_cells(upper.ravel(), (observed[used, None] * without).ravel(), interval)
+
+
+def angled_pair(
+    participation: Participation, sigma: float, cosine: float, interval: float = INTERVAL
+) -> PrivacyLossDistribution:
+    """Return the loss of the pair of `neighbouring_pairs.angled_pair`, a lower bound.
+
+    Args:
+        participation, sigma: as of `Delta`.
+        cosine: between the gradient of x' and the client's other ones, in [-1, 1].
+        interval: distance of the losses.
+    """
+    p, q, unit = participation.client_rate, participation.sample_rate, participation.clip / sigma
+    sine = sqrt(max(0.0, 1 - cosine * cosine))
+    counts, weights = participation.others
+    # Here x' shows in both directions, so that cells along the others are finer than those of `orthogonal_pair`.
+    along = _edges(counts.max() * unit + max(0.0, cosine) * unit, 2 * _PER_DEVIATION_ACROSS)
+    across = _edges(sine * unit, _PER_DEVIATION // 2)
+    absent, present, with_x = (
+        _masses(mixture, along)
+        for mixture in (
+            (np.ones(1), np.zeros(1)),
+            (weights, counts * unit),
+            (weights, (counts + cosine) * unit),
+        )
+    )
+    still, moved = (_masses((np.ones(1), np.array([mean])), across) for mean in (0.0, sine * unit))
+    lower = np.outer((1 - p) * absent + p * present, still)
+    upper = np.outer((1 - p) * absent + p * (1 - q) * present, still) + p * q * np.outer(with_x, moved)
+    return _of_cells(upper.ravel(), lower.ravel(), interval)
+
+
+def configured_pair(
+    configuration: GradientConfiguration, participation: Participation, sigma: float, interval: float = INTERVAL
+) -> PrivacyLossDistribution:
+    """Return the loss of a configuration of gradients in two or three dimensions, a lower bound.
+
+    Args:
+        configuration: groups of equal gradients.
+        participation, sigma: as of `Delta`.
+        interval: distance of the losses.
+    """
+    p, q = participation.client_rate, participation.sample_rate
+    weights, present, with_x = configuration.on_principal_axes().means(participation, sigma)
+    per_deviation = 16 if present.shape[1] == 2 else 6  # cells in space are many
+    means = np.concatenate([present, with_x, np.zeros((1, present.shape[1]))])
+    axes = [_edges(span, per_deviation) + low for low, span in zip(means.min(0), np.ptp(means, axis=0), strict=True)]
+
+    def masses(places: Floats, shares: Floats) -> Floats:
+        factors = [_cell_masses(places[:, axis], edges) for axis, edges in enumerate(axes)]
+        return mixture_on_grid(shares, factors).ravel()
+
+    absent = masses(np.zeros((1, present.shape[1])), np.ones(1))
+    others = masses(present, weights)
+    upper = (1 - p) * absent + p * ((1 - q) * others + q * masses(with_x, weights))
+    return _of_cells(upper, (1 - p) * absent + p * others, interval)
+
+
+def _cell_masses(means: Floats, edges: Floats) -> Floats:
+    """Return `(means, cells)` probabilities of normal distributions of variance 1."""
+    return np.stack([_masses((np.ones(1), mean[None]), edges) for mean in means])
 
 
 def _subsampled(rate: float, noise: float, interval: float) -> PrivacyLossDistribution:

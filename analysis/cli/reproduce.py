@@ -220,7 +220,7 @@ def _make(reproduction: "Reproduction", task: "ReproductionContext", format: str
     written = presentation.write(reproduction, result, scale, directory, origin, measurements)
     echo(presentation.render(reproduction, result, scale, format, origin), nl=False)
     runner.console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
-    if measurements is not None and not runner.overrides and task.data is None:
+    if not runner.overrides and task.data is None:
         _compare(reproduction, measurements, scale, runner.console)
 
 
@@ -229,12 +229,12 @@ def _compare(reproduction: "Reproduction", measurements: "Measurements", scale: 
     from analysis.reproduction.kept import kept_result
     from analysis.reproduction.measurements import compare
 
-    kept = kept_result(reproduction)
-    if kept is None or kept.measurements is None or kept.scale != scale:
+    earlier = kept_result(reproduction)
+    if earlier is None or earlier.measurements is None or earlier.scale != scale:
         return
-    if kept.measurements.setting.data_kind != measurements.setting.data_kind:
+    if earlier.measurements.setting.data_kind != measurements.setting.data_kind:
         return
-    compared = compare(kept.measurements, measurements)
+    compared = compare(earlier.measurements, measurements)
     console.print(
         f"compared with the kept result: {compared.equal} of {compared.numbers} numbers are equal"
         + (f"; largest relative difference {compared.largest:.2g}" if compared.equal < compared.numbers else "")

@@ -21,10 +21,6 @@ from testbed.records import RunRecords
 
 Scale = Literal["small", "real", "paper"]
 
-ClaimsOf = Callable[[pd.DataFrame, int], Sequence[PaperClaim | None]]
-"""Function from a kept table and its claims' number of seeds to the claims in their order; None for a claim that needs
-more than the table."""
-
 DataKind = Literal["paper", "stand-in", "none"]
 """Data of a measurement: the paper's data set, data in its place (another data set, or generated data), or none, as for
 formulas and for protocols without training."""
@@ -135,27 +131,23 @@ class Reproduction:
         name: name in the command, such as ``lotto-table2``.
         title: description in one line.
         source: paper, and the place in the paper.
-        run: function that makes the result in one step; for reproductions without `measure` and `conclude`.
+        measure: function that runs or computes everything.
+        conclude: function that makes table, claims and remarks from stored measurements. It must not read files, run
+            experiments or draw random numbers.
         aliases: further names, since a table and a figure of the same runs are one reproduction.
         data_files: description of the real data that the reproduction can use; empty when it uses none.
         scales: scales at which the reproduction can run.
         takes_seeds: whether the reproduction uses the context's `seeds`.
         built_in_data: kind of the data without ``--data``.
-        claims_of: function that computes the claims from the table alone; for reproductions without `conclude`.
-        measure: function that runs or computes everything.
-        conclude: function that makes table, claims and remarks from stored measurements. It must not read files, run
-            experiments or draw random numbers.
     """
 
     name: str
     title: str
     source: str
-    run: Callable[[ReproductionContext], ReproductionResult] | None = None
+    measure: Callable[[ReproductionContext], Measurements]
+    conclude: Callable[[Measurements], ReproductionResult]
     aliases: Sequence[str] = ()
     data_files: str = ""
     scales: Sequence[Scale] = ("small", "paper")
     takes_seeds: bool = False
     built_in_data: DataKind = "none"
-    claims_of: ClaimsOf | None = None
-    measure: Callable[[ReproductionContext], Measurements] | None = None
-    conclude: Callable[[Measurements], ReproductionResult] | None = None

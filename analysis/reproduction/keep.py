@@ -33,8 +33,8 @@ def keep(directory: Path, results: Path = RESULTS) -> Path:
             f"{source}: made by {commit or 'an unknown commit'}; commit all changes, and run the reproduction again"
         )
     target = results / f"{result.name}.json"
-    for file, kept in ((source, target), (measurements_file(source), measurements_file(target))):
-        shutil.copyfile(file, kept)
+    for file, copy in ((source, target), (measurements_file(source), measurements_file(target))):
+        shutil.copyfile(file, copy)
     return target
 
 

@@ -14,7 +14,6 @@ from typing import Any, get_args
 import pandas as pd
 
 from analysis.reproduction.contract import (
-    ClaimsOf,
     DataKind,
     Measurements,
     Origin,
@@ -105,7 +104,12 @@ def kept_result(reproduction: Reproduction) -> KeptResult | None:
 
 
 def data_kind(outcome: KeptResult, reproduction: Reproduction) -> DataKind:
-    """Return the kind of data behind a result; for a result without measurements, that of the built-in data."""
+    """Return the kind of data behind a result.
+
+    Args:
+        outcome: a result.
+        reproduction: its reproduction. Its built-in data count for a result without measurements.
+    """
     return reproduction.built_in_data if outcome.measurements is None else outcome.measurements.setting.data_kind
 
 
@@ -140,10 +144,9 @@ def check_measurements(outcome: KeptResult, reproduction: Reproduction) -> list[
 
     Args:
         outcome: a result with measurements.
-        reproduction: its reproduction, with `conclude`.
+        reproduction: its reproduction.
     """
     assert outcome.measurements is not None
-    assert reproduction.conclude is not None
     try:
         again = reproduction.conclude(outcome.measurements)
     except _NOT_COMPUTED as error:
@@ -156,8 +159,8 @@ def check_measurements(outcome: KeptResult, reproduction: Reproduction) -> list[
     ]
     lines = [
         f"{outcome.name}: {place} is {written!r} in the file, but its measurements give {here!r}"
-        for part, kept, computed in parts
-        for place, written, here in _unequal(json_data(kept), json_data(computed), part)
+        for part, in_file, computed in parts
+        for place, written, here in _unequal(json_data(in_file), json_data(computed), part)
     ]
     return lines + [
         f"{outcome.name}: {claim.claim!r}: not run, without a reason"
@@ -169,49 +172,6 @@ def check_measurements(outcome: KeptResult, reproduction: Reproduction) -> list[
 def json_data(value: Any) -> Any:
     """Return a value as JSON gives it back."""
     return json.loads(json.dumps(value))
-
-
-@dataclass(frozen=True)
-class TableCheck:
-    """Comparison of kept claims with the claims that the kept table gives.
-
-    Attributes:
-        again: number of claims that were recomputed.
-        claims: number of claims in the file.
-        differing: differences in numbers and words between file and table, one line each.
-    """
-
-    again: int
-    claims: int
-    differing: Sequence[str]
-
-
-def check_table(outcome: KeptResult, claims_of: ClaimsOf) -> TableCheck:
-    """Recompute claims from a kept table, and compare all their numbers and words.
-
-    Args:
-        outcome: a kept result.
-        claims_of: the reproduction's `claims_of`, see `analysis.reproduction.contract.Reproduction`.
-
-    Returns:
-        The number of recomputed claims, and the differences.
-    """
-    claims = outcome.result.claims
-    try:
-        computed = claims_of(outcome.result.table, max((claim.seeds for claim in claims), default=0))
-    except _NOT_COMPUTED as error:
-        line = f"{outcome.name}: its claims cannot be computed from its table ({type(error).__name__}: {error})"
-        return TableCheck(0, len(claims), [line])
-    if len(claims) != len(computed):
-        line = f"{outcome.name}: the file has {len(claims)} claims, but its table gives {len(computed)}"
-        return TableCheck(0, len(claims), [line])
-    pairs = [(claim, again) for claim, again in zip(claims, computed, strict=True) if again is not None]
-    differing = [
-        f"{outcome.name}: {claim.claim!r}: {place} is {written!r} in the file, but its table gives {here!r}"
-        for claim, again in pairs
-        for place, written, here in _unequal(claim.as_data(), again.as_data())
-    ]
-    return TableCheck(len(pairs), len(claims), differing)
 
 
 def _unequal(written: Any, computed: Any, place: str = "") -> list[tuple[str, Any, Any]]:

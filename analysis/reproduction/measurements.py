@@ -97,9 +97,7 @@ def stored(measurements: Measurements) -> Measurements:
     return Measurements(again.setting, again.tables, measurements.figures)
 
 
-def carry_out(
-    reproduction: Reproduction, context: ReproductionContext
-) -> tuple[Measurements | None, ReproductionResult]:
+def carry_out(reproduction: Reproduction, context: ReproductionContext) -> tuple[Measurements, ReproductionResult]:
     """Measure and conclude, and return both.
 
     The result follows from the measurements as a file gives them back.
@@ -109,11 +107,8 @@ def carry_out(
         context: where and how to run.
 
     Returns:
-        The measurements (None for a reproduction in one step), and the result.
+        The measurements and the result.
     """
-    if reproduction.measure is None or reproduction.conclude is None:
-        assert reproduction.run is not None
-        return None, reproduction.run(context)
     measurements = stored(reproduction.measure(context))
     return measurements, replace(reproduction.conclude(measurements), figures=measurements.figures)
 
@@ -138,15 +133,19 @@ class MeasurementComparison:
 _MOST_LINES = 20
 
 
-def compare(kept: Measurements, new: Measurements) -> MeasurementComparison:
+def compare(earlier: Measurements, new: Measurements) -> MeasurementComparison:
     """Compare the numbers of new measurements with those of kept measurements.
 
     Rows correspond if all their cells that are not floating-point numbers are equal, in their order. If the new
     measurements have fewer seeds, only rows with their seeds are compared.
+
+    Args:
+        earlier: kept measurements.
+        new: measurements of a new run.
     """
     equal, numbers, largest, lines = 0, 0, 0.0, list[str]()
-    for name in sorted({*kept.tables, *new.tables}):
-        before, after = (each.tables.get(name, pd.DataFrame()) for each in (kept, new))
+    for name in sorted({*earlier.tables, *new.tables}):
+        before, after = (each.tables.get(name, pd.DataFrame()) for each in (earlier, new))
         if "seed" in before and "seed" in after:
             before = before[before["seed"].isin(after["seed"])]
         old, now = _by_key(before), _by_key(after)

@@ -27,14 +27,14 @@ class Multiplicity:
         claims: number of claims with a verdict that rests on estimates.
         checks: number of their checks with an interval.
         decided: number of these checks with a verdict other than "partly".
-        kept: number of claims that keep their verdict when all intervals hold at once.
+        unchanged: number of claims that keep their verdict when all intervals hold at once.
         undecided: number of claims that become "partly" then.
     """
 
     claims: int
     checks: int
     decided: int
-    kept: int
+    unchanged: int
     undecided: int
 
     @property
@@ -50,7 +50,7 @@ class Multiplicity:
         return (
             f"{self.claims} verdicts rest on {self.checks} estimates with 95% intervals, of which {self.decided} are "
             f"decided: up to {self.expected_errors:.1f} of these are expected to be wrong by chance. With intervals "
-            f"that hold all at once (Bonferroni), {self.kept} verdicts stay and {self.undecided} become 'partly'"
+            f"that hold all at once (Bonferroni), {self.unchanged} verdicts stay and {self.undecided} become 'partly'"
         )
 
 
@@ -69,9 +69,9 @@ def multiplicity(claims: Iterable[PaperClaim]) -> Multiplicity:
         replace(claim, checks=[_widened(check, claim.seeds, len(checks)) for check in claim.checks])
         for claim in estimated
     ]
-    kept = sum(claim.verdict == other.verdict for claim, other in zip(estimated, wider, strict=True))
+    unchanged = sum(claim.verdict == other.verdict for claim, other in zip(estimated, wider, strict=True))
     decided = sum(check.verdict != "partly" for check in checks)
-    return Multiplicity(len(estimated), len(checks), decided, kept, len(estimated) - kept)
+    return Multiplicity(len(estimated), len(checks), decided, unchanged, len(estimated) - unchanged)
 
 
 def _is_estimate(check: Check) -> bool:

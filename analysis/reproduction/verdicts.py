@@ -175,7 +175,7 @@ def true(quantity: str, holds: object) -> Check:
     return equal(quantity, float(bool(holds)), 1.0)
 
 
-Reason = Literal["", "length", "data", "censored"]
+Reason = Literal["", "length", "data", "censored", "not implemented"]
 """Reason for a number that was not measured."""
 
 
@@ -191,7 +191,8 @@ class PaperClaim:
         seeds: number of runs behind the intervals, which differ in their seeds alone; 0 without random numbers.
         counted_in: reproduction of the same runs under which this claim counts; here it is shown and not counted.
         not_run: reason why a check has no number: ``length``, the runs take longer than this scale allows; ``data``,
-            the data are not at hand; ``censored``, runs ended before the event that the number times.
+            the data are not at hand; ``censored``, runs ended before the event that the number times; ``not
+            implemented``, the paper's variant is missing.
         uses_data: whether the claim depends on the data set. A claim on guarantees, bytes or formulas does not.
     """
 

@@ -9,10 +9,8 @@ from analysis.reproduction.commits import unknown_commits
 from analysis.reproduction.contract import Reproduction
 from analysis.reproduction.kept import (
     KeptResult,
-    TableCheck,
     by_data,
     check_measurements,
-    check_table,
     data_kind,
     differences,
     kept_result,
@@ -37,15 +35,12 @@ class Verification:
         outcomes: results whose verdicts were recomputed.
         missing: names of reproductions without a result.
         from_measurements: names of results whose table, claims and remarks were made again from stored measurements.
-        from_tables: by name, results whose claims were recomputed from the kept table, number by number; for all other
-            claims only the verdicts were recomputed.
         differing: differences, one line each.
     """
 
     outcomes: list[KeptResult] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     from_measurements: set[str] = field(default_factory=set)
-    from_tables: dict[str, TableCheck] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
 
 
@@ -81,12 +76,9 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
     for of_it in verification.outcomes:
         verification.differing += differences(of_it)
         reproduction = by_name[of_it.name]
-        if of_it.measurements is not None and reproduction.conclude is not None:
+        if of_it.measurements is not None:
             verification.from_measurements.add(of_it.name)
             verification.differing += check_measurements(of_it, reproduction)
-        elif (of_table := reproduction.claims_of) is not None:
-            verification.from_tables[of_it.name] = check_table(of_it, of_table)
-            verification.differing += verification.from_tables[of_it.name].differing
     return verification
 
 
@@ -112,10 +104,6 @@ def shown(verification: Verification, every: Sequence[Reproduction], format: str
                 "multiplicity": asdict(at_once) | {"expected_errors": at_once.expected_errors},
                 "not_run": verification.missing,
                 "from_measurements": sorted(verification.from_measurements),
-                "from_tables": {
-                    name: {"claims": check.claims, "computed_again": check.again}
-                    for name, check in verification.from_tables.items()
-                },
                 "differing": verification.differing,
             }
         )
@@ -151,8 +139,7 @@ def _again(verification: Verification, outcome: KeptResult) -> str:
     if outcome.name in verification.from_measurements:
         assert outcome.measurements is not None
         return f"{sum(map(len, outcome.measurements.tables.values()))} measurements"
-    check = verification.from_tables.get(outcome.name)
-    return f"table, {check.again} of {check.claims}" if check else "verdicts only"
+    return "verdicts only"
 
 
 def _coverage(verification: Verification) -> list[str]:

@@ -25,7 +25,7 @@ from testbed.adversary import (
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, dropped_honest, parallel_sums, reconstruction, small_sums
-from testbed.adversary.selection import batches, candidates, early, lists, rounds
+from testbed.adversary.selection import batches, candidates, early, lists, rebatch, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
     candidates,
@@ -34,6 +34,7 @@ _MODULES: tuple[ModuleType, ...] = (
     lists,
     parallel_sums,
     batches,
+    rebatch,
     reconstruction,
     small_sums,
     dropped_honest,

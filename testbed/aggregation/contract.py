@@ -58,6 +58,8 @@ class AggregationParameters(BaseModel):
     """Where updates of asynchronous rounds wait until the buffer is full; None: the protocol needs whole rounds."""
     protects_samples: ClassVar[bool] = False
     """Whether privacy is accounted for single training samples, not for clients' whole updates."""
+    outsiders_check_batches: ClassVar[bool] = False
+    """Whether clients that need not be participants check which clients are summed, such as members of a committee."""
     reports_losses: ClassVar[bool] = True
     """Whether clients report their training loss to the server."""
 

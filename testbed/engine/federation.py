@@ -26,7 +26,7 @@ from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.hosts import Hosts
 from testbed.network.live import LiveNetwork
-from testbed.parties.participation import check_remembered
+from testbed.parties.participation import check_pinned, check_remembered
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
@@ -154,11 +154,16 @@ class Federation:
         check_memory(self.state.memory, self._algorithm, self.plan.experiment.population, where)
         if self._algorithm.keeps_state and self._states is not None:
             self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.initial_state))
-        if self.plan.participation_pattern is not None and self.records is not None and self.state.round_number:
+        pattern, pins = self.plan.participation_pattern is not None, self.plan.selection.clients_pin_batches
+        if (pattern or pins) and self.records is not None and self.state.round_number:
             rows = self.records.table("participation")
             # Dishonest clients need not keep a memory.
             honest_in_sums = rows["survived"].to_numpy() & ~rows["dishonest"].to_numpy()
-            check_remembered(self.records.path, rows["client"].to_numpy()[honest_in_sums])
+            clients = rows["client"].to_numpy()[honest_in_sums]
+            if pattern:
+                check_remembered(self.records.path, clients)
+            if pins:
+                check_pinned(self.records.path, clients)
 
     @property
     def finished(self) -> bool:

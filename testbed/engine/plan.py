@@ -30,6 +30,7 @@ from testbed.experiment.schema import Experiment, check_schedule, check_stages
 from testbed.network.contract import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.participation import OwnParticipation, ParticipationLog
+from testbed.parties.pinned_batches import PinnedBatches
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import RoundBeacon
 from testbed.plugins.classes import check_members
@@ -256,7 +257,8 @@ class RunPlan:
     def clients_remember(self) -> bool:
         """Whether clients keep something from round to round, in the run's directory."""
         learning = self.experiment.workload
-        return any((learning.drift_correction, learning.local_layers, self.participation_pattern))
+        states = learning.drift_correction, learning.local_layers, self.participation_pattern
+        return any(states) or self.selection.clients_pin_batches
 
     def environment(self, workload: Workload, directory: Path | None = None) -> Environment:
         """Return the settings shared by the clients of one host; the PKI's directory is set after registration.
@@ -266,6 +268,8 @@ class RunPlan:
             directory: the run's directory, for the clients' states if they keep any; None: a temporary one per host.
         """
         algorithm, pattern = self.client_algorithm(workload), self.participation_pattern
+        pins = self.selection.clients_pin_batches
+        log = ParticipationLog(directory) if pins or pattern is not None else None
         client_states = ClientStates(directory) if algorithm.keeps_state or directory is not None else None
         # Once per process, before clients are timed.
         self.aggregation.prepare(self.maximum_participants, workload.dimension)
@@ -281,7 +285,7 @@ class RunPlan:
             minimum_participants=self.minimum_participants,
             maximum_participants=self.maximum_participants,
             rounds=self.experiment.rounds,
-            batches=self.selection.batches,
+            batches=self.selection.batches if self.selection.clients_know_batches else None,
             client_rate=self.selection.client_rate,
             reports_training=self.reports_training(workload.dimension),
             symbolic_masks=self.symbolic_masks,
@@ -289,7 +293,8 @@ class RunPlan:
             results=self.results,
             client_algorithm=algorithm,
             client_states=client_states,
-            participation=None if pattern is None else OwnParticipation(pattern, ParticipationLog(directory)),
+            participation=None if pattern is None or log is None else OwnParticipation(pattern, log),
+            pinned_batches=PinnedBatches(log) if pins and log is not None else None,
         )
 
     @cached_property

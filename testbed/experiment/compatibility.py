@@ -195,6 +195,19 @@ UNBUFFERED = Choice(
     lambda experiment: _if(experiment.aggregation.asynchronous_buffer is None, experiment.aggregation.protocol),
     f"not {_named(_BUFFERED)}",
 )
+ANNOUNCED_BATCHES = Choice(
+    "selection.membership",
+    lambda experiment: _if(
+        getattr(experiment.selection, "membership", "known") != "known",
+        getattr(experiment.selection, "membership", "known"),
+    ),
+    "`announced` or `pinned`",
+)
+OUTSIDERS = Choice(
+    "aggregation.protocol",
+    lambda experiment: _if(experiment.aggregation.outsiders_check_batches, experiment.aggregation.protocol),
+    _named(kind for kind in aggregations.PROTOCOLS if kind.outsiders_check_batches),
+)
 ADVERSARY = Choice("adversary", lambda experiment: _there(experiment.adversary))
 SCHEDULE = Choice(
     "availability.model",
@@ -226,6 +239,12 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "set links: {transport: none}, or {transport: {preset: tcp, congestion_control: none}} for the headers alone",
     ),
     Exclusion(ASYNCHRONOUS, QUORUM, "the server waits for single answers, not for a stage"),
+    Exclusion(
+        ANNOUNCED_BATCHES,
+        OUTSIDERS,
+        "clients outside the round check the sums, and are not told the batches",
+        "set selection.membership: known",
+    ),
     Exclusion(CANARIES, SAMPLE_PRIVACY, "the protocol protects single samples, but a canary is a whole update"),
     Exclusion(CANARIES, COMPRESSION, "a canary is a whole update"),
     Exclusion(CANARIES, DRIFT_CORRECTION, "a canary is an update without corrections"),

@@ -16,6 +16,7 @@ from testbed.crypto.memo import Memo
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.messages import Message, encode
 from testbed.parties.participation import OwnParticipation
+from testbed.parties.pinned_batches import PinnedBatches
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.parties.stage_table import REFUSED as REFUSED  # for classes that import them from here
 from testbed.parties.stage_table import StageProgress as StageProgress
@@ -46,7 +47,8 @@ class Environment:
             number that favours its clients.
         minimum_participants: clients refuse to sum over fewer participants; an honest server has no such rounds.
         maximum_participants: clients refuse to sum over more participants; an honest server has no such rounds.
-        batches: groups of clients with updates that may only be summed together, if selection uses batches.
+        batches: groups of clients with updates that may only be summed together, if selection uses batches and clients
+            know them before the first round.
         client_rate: probability with which each available client takes part in a round, if clients are drawn
             independently.
         reports_training: whether clients report their mean loss and their number of samples.
@@ -56,6 +58,7 @@ class Environment:
         client_algorithm: local training algorithm, with the state that clients keep from round to round.
         client_states: the clients' states; None if clients keep none.
         participation: limits that clients put on their own participation; None: no limits.
+        pinned_batches: the batches that clients keep from their first round on; None: clients pin no batches.
     """
 
     population: int
@@ -78,6 +81,7 @@ class Environment:
     client_algorithm: ClientAlgorithm = STATELESS
     client_states: ClientStates | None = None
     participation: OwnParticipation | None = None
+    pinned_batches: PinnedBatches | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client is charged for the bytes."""
@@ -104,6 +108,7 @@ class Client:
         last_served: the highest round number in which it served on a committee; it refuses to serve in earlier rounds.
         local_update: its update of this round.
         agreed_participants: verified signing keys of this round's participants; None: nothing to verify.
+        round_batches: the batches that the server has announced in this round; None: it has announced none.
         takes_part: its decision to take part in this round; None: it was not asked, or does not decide.
         attacks: actions of a malicious client since its last answer, one line each, for the records.
         prepared: data that `Role.prepare` has stored for it.
@@ -121,6 +126,7 @@ class Client:
         "local_update",
         "number",
         "prepared",
+        "round_batches",
         "takes_part",
     )
 
@@ -138,9 +144,15 @@ class Client:
         self._roles.clear()
         self.local_update: LocalUpdate | None = None
         self.agreed_participants: dict[int, bytes] | None = None
+        self.round_batches: Batches | None = None
         self.takes_part: bool | None = None
         self.attacks: list[str] = []
         self.prepared: object = None
+
+    @property
+    def batches(self) -> Batches | None:
+        """The batches by which this client checks sums; None: any clients may be summed."""
+        return self.environment.batches if self.round_batches is None else self.round_batches
 
     def role(self, kind: "type[Role]", parameters: Any) -> "Role":
         """Return this round's instance of a role."""

@@ -128,8 +128,9 @@ class Host:
         """Run the handlers of `delivery.recipients` (clients of this host)."""
         with memo_scope(self.environment.results):
             answers = self._deliver(delivery)
-        if self.environment.participation is not None:
-            self.environment.participation.log.sync()  # on disk before the server gets an answer
+        for memory in (self.environment.participation, self.environment.pinned_batches):
+            if memory is not None:
+                memory.log.sync()  # on disk before the server gets an answer
         return answers
 
     def _deliver(self, delivery: Delivery, alike: bool = True) -> HostAnswers:

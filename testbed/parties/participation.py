@@ -1,4 +1,4 @@
-"""Limits on the frequency and spacing of participation, enforced by the clients themselves.
+"""Limits on the frequency and spacing of participation, enforced by the clients themselves, and the clients' memory.
 
 A client counts a round from the moment that it begins to train. Aggregation gets nothing of its data without an update
 of the round (`testbed.training.trained_update`), so the rounds whose sums include its update are among the counted
@@ -30,11 +30,11 @@ _SUFFIX = ".participation"
 # Little-endian on every machine: a run may be resumed on another one.
 _ENTRY = np.dtype([("client", "<i8"), ("value", "<i8"), ("kind", "<i4"), ("checksum", "<u4")])
 _CHECKED = 20  # bytes of an entry that the CRC-32 after them is of
-_KINDS = {"round": 0, "bin": 1}
+_KINDS = {"round": 0, "bin": 1, "mate": 2, "batch": 3}
 
 
 class ParticipationLog:
-    """The rounds in which clients have begun to train, and the bins that they have chosen.
+    """The rounds in which clients have begun to train, their bins, and the batches that they have pinned.
 
     Threads may share the log, as long as each client belongs to one thread.
 
@@ -55,6 +55,7 @@ class ParticipationLog:
         self._lock = threading.Lock()
         self._rounds: dict[int, list[int]] = {}
         self._bins: dict[int, int] = {}
+        self._batches: dict[int, frozenset[int]] = {}
         for path in _files(directory):
             self._read(path)
 
@@ -77,6 +78,18 @@ class ParticipationLog:
         self._bins[client] = number
         self._append(client, "bin", number)
 
+    def batch(self, client: int) -> frozenset[int] | None:
+        """Return the members of the batch that the client has pinned; None: none yet."""
+        return self._batches.get(client)
+
+    def pins(self, client: int, members: frozenset[int]) -> None:
+        """Record the members of the client's batch."""
+        self._batches[client] = members
+        for mate in sorted(members):
+            self._append(client, "mate", mate)
+        # Last: without it, as after the death of the process in between, nothing counts as pinned.
+        self._append(client, "batch", len(members))
+
     def sync(self) -> None:
         """Write all records to disk; raises `RunError`."""
         with self._lock:
@@ -88,7 +101,7 @@ class ParticipationLog:
                 raise self._unwritable(error) from None
             self._unsaved = False
 
-    def _append(self, client: int, kind: Literal["round", "bin"], value: int) -> None:
+    def _append(self, client: int, kind: Literal["round", "bin", "mate", "batch"], value: int) -> None:
         entry = np.array([(client, value, _KINDS[kind], 0)], _ENTRY).tobytes()[:_CHECKED]
         entry += zlib.crc32(entry).to_bytes(4, "little")
         with self._lock:
@@ -106,9 +119,15 @@ class ParticipationLog:
             self._unsaved = True
 
     def _read(self, path: Path) -> None:
+        # By file: the last batch of a process that died may lack members.
+        mates: dict[int, set[int]] = {}
         for client, value, kind, _ in _entries(path).tolist():
             if kind == _KINDS["bin"]:
                 self._bins[client] = value
+            elif kind == _KINDS["mate"]:
+                mates.setdefault(client, set()).add(value)
+            elif kind == _KINDS["batch"]:
+                self._batches[client] = frozenset(mates.pop(client, ()))
             else:
                 self._rounds.setdefault(client, []).append(value)
 
@@ -144,6 +163,19 @@ def check_remembered(directory: Path, in_sums: Ids) -> None:
             directory / FOLDER,
             f"client {clients[first]} remembers {remembered[first]} rounds, but is in {sums[first]} sums",
         )
+
+
+def check_pinned(directory: Path, in_sums: Ids) -> None:
+    """Raise `RunError` if a client has forgotten its batch.
+
+    Args:
+        directory: the run's directory.
+        in_sums: client numbers with an update in a recorded sum.
+    """
+    log = ParticipationLog(directory)
+    forgotten = [client for client in np.unique(in_sums).tolist() if log.batch(client) is None]
+    if forgotten:
+        raise _lost(directory / FOLDER, f"client {forgotten[0]} is in a sum, but has pinned no batch")
 
 
 def _files(directory: Path) -> Iterator[Path]:

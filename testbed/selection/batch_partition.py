@@ -11,9 +11,12 @@ batches:
 - `fair` (Algorithm 2 as printed): among sets that contain an available user with the fewest participations;
 - `least-total` (the paper's public code): among sets with the smallest sum of participations.
 
+By default batches have consecutive client numbers; `testbed.selection.reliability` describes the alternative.
 `partition` is the case T = K, `random` the case T = 1.
 """
 
+from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -23,6 +26,7 @@ from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
+from testbed.selection.announced_batches import LIST_STAGE, SIGNATURES_STAGE, BatchMember, announce_batches
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import (
     Selection,
@@ -31,6 +35,7 @@ from testbed.selection.contract import (
     SelectionRound,
     attach_selection_state,
 )
+from testbed.selection.reliability import like_reliability, read_lost_rounds
 from testbed.selection.supply import Supply
 
 
@@ -38,6 +43,7 @@ class BatchPartitionParameters(SelectionParameters):
     """K/T whole batches of T users each."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    further_stages: ClassVar[tuple[str, ...]] = (LIST_STAGE, SIGNATURES_STAGE)
     needs_rounds: ClassVar[str] = "it draws whole batches, which are summed together"
     protocol: Literal["batch-partition"] = "batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
@@ -47,9 +53,27 @@ class BatchPartitionParameters(SelectionParameters):
         "that took part least often (Algorithm 2 as printed); least-total: a set with the smallest sum of "
         "participations, which balances participation even when dropout probabilities differ",
     )
+    membership: Literal["known", "announced", "pinned"] = Field(
+        "known",
+        exclude_if=lambda value: value == "known",
+        description="How clients know the members of batches. known: before the first round, from client numbers and T "
+        "or a bulletin board; announced: the server tells each round's participants, who believe it; pinned: as "
+        "announced, but each client keeps the batch of its first round, refuses another, and all participants sign the "
+        "list",
+    )
+    reliability_from: Path | None = Field(
+        None,
+        exclude_if=lambda path: path is None,
+        description="A recorded schedule (`testbed trace record`): batches then unite clients that were away or "
+        "dropped out in about equally many of its rounds, and are complete more often; none: consecutive client "
+        "numbers",
+    )
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """Return the number of whole batches that a round needs."""
+        """Return the number of whole batches that a round needs; None with batches of like reliability."""
+        # These are complete with different chances, mostly more often than one chance for all clients suggests.
+        if self.reliability_from is not None:
+            return None
         return whole_batches(self.participants, self.privacy, population, online)
 
     def check(self, population: int) -> None:
@@ -57,12 +81,18 @@ class BatchPartitionParameters(SelectionParameters):
         super().check(population)
         check_batch_size(self.privacy, self.participants)
 
+    def stages_of_round(self) -> tuple[str, ...]:
+        """Return the stages: check-in, and the announcement of the batches where clients do not know them."""
+        return (STAGE, *self.further_stages[: {"known": 0, "announced": 1, "pinned": 2}[self.membership]])
+
 
 class PartitionParameters(SelectionParameters):
     """G = N/K fixed groups; one whole group takes part."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     mode: ClassVar[str] = "fair"
+    membership: ClassVar[str] = "known"
+    reliability_from: ClassVar[Path | None] = None
     needs_rounds: ClassVar[str] = "it draws whole groups, which are summed together"
     protocol: Literal["partition"] = "partition"
 
@@ -132,26 +162,53 @@ class BatchSelection(SelectionProtocol):
 class BatchPartitionSelection(BatchSelection):
     """Server side of `batch-partition` and, with T = K and fair mode, of `partition`."""
 
-    stages = (STAGE,)
-
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
-        self.mode = parameters.mode
-        # If T does not divide N, some batches have T + 1 members or slightly more, and none has fewer than T.
-        self.batches = Batches.consecutive(population, parameters.privacy)
+        self.mode, self.batch_size = parameters.mode, parameters.privacy
         self.required = parameters.participants // parameters.privacy
+        self.membership, self.reliability_from = parameters.membership, parameters.reliability_from
+        self.stages = parameters.stages_of_round()
+        self.clients_know_batches = self.membership == "known"
+        self.clients_pin_batches = self.participants_agree = self.needs_registration = self.membership == "pinned"
+
+    @cached_property
+    def batches(self) -> Batches:  # type: ignore[override]  # a cached property may be set, too
+        """All batches. Read from the file on first use, so that a missing file is reported once, with its key."""
+        # If T does not divide N, some batches have T + 1 members or slightly more, and none has fewer than T.
+        if self.reliability_from is None:
+            return Batches.consecutive(self.population, self.batch_size)
+        return like_reliability(read_lost_rounds(self.reliability_from, self.population), self.batch_size)
+
+    def check_files(self) -> None:
+        """Read the record of the clients' reliability, if there is one.
+
+        Raises:
+            TraceError: the record cannot be used in this experiment.
+        """
+        _ = self.batches
+
+    @property
+    def maximum_participants(self) -> int:
+        """The size of the K/T largest batches together; the same for every partition."""
+        return Batches.consecutive(self.population, self.batch_size).largest(self.required)
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """The check-in role: clients only answer that they are available."""
-        return [RoleSpec(CheckInRole, self.parameters)]
+        """The check-in role, and the role of participants that are told their batches."""
+        announced = [] if self.clients_know_batches else [RoleSpec(BatchMember, self.parameters)]
+        return [RoleSpec(CheckInRole, self.parameters), *announced]
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """Check in, then choose among the complete batches."""
+        """Check in, choose among the complete batches, and announce them where clients do not know them."""
         present = await check_in(round_)
         with attach_selection_state(len(present)):
             chosen = self.choose(present, round_.participations, round_.rng("participants"))
-        return Selection(self.batches.members(chosen), len(present))
+        participants = self.batches.members(chosen)
+        if self.clients_know_batches:
+            return Selection(participants, len(present))
+        with attach_selection_state(len(present), participants):
+            ready = await announce_batches(participants, self.batches, round_, pinned=self.clients_pin_batches)
+        return Selection(participants, len(present), ready)
 
     def choose(self, present: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
         """Choose the batches of a round (Algorithm 2).

@@ -317,6 +317,9 @@ class SelectionProtocol(ABC):
         needs_registration: whether clients must be registered with the PKI.
         participants_agree: whether clients verify the list of participants; aggregation must then use that list.
         batches: groups of clients that may only be summed together; None: any clients may be summed.
+        clients_know_batches: whether clients know the batches before the first round; otherwise selection announces
+            the batches of each round.
+        clients_pin_batches: whether clients keep their first batch, and refuse others.
         uses_reported_losses: whether selection depends on losses that clients report. Defaults to True in a class that
             overrides `learn`.
 
@@ -339,6 +342,8 @@ class SelectionProtocol(ABC):
     needs_registration: bool = False
     participants_agree: bool = False
     batches: Batches | None = None
+    clients_know_batches: bool = True
+    clients_pin_batches: bool = False
     uses_reported_losses: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:

@@ -35,19 +35,38 @@ def test_lotto_prints_the_papers_numbers(call: Callable[..., Any]) -> None:
     assert (ended.code, ended.err) == (0, "")
     parameters, *lines = ended.out.splitlines()
     assert parameters == "n = 200000, c = 1000, s = 200, a = 1.3, n_min = 200000, eta = 10, t = 106"
-    assert values(lines) == ["0.0013", "0.999953", "1.3", "0.00650008", "1.3132e-07", "1.39609e-08"]
+    printed, completed = ["0.0013", "0.999953", "1.3", "0.00650008"], ["1.31325e-07", "1", "1.39609e-08", "1.39615e-08"]
+    assert values(lines) == [*printed, "1.3132e-07", *completed, "1"]
     assert "more than 10 of 200 dishonest" in lines[4]
-    assert "more than 11 dishonest" in lines[5]
+    assert "more than 11 dishonest" in lines[7]
+
+
+def test_lotto_for_completed_rounds_and_another_announced_population(call: Callable[..., Any]) -> None:
+    given = ("--population", 100, "--dishonest", 10, "--participants", 10, "--eta", 2)
+    lines = call("bound", "lotto", *given, "--announced", 130, "--rounds", 300, "--completed", 60).out.splitlines()
+    assert lines[0].startswith(
+        "n = 100, c = 10, s = 10, a = 1.3, n_min = 100, announced n = 130, eta = 2, t = 7, R = 300"
+    )
+    assert values(lines[2:3]) == ["0.54871"]
+    assert values(lines[5:8]) == ["0.130764", "0.147804", "1"]
+    found = object_in(call("bound", "lotto", *given, "--rounds", 300, "--completed", 60, "--format", "json").out)
+    assert found["exceeding_share_of_completed"] == pytest.approx(5 * found["dishonest_fraction_exceeds"])
+    assert found["failing_share_of_completed"] == pytest.approx(5 * found["secagg_fails"])
+    ended = call("bound", "lotto", *given, "--announced", 99)
+    assert ended.err == "error: --announced: clients refuse 99, which is below n_min = 100\n"
+    ended = call("bound", "lotto", *given, "--rounds", 5, "--completed", 6)
+    assert ended.err.startswith("error: --completed: needs --rounds, the number of announced rounds, which is at least")
 
 
 def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> None:
     given = ("--population", 100, "--dishonest", 20, "--participants", 10, "--threshold", 9, "--rounds", 3000)
     lines = call("bound", "lotto", *given, "--round-gap", 3).out.splitlines()
     assert lines[0] == "n = 100, c = 20, s = 10, a = 1.3, n_min = 100, eta = 10, t = 9, R = 3000, G = 3"
-    assert values(lines[6:]) == ["0.00239005", "0.999237", "7.17015", "0.00715303", "0.00717015", "0.00715303"]
+    assert values(lines[8:11]) == ["0.00239005", "0.00280389", "1"]
+    assert values(lines[12:]) == ["0.999237", "7.17015", "0.00715303", "0.00717015", "0.00715303"]
     unbounded = call("bound", "lotto", *given).out.splitlines()
     assert unbounded[0].endswith("R = 3000")
-    assert [line.split()[-1] for line in unbounded[7:]] == ["0.999237", "7.17015", "0.999237", "1", "0.999237"]
+    assert [line.split()[-1] for line in unbounded[12:]] == ["0.999237", "7.17015", "0.999237", "1", "0.999237"]
     found = object_in(call("bound", "lotto", *given, "--format", "json").out)
     assert (found["round_gap"], found["failing_share_expected"]) == (None, 1.0)
     nobody = object_in(call("bound", "lotto", *given, "--dishonest", 0, "--format", "json").out)
@@ -164,7 +183,7 @@ def test_more_participants_than_there_are_cannot_be_dishonest(call: Callable[...
     text = call("bound", "lotto", *given)
     reason = "it cannot happen: a round has 50 participants"
     assert (text.code, text.err) == (0, "")
-    (line,) = (line for line in text.out.splitlines() if "Theorem 2" in line)
+    (line,) = (line for line in text.out.splitlines() if "(Theorem 2)" in line)
     assert "more than 50 of 50 dishonest" in line
     assert line.endswith(f"  0  ({reason})")
     found = object_in(call("bound", "lotto", *given, "--format", "json").out)

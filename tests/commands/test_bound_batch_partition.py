@@ -76,3 +76,21 @@ def test_exact_however_long(call: Callable[..., Any]) -> None:
     assert object_in(call(*given, "--selected", 1000).out)["family_size"] == comb(10_000, 1000)
     found = object_in(call(*given[:3], 100_000, *given[4:], "--selected", 50_000).out)
     assert (found["family_size"], found["family_size_reason"]) == (None, "an integer of 30101 digits")
+
+
+def test_batches_of_like_reliability(call: Callable[..., Any]) -> None:
+    users = (*PAPER[:2], "--users", 12, "--selected", 3, "--privacy", 3, "--dropout", ",".join(["0.1", "0.6"] * 6))
+    mixed, like = (
+        object_in(call(*users, "--batching", batching, "--format", "json").out)
+        for batching in ("by-index", "by-reliability")
+    )
+    assert like["average_cardinality"] > 1.2 * mixed["average_cardinality"]
+    assert like["average_cardinality"] == average_cardinality(12, 3, 3, [0.1] * 6 + [0.6] * 6)
+    for found in (mixed, like):
+        assert abs(found["simulated_cardinality"] - found["average_cardinality"]) < 5 * found["simulated_error"]
+        assert 0 < found["simulated_fairness_gap"] <= 1
+    assert like["simulated_fairness_gap"] != mixed["simulated_fairness_gap"]
+    assert "4 batches of 3 of like reliability" in call(*users, "--batching", "by-reliability").out
+    refused = call(*PAPER, "--privacy", 3, "--dropout", 0.3, "--batching", "by-reliability")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--batching: by-reliability has no effect with one probability" in refused.err

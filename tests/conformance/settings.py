@@ -34,6 +34,8 @@ _SELECTIONS: dict[str, list[str]] = {
     "bernoulli": [],
     "partition": [],
     "batch-partition": [],
+    "batch-partition, announced": ["selection.membership=announced"],
+    "batch-partition, pinned": ["selection.membership=pinned"],
     "oort": ["selection={pacer_step: 2, unexplored: check-in}"],
     "lotto-client-centric": [],
     "lotto-client-centric, refined": ["selection.refine={combine: or}"],

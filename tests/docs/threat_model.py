@@ -36,6 +36,16 @@ EXPERIMENTS: dict[str, list[str]] = {
         "adversary={server: []}",
         "adversary.dishonest=0.1",
     ],
+    "batch-partition, announced": [
+        "selection={protocol: batch-partition, privacy: 5, membership: announced}",
+        "adversary={server: []}",
+        "adversary.dishonest=0.1",
+    ],
+    "batch-partition, pinned": [
+        "selection={protocol: batch-partition, privacy: 5, membership: pinned}",
+        "adversary={server: []}",
+        "adversary.dishonest=0.1",
+    ],
     "client-centric": [],
     "server-centric": ["selection.protocol=lotto-server-centric"],
     "client-centric, beacon": ["selection.round_beacon=public"],
@@ -84,7 +94,12 @@ EXPERIMENTS: dict[str, list[str]] = {
     ],
 }
 # With noise the lists and the survivors are the same as without; these misbehaviours may differ.
-ONLY = {"noise": ["skip-noise", "send-different-models", "send-crafted-model", "deal-inconsistent-shares"]}
+ONLY = {
+    # The other misbehaviours act as in batch-partition.
+    "batch-partition, announced": ["rebatch"],
+    "batch-partition, pinned": ["rebatch"],
+    "noise": ["skip-noise", "send-different-models", "send-crafted-model", "deal-inconsistent-shares"],
+}
 LOTTO = (
     "client-centric",
     "server-centric",
@@ -115,6 +130,7 @@ FAMILIES: dict[str, dict[str, str]] = {
         "copy-output": "copies the number of a candidate",
         "list-twice": "lists one of its own clients twice",
         "split-batch": "omits a member of a batch from the list",
+        "rebatch": "selects among other batches in every second round",
         "show-different-lists": "shows two lists, each to half of the clients",
         "parallel-lists": "sums over several lists in one round",
         "forge-signatures": "forges the signature of an honest participant",

@@ -157,6 +157,7 @@ SELECTIONS = {
     "lotto-server-centric": selected(SERVER_CENTRIC),
     "lotto-server-centric, public beacon": selected(SERVER_CENTRIC | {"round_beacon": "public"}),
     "verifiable-batch-partition": selected(VERIFIABLE_BATCHES),
+    "batch-partition, pinned": selected(BATCHES | {"membership": "pinned"}),
 }
 NOISE = {
     "skellam": noisy({"mechanism": "skellam", "noise_multiplier": 0.5}),

@@ -5,6 +5,8 @@ from analysis.cli.bound import (
     committee,
     correlated,
     lotto,
+    lotto_plan,
+    moving_updates,
     participation,
     random_participation,
     verifiable_batch_partition,
@@ -13,7 +15,7 @@ from analysis.cli.privacy import BOUND_PRIVACY_EPILOG, bound_privacy
 from testbed.cli.invocation import group
 
 bound = group("bound", "Print the guarantees of the papers for given parameters.", lotto.bound_lotto.epilog)
-plan = group("plan", "Print parameters that meet a target.", lotto.plan_lotto.epilog)
+plan = group("plan", "Print parameters that meet a target.", lotto_plan.plan_lotto.epilog)
 
 lotto.bound_lotto.add_to(bound, "lotto")
 lotto.bound_lotto_dp.add_to(bound, "lotto-dp")
@@ -24,6 +26,7 @@ correlated.bound_correlated.add_to(bound, "correlated")
 participation.bound_participation.add_to(bound, "participation")
 bound.command("privacy", epilog=BOUND_PRIVACY_EPILOG)(bound_privacy)
 batch_partition.bound_batch_partition.add_to(bound, "batch-partition")
-lotto.plan_lotto.add_to(plan, "lotto")
+moving_updates.bound_moving_updates.add_to(bound, "moving-updates")
+lotto_plan.plan_lotto.add_to(plan, "lotto")
 verifiable_batch_partition.plan_batch_partition.add_to(plan, "batch-partition")
 committee.plan_committee.add_to(plan, "committee")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import lgamma, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from analysis.cli.bound.declaration import Row, declare, number, results, value_or_reason
 from testbed.cli.invocation import option
@@ -26,6 +26,7 @@ _LABELS = {
     "unavailable_round": "Pr[a round is skipped: too few available batches]",
     "simulated_cardinality": "C, simulated over {simulated_rounds} rounds",
     "simulated_unavailable": "Pr[a round is skipped], simulated",
+    "simulated_fairness_gap": "fairness gap F of completed rounds, simulated",
     "theorem3_uniform": "random: Pr[full rank after N rounds] (Theorem 3)",
     "theorem3_independent": "bernoulli: Pr[full rank after N rounds] (equation 30 without o(1))",
     "full_rank_uniform": "random: Pr[full rank after {full_rank_rounds} rounds], simulated",
@@ -44,7 +45,8 @@ def _text(row: Row) -> str:
     sizes = str(row["privacy"])
     if row["largest_batch"] > row["privacy"]:
         sizes += f" to {row['largest_batch']}"
-    first = f"N = {row['users']}, K = {row['selected']}, {row['batches']} batches of {sizes}, p = {dropout}"
+    like = " of like reliability" if row.get("batching") == "by-reliability" else ""
+    first = f"N = {row['users']}, K = {row['selected']}, {row['batches']} batches of {sizes}{like}, p = {dropout}"
     return f"{first}\n{results(row, _LABELS, _result)}"
 
 
@@ -65,6 +67,7 @@ def _theorem2(symbol: str) -> Any:
     _text,
     f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.3",
     f"testbed bound batch-partition {_PAPER} --privacy 6 --dropout dropouts.txt --format json",
+    f"testbed bound batch-partition {_PAPER} --privacy 12 --dropout dropouts.txt --batching by-reliability",
     f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.1 --trials 200",
     then="Simulations use a fixed seed. Their values have a standard error or a 95% interval.",
 )
@@ -78,6 +81,14 @@ def bound_batch_partition(
             "P", "Probability that a client drops out: one number, N numbers with commas, or a file with one per line."
         ),
     ],
+    batching: Annotated[
+        Literal["by-index", "by-reliability"],
+        option(
+            "BATCHING",
+            "Members of a batch: consecutive clients, or clients of like P, as selection.reliability_from with a "
+            "record that orders them without error.",
+        ),
+    ] = "by-index",
     simulate: Annotated[
         int | None,
         option(
@@ -120,7 +131,13 @@ def bound_batch_partition(
         raise ValueError(f"{missing[0]}: missing; Theorem 2 needs all of its inputs")
     chances = _dropout(dropout)
     problem = None if missing else convergence.Problem(**inputs)  # type: ignore[arg-type]
-    row = _theorem1(users, selected, privacy, chances)
+    if batching == "by-reliability":
+        if not isinstance(chances, list):
+            raise ValueError(
+                "batching: by-reliability has no effect with one probability for all clients; give N of them"
+            )
+        chances = batch_partition.like_reliability(chances)
+    row = {**_theorem1(users, selected, privacy, chances), "batching": batching}
     if simulate is None:
         simulate = _SIMULATED_ROUNDS if isinstance(chances, list) and users <= _SIMULATED_USERS else 0
     if simulate:
@@ -130,6 +147,7 @@ def bound_batch_partition(
             "simulated_cardinality": measured.cardinality,
             "simulated_error": measured.error,
             **_share("simulated_unavailable", measured.unavailable),
+            "simulated_fairness_gap": measured.fairness_gap,
         }
     rounds = rounds or users
     row |= _theorem3(users, selected, rounds, trials)

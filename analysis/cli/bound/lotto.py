@@ -1,6 +1,6 @@
-"""``testbed bound lotto``, ``bound lotto-dp`` and ``plan lotto``: the guarantees of Lotto's selection."""
+"""``testbed bound lotto`` and ``bound lotto-dp``: the guarantees of Lotto's selection."""
 
-from math import inf, isfinite
+from math import inf, isfinite, log10
 from typing import TYPE_CHECKING, Annotated
 
 from analysis.cli.bound.declaration import (
@@ -11,7 +11,6 @@ from analysis.cli.bound.declaration import (
     number,
     probability,
     results,
-    target_line,
     value_or_reason,
 )
 from analysis.cli.bound.options import (
@@ -22,10 +21,7 @@ from analysis.cli.bound.options import (
     Eta,
     MinPopulation,
     OverSelection,
-    PlannedRounds,
     Population,
-    Sufficiency,
-    Target,
     Threshold,
     number_of,
     threshold_of,
@@ -43,8 +39,9 @@ _NEVER = "it cannot happen"
 
 Participants = Annotated[int, option("S", "Participants of a round, s.", min=1)]
 
-_SYMBOLS = {
+SYMBOLS = {
     "population": "n",
+    "announced": "announced n",
     "dishonest": "c",
     "participants": "s",
     "over_selection": "a",
@@ -53,6 +50,7 @@ _SYMBOLS = {
     "eta": "eta",
     "rounds": "R",
     "round_gap": "G",
+    "completed": "completed",
     "delta": "delta",
     "noise_multiplier": "noise multiplier",
     "dimension": "dimension",
@@ -66,11 +64,18 @@ _LABELS = {
     "share_factor": "growth factor lambda of the dishonest share, approximate",
     "dishonest_share_expected": "expected share of dishonest participants",
     "dishonest_fraction_exceeds": "Pr[more than {dishonest_allowed} of {participants} dishonest] (Theorem 2)",
+    "dishonest_fraction_exceeds_if_completed": "Theorem 2 for a completed round",
+    "dishonest_fraction_exceeds_if_chosen": "Theorem 2 for a completed round, if the server ends rounds at will",
     "secagg_fails": "Pr[SecAgg fails: more than {dishonest_tolerated} dishonest participants] (Corollary 1)",
+    "secagg_fails_if_completed": "Corollary 1 for a completed round",
+    "secagg_fails_if_chosen": "Corollary 1 for a completed round, if the server ends rounds at will",
+    "some_round_exceeds": "Pr[more than {dishonest_allowed} of {participants} dishonest in any of {rounds} rounds]",
+    "exceeding_share_of_completed": "expected share of {completed} completed rounds with more than {dishonest_allowed}",
     "some_round_fails": "Pr[SecAgg fails in any of {rounds} rounds]",
     "failing_rounds_expected": "expected number of rounds of {rounds} in which SecAgg fails",
     "first_round_fails": "Pr[SecAgg fails in the first round that the server announces]",
     "failing_share_expected": "expected share of announced rounds in which SecAgg fails",
+    "failing_share_of_completed": "expected share of {completed} completed rounds in which SecAgg fails",
     "round_fails_with_beacon": "Pr[SecAgg fails in the next round, given earlier rounds], with a beacon",
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several participant lists per round",
@@ -79,28 +84,13 @@ _LABELS = {
     "server_centric_dropouts_epsilon": "epsilon, server-centric, server claims dropouts",
     "insecure_epsilon": "epsilon, if the server chooses the participants",
 }
-_PLAN_LABELS = {
-    "secagg_fails": "Pr[SecAgg fails] with these parameters",
-    "candidates_suffice": "Pr[at least s candidates] with these parameters",
-    "smallest_min_population": "smallest n_min",
-    "smallest_min_population_for_eta": "smallest n_min for eta",
-    "largest_exclusion": "largest share d that refinement may exclude",
-    "largest_exclusion_for_base_rate": "largest share d for the base rate",
-    "smallest_threshold": "smallest threshold t",
-    "smallest_over_selection": "smallest over-selection factor a",
-    "largest_over_selection": "largest over-selection factor a",
-}
 
 
 def _text(row: Row) -> str:
-    return f"{format_parameters(row, _SYMBOLS)}\n{results(row, _LABELS, _result)}"
+    return f"{format_parameters(row, SYMBOLS)}\n{results(row, _LABELS, format_result)}"
 
 
-def _plan_text(row: Row) -> str:
-    return f"{format_parameters(row, _SYMBOLS)}\n{target_line(row)}\n{results(row, _PLAN_LABELS, _result)}"
-
-
-def _result(row: Row, key: str) -> str:
+def format_result(row: Row, key: str) -> str:
     """Format a result, and in brackets the numbers that belong to it."""
     beside = {f"{key}_clients": "clients", key.replace("epsilon", "k"): "k", key.replace("epsilon", "r"): "r"}
     more = [f"{name} = {number(row[other])}" for other, name in beside.items() if other != key and other in row]
@@ -108,7 +98,9 @@ def _result(row: Row, key: str) -> str:
     return f"{probability(row, key)}{'  (' + ', '.join(more) + ')' if more else ''}"
 
 
-def _parameters(population: int, dishonest: int, participants: int, over_selection: float, min_population: int) -> Row:
+def lotto_parameters(
+    population: int, dishonest: int, participants: int, over_selection: float, min_population: int
+) -> Row:
     """Check and return the parameters that all bounds of Lotto have."""
     from analysis.bounds.lotto import check_counts
 
@@ -127,7 +119,9 @@ def _parameters(population: int, dishonest: int, participants: int, over_selecti
     f"testbed bound lotto {LARGE} --over-selection 1.3 --eta 10 --threshold 0.53",
     "testbed bound lotto --population 700 --dishonest 70 --participants 70 --over-selection 1.3 --format json",
     "testbed bound lotto --population 100 --dishonest 20 --participants 10 --threshold 9 --rounds 3000 --round-gap 1",
-    then="Probabilities are exact down to 5e-324; JSON holds their logarithms too.",
+    "testbed bound lotto --population 100 --dishonest 10 --participants 10 --announced 130 --rounds 30 --completed 9",
+    then="Probabilities are exact down to 5e-324; JSON holds their logarithms too. Theorem 2 and Corollary 1 hold for "
+    "announced rounds; the lines below them are for completed rounds.",
 )
 def bound_lotto(
     population: Population,
@@ -135,6 +129,15 @@ def bound_lotto(
     participants: Participants,
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
+    announced: Annotated[
+        int | None,
+        option(
+            "N",
+            "Population that the server announces, for Theorem 1, at least n_min.  \\[default: the population]",
+            min=1,
+            max=MOST_CLIENTS,
+        ),
+    ] = None,
     eta: Eta = 10.0,
     threshold: Threshold = "0.7",
     rounds: Annotated[
@@ -155,42 +158,73 @@ def bound_lotto(
             max=MOST_ROUNDS,
         ),
     ] = None,
+    completed: Annotated[
+        int | None,
+        option(
+            "N",
+            "Also bound the share of bad rounds among N completed of the R rounds, if the server ends rounds at will.",
+            min=1,
+            max=MOST_ROUNDS,
+        ),
+    ] = None,
 ) -> Row:
     """Bound Lotto in one round: too few candidates, too many dishonest participants, SecAgg broken.
 
-    Theorem 1, lambda, Theorem 2 and Corollary 1 of the Lotto paper. With --rounds, Corollary 1 also covers the rounds
-    that a server announces.
+    Theorem 1, lambda, Theorem 2 and Corollary 1 of the Lotto paper, for announced and for completed rounds. With
+    --rounds, Corollary 1 also covers the rounds that a server announces.
     """
-    from analysis.bounds import lotto
-    from analysis.bounds.lotto_rounds import BrokenRounds
+    from analysis.bounds import lotto, lotto_completed
+    from analysis.bounds.lotto_rounds import BrokenRounds, at_least_one
     from analysis.bounds.tails import log10_survival
 
     if round_gap is not None and rounds is None:
         raise ValueError("round_gap: needs --rounds, the number of rounds over which it holds")
+    if completed is not None and (rounds is None or completed > rounds):
+        raise ValueError("completed: needs --rounds, the number of announced rounds, which is at least as large")
     c, t = number_of(dishonest, population), threshold_of(threshold)
     least = population if min_population is None else min_population
-    parameters = _parameters(population, c, participants, over_selection, least)
+    parameters = lotto_parameters(population, c, participants, over_selection, least)
+    if announced is not None and announced < least:
+        raise ValueError(f"announced: clients refuse {announced}, which is below n_min = {least}")
     p = lotto.selection_probability(participants, over_selection, least)
     allowed = lotto.allowed(population, c, participants, eta)
     tolerated = lotto.tolerated(participants, t)
     never = f"it cannot happen: a round has {participants} participants" if allowed >= participants else ""
-    exceeds_log10 = -inf if never else log10_survival(allowed, c, p)
+    exceeds_log10, fails_log10 = -inf if never else log10_survival(allowed, c, p), log10_survival(tolerated, c, p)
+
+    enough = lotto.candidates_suffice(population, participants, over_selection, least)
+
+    def for_completed(name: str, most: int, digits: float) -> Row:
+        value, never = 0.0, digits == -inf
+        if not never:
+            value = lotto_completed.exceeds_if_completed(most, population, c, participants, over_selection, least)
+        # Below all doubles the printed bound over Pr[|C| >= s] stands for the exact value.
+        logarithm = log10(value) if value else digits - log10(enough)
+        return {
+            f"{name}_if_completed": value,
+            **finite(f"{name}_if_completed_log10", logarithm, _NEVER),
+            f"{name}_if_chosen": float(not never),  # such a server completes bad rounds alone
+        }
+
+    exceeds = lotto.dishonest_fraction_exceeds(population, c, participants, over_selection, eta, least)
+    fails = lotto.secagg_fails(c, participants, over_selection, least, t)
     row = parameters | {
+        **({} if announced is None else {"announced": announced}),
         "eta": eta,
         "threshold": lotto.threshold_of(participants, t),
         "selection_probability": float(p),
-        "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
+        "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection, announced),
         "share_factor": lotto.share_factor(population, over_selection, least),
-        "dishonest_share_expected": lotto.expected_share(population, c, participants, over_selection, least),
+        "dishonest_share_expected": lotto_completed.expected_share(population, c, participants, over_selection, least),
         "dishonest_allowed": allowed,
-        "dishonest_fraction_exceeds": lotto.dishonest_fraction_exceeds(
-            population, c, participants, over_selection, eta, least
-        ),
+        "dishonest_fraction_exceeds": exceeds,
         **({"dishonest_fraction_exceeds_reason": never} if never else {}),
         **finite("dishonest_fraction_exceeds_log10", exceeds_log10, never or _NEVER),
+        **for_completed("dishonest_fraction_exceeds", allowed, exceeds_log10),
         "dishonest_tolerated": tolerated,
-        "secagg_fails": lotto.secagg_fails(c, participants, over_selection, least, t),
-        **finite("secagg_fails_log10", log10_survival(tolerated, c, p), _NEVER),
+        "secagg_fails": fails,
+        **finite("secagg_fails_log10", fails_log10, _NEVER),
+        **for_completed("secagg_fails", tolerated, fails_log10),
     }
     if rounds is None:
         return row
@@ -203,7 +237,13 @@ def bound_lotto(
     }
     for name, count in numbers.items():
         row |= {name: broken.some_of(count), **finite(f"{name}_log10", broken.log10_some_of(count), _NEVER)}
-    return row | {"failing_rounds_expected": broken.expected, "failing_share_expected": broken.share}
+    row |= {"failing_rounds_expected": broken.expected, "failing_share_expected": broken.share}
+    row["some_round_exceeds"] = at_least_one(rounds, exceeds)
+    if completed is not None:
+        shares = {"exceeding_share_of_completed": exceeds, "failing_share_of_completed": fails}
+        row["completed"] = completed
+        row |= {key: lotto_completed.share_of_completed(q, rounds, completed) for key, q in shares.items()}
+    return row
 
 
 @declare(
@@ -257,7 +297,7 @@ def bound_lotto_dp(
     delta = 1 / population if delta is None else delta
     mechanism = Skellam(noise_multiplier, dimension, scale)
     training = Training(c, participants, over_selection, least, t, rounds, delta, mechanism, most)
-    parameters = _parameters(population, c, participants, over_selection, least)
+    parameters = lotto_parameters(population, c, participants, over_selection, least)
     if most < population:
         raise ValueError(f"maximum_population: n_max = {most} is below the population of {population}")
     return parameters | {
@@ -284,96 +324,3 @@ def _cost(name: str, cost: "PrivacyCost") -> Row:
     if name != "insecure" and isfinite(cost.epsilon):
         row |= {f"{name}_p_k": cost.p_k, f"{name}_q_r": cost.q_r}
     return row
-
-
-@declare(
-    _plan_text,
-    f"testbed plan lotto {LARGE} --over-selection 1.3 --threshold 0.7 --target 1e-9",
-    "testbed plan lotto --population 1000 --dishonest 5% --participants 70 --target 1e-6 --rounds 100",
-    "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
-    then="Each line changes one parameter and keeps the others.",
-)
-def plan_lotto(
-    population: Population,
-    dishonest: Dishonest,
-    participants: Participants,
-    target: Target,
-    over_selection: OverSelection = 1.3,
-    min_population: MinPopulation = None,
-    threshold: Threshold = "0.7",
-    sufficiency: Sufficiency = 0.99,
-    base_rate: Annotated[
-        float | None, option("F", "Largest share of dishonest clients after population refinement.")
-    ] = None,
-    eta: Annotated[float | None, option("E", "Also plan n_min for Pr\\[x/s > E c/n] <= target.")] = None,
-    rounds: PlannedRounds = None,
-) -> Row:
-    """Plan Lotto's parameters: smallest n_min and threshold, largest excluded share, range of over-selection."""
-    from analysis.bounds import lotto
-    from analysis.bounds.checks import require_at_least, require_honest_clients
-
-    c, t = number_of(dishonest, population), threshold_of(threshold)
-    if rounds is not None:
-        require_at_least(1, rounds=rounds)
-    a_round = target if rounds is None else target / rounds
-    least = population if min_population is None else min_population
-    parameters = _parameters(population, c, participants, over_selection, least)
-    require_honest_clients(population, c)
-    t = lotto.threshold_of(participants, t)
-    smallest = lotto.smallest_min_population(population, c, participants, over_selection, t, a_round)
-    highest = lotto.smallest_threshold(c, participants, over_selection, least, a_round)
-    plan: Row = parameters | {
-        "threshold": t,
-        "target": target,
-        **({} if rounds is None else {"rounds": rounds}),
-        "target_in_a_round": a_round,
-        "sufficiency": sufficiency,
-        "secagg_fails": lotto.secagg_fails(c, participants, over_selection, least, t),
-        "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
-    }
-    if highest is None:
-        change = "use more --participants, fewer --dishonest or a higher --target"
-    else:
-        change = f"--threshold {highest} is enough with n_min = {least}" if highest > t else "raise --threshold"
-
-    def missed(even: str) -> str:
-        return f"SecAgg fails with a probability above {a_round:g} in a round even with {even}; {change}"
-
-    plan |= value_or_reason("smallest_min_population", smallest, missed("the whole population as n_min"))
-    plan |= _exclusion("largest_exclusion", smallest, population, missed("no client excluded"))
-    plan |= value_or_reason("smallest_threshold", highest, missed(f"a threshold of all {participants}"))
-    enough = lotto.smallest_over_selection(population, participants, sufficiency)
-    too_few = (
-        f"fewer than {100 * sufficiency:g}% of the rounds have enough candidates up to a = "
-        f"{lotto.MAXIMUM_OVER_SELECTION}; use fewer --participants or a lower --sufficiency"
-    )
-    plan |= value_or_reason("smallest_over_selection", None if enough is None else float(enough), too_few)
-    most = lotto.largest_over_selection(c, participants, least, t, a_round)
-    plan |= value_or_reason("largest_over_selection", None if most is None else float(most), missed("a = 1"))
-    if base_rate is not None:
-        excluded = lotto.largest_exclusion(population, c, base_rate)
-        rest = None if excluded is None else population - excluded
-        plan["base_rate"] = base_rate
-        worse = f"{c} of {population} are more than {base_rate:g} if no client is excluded"
-        plan |= _exclusion("largest_exclusion_for_base_rate", rest, population, worse)
-    if eta is not None:
-        enough_for_eta = lotto.smallest_min_population_for_fraction(
-            population, c, participants, over_selection, eta, a_round
-        )
-        plan["eta"] = eta
-        above = (
-            f"the dishonest share exceeds {eta:g} times its expectation with a probability above {a_round:g} in "
-            "a round even with the whole population as n_min; use a higher --eta, more --participants or a higher "
-            "--target"
-        )
-        plan |= value_or_reason("smallest_min_population_for_eta", enough_for_eta, above)
-    return plan
-
-
-def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row:
-    """Return the fraction d, and its number of clients, when `rest` of the population remain."""
-    from analysis.bounds.lotto import exclusion
-
-    excluded = None if rest is None else population - rest
-    fraction = None if excluded is None else exclusion(excluded, population)
-    return value_or_reason(name, fraction, reason) | {f"{name}_clients": excluded}

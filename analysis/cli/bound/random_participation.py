@@ -1,15 +1,19 @@
 """``testbed bound random-participation``: noise or epsilon of DP-SGD with random participation, by every analysis."""
 
 from math import isfinite
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from analysis.cli.bound.declaration import Row, declare
 from testbed.cli.invocation import option
+
+if TYPE_CHECKING:
+    from analysis.bounds.random_participation import Participation
 
 _WHO = "--local-samples 30 --client-rate 0.001 --sample-rate 0.1"
 _SYMBOLS = {"local_samples": "d", "client_rate": "p", "sample_rate": "q", "clip": "C", "delta": "delta"}
 _SOUNDNESS = {
     "guarantee": "guarantee for this algorithm",
+    "hidden-participants": "guarantee for this algorithm if nobody sees the participants",
     "other-mechanism": "guarantee for another algorithm",
     "as-published": "as published, not a guarantee",
     "lower-bound": "lower bound: no analysis can guarantee less",
@@ -22,22 +26,34 @@ def _text(row: Row) -> str:
     given_name, result_name = ("epsilon", "sigma") if "epsilon" in row else ("sigma", "epsilon")
     first = ", ".join(f"{symbol} = {row[key]:g}" for key, symbol in _SYMBOLS.items())
     lines = [f"{first}, T = {row['rounds']}, {given_name} = {row[given_name]:g}"]
-    width = max(len(analysis.name) for analysis in ANALYSES)
-    for analysis in ANALYSES:
-        value = row[f"{analysis.name}_{result_name}"]
-        shown = ("none" if result_name == "sigma" else "inf") if value is None else f"{value:.5g}"
-        lines.append(
-            f"{analysis.name:{width}}  {result_name} {shown:>8}  {_SOUNDNESS[analysis.soundness]} ({analysis.source})"
-        )
+    results = [(analysis.name, analysis.soundness, analysis.source) for analysis in ANALYSES]
+    angle = f"two neighbouring data sets at the worst angle, cosine {row['angled_pair_cosine']:.2f}"
+    results.append(("angled_pair", "lower-bound", angle))
+    if "search_restarts" in row:
+        starts = f"{row['search_restarts']} searches over all angles ({row['search_agreeing']} end there)"
+        searched = f"worst of {starts}: {row['search_result']}"
+        results.append(("searched_pair", "lower-bound", searched))
+    width = max(len(name) for name, _, _ in results)
+    for name, soundness, source in results:
+        value = _shown(row[f"{name}_{result_name}"], result_name)
+        lines.append(f"{name:{width}}  {result_name} {value:>8}  {_SOUNDNESS[soundness]} ({source})")
+    least, most = (_shown(row[f"{end}_{result_name}"], result_name) for end in ("at_least", "at_most"))
+    subject = {"epsilon": "the worst data sets lose", "sigma": "the noise for the worst data sets is"}[result_name]
+    lines.append(f"If nobody sees the participants, {subject} {result_name} {least} to {most}.")
     return "\n".join([*lines, ""])
+
+
+def _shown(value: float | None, result_name: str) -> str:
+    return ("none" if result_name == "sigma" else "inf") if value is None else f"{value:.5g}"
 
 
 @declare(
     _text,
     f"testbed bound random-participation {_WHO} --epsilon 0.015 --delta 1e-6",
     f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --format json",
-    then="Only wcs is a guarantee for this algorithm. Its published bound (theorem_4_1) is not: "
-    "see docs/papers/random-participation.md.",
+    f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --search 12",
+    then="Guarantees for this algorithm are wcs and, where nobody sees the participants, revealed_samples. The "
+    "published bound (theorem_4_1) is none: see docs/papers/random-participation.md.",
 )
 def bound_random_participation(
     local_samples: Annotated[int, option("D", "Number of samples of each client, d.", min=0, max=10**6)],
@@ -53,6 +69,10 @@ def bound_random_participation(
     clients: Annotated[
         int | None, option("N", "Clients in the population; a warning is printed if delta is above 1/(N D).", min=1)
     ] = None,
+    search: Annotated[
+        int | None,
+        option("R", "With --sigma: also search all angles between gradients, from R random starts.", min=1, max=1000),
+    ] = None,
 ) -> Row:
     """Compute the noise for an epsilon, or epsilon for a noise, of DP-SGD with random participation, by analysis.
 
@@ -67,6 +87,8 @@ def bound_random_participation(
     require_at_least(1, rounds=rounds)
     if (epsilon is None) == (sigma is None):
         raise ValueError("epsilon: give either epsilon or sigma, not both")
+    if search is not None and sigma is None:
+        raise ValueError("search: needs --sigma, as the worst pair depends on the noise")
     if epsilon is not None and not 0 < epsilon < 1e3:
         raise ValueError(f"epsilon: {epsilon}; must be above 0 and below 1000")
     if sigma is not None and not 0 < sigma < float("inf"):
@@ -95,4 +117,63 @@ def bound_random_participation(
             name, value = "sigma", noise_by(analysis, participation, epsilon, delta, rounds)
         row[f"{analysis.name}_{name}"] = value if isfinite(value) else None
         row[f"{analysis.name}_standing"] = analysis.soundness
+    return row | _bracket(row, participation, search)
+
+
+def _bracket(row: Row, participation: "Participation", restarts: int | None) -> Row:
+    """Return the worst pairs, and the ends between which the loss of the worst data sets lies."""
+    from analysis.bounds.random_participation_analyses import (
+        angled_analysis,
+        epsilon_by,
+        noise_by,
+        worst_cosine_at_epsilon,
+        worst_cosine_at_noise,
+    )
+
+    sigma, delta, rounds = row.get("sigma"), row["delta"], row["rounds"]
+    pairs: Row = {"angled_pair_standing": "lower-bound"}
+    if sigma is not None:
+        name = "epsilon"
+        cosine = worst_cosine_at_noise(participation, sigma, delta, rounds)
+        value = epsilon_by(angled_analysis(cosine), participation, sigma, delta, rounds)
+    else:
+        name = "sigma"
+        cosine = worst_cosine_at_epsilon(participation, row["epsilon"], delta, rounds)
+        value = noise_by(angled_analysis(cosine), participation, row["epsilon"], delta, rounds)
+    pairs |= {f"angled_pair_{name}": value if isfinite(value) else None, "angled_pair_cosine": cosine}
+    if restarts is not None and sigma is not None:
+        pairs |= _searched(participation, sigma, delta, rounds, restarts, cosine, value)
+    lower = (row[f"orthogonal_pair_{name}"], pairs[f"angled_pair_{name}"], pairs.get(f"searched_pair_{name}", 0.0))
+    upper = [row[f"{analysis}_{name}"] for analysis in ("wcs", "revealed_samples")]
+    pairs[f"at_least_{name}"] = None if None in lower else max(lower)
+    pairs[f"at_most_{name}"] = min((value for value in upper if value is not None), default=None)
+    return pairs
+
+
+def _searched(
+    participation: "Participation",
+    sigma: float,
+    delta: float,
+    rounds: int,
+    restarts: int,
+    cosine: float,
+    epsilon: float,
+) -> Row:
+    """Return the worst pair of a search over all angles."""
+    from analysis.bounds.pair_search import WorstAngle, search_pairs
+    from analysis.bounds.random_participation_composed import configured_pair
+
+    worst = WorstAngle(cosine, epsilon)
+    result = search_pairs(participation, sigma, rounds, worst, restarts)
+    row: Row = {
+        "search_restarts": restarts,
+        "search_agreeing": result.agreeing,
+        "search_gain": result.gain,
+        "searched_pair_epsilon": epsilon,
+    }
+    if result.exceeds:
+        loss = configured_pair(result.configuration, participation, sigma)
+        row["searched_pair_epsilon"] = max(epsilon, float(loss.self_compose(rounds).get_epsilon_for_delta(delta)))
+    worse = row["searched_pair_epsilon"] > epsilon
+    row["search_result"] = "several angles are worse than one" if worse else "none is worse than angled_pair"
     return row

@@ -209,7 +209,7 @@ _HEAVIEST = 20
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRuns:
     """An experiment of the comparison.
 
     Attributes:
@@ -223,7 +223,7 @@ class Planned:
     bits: int
 
 
-def planned(size: Size, condition: Condition, compared: ComparedProtocol) -> Planned | None:
+def planned(size: Size, condition: Condition, compared: ComparedProtocol) -> PlannedRuns | None:
     """Return a protocol under a condition, set up for the condition's losses, or for as many as the protocol takes.
 
     Args:
@@ -253,7 +253,7 @@ def planned(size: Size, condition: Condition, compared: ComparedProtocol) -> Pla
     tolerance = tolerance_of(first, setting.participants)
     if not _possible(condition, tolerance):
         return None
-    return Planned(_declared(size, condition, compared, section, tolerance), tolerance, bits)
+    return PlannedRuns(_declared(size, condition, compared, section, tolerance), tolerance, bits)
 
 
 def tolerance_of(experiment: Experiment, participants: int) -> Tolerance:

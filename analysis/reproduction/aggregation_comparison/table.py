@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.reproduction.aggregation_comparison.claims import claims
-from analysis.reproduction.aggregation_comparison.conditions import SIZES, Condition, Planned, planned
+from analysis.reproduction.aggregation_comparison.conditions import SIZES, Condition, PlannedRuns, planned
 from analysis.reproduction.aggregation_comparison.costs import (
     Row,
     costs,
@@ -103,7 +103,7 @@ def _place(condition: Condition, compared: ComparedProtocol) -> dict[str, Any]:
     }
 
 
-def _setting(condition: Condition, compared: ComparedProtocol, plan: Planned) -> dict[str, Any]:
+def _setting(condition: Condition, compared: ComparedProtocol, plan: PlannedRuns) -> dict[str, Any]:
     """Return the numbers of a row that do not come from rounds."""
     n, tolerance = condition.setting.participants, plan.tolerance
     section = plan.experiment.aggregation

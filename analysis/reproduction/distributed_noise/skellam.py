@@ -9,7 +9,13 @@ from math import inf
 import numpy as np
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.verdicts import PaperClaim, above, between
 from testbed.arrays import Floats
 from testbed.privacy.accounting import ORDERS, Skellam, epsilon
@@ -73,35 +79,65 @@ def _masses(mechanism: Mechanism, variance: float) -> Floats:
     return np.concatenate((masses[:0:-1], masses))
 
 
-def run_skellam(context: ReproductionContext) -> ReproductionResult:
+def measure_skellam(context: ReproductionContext) -> Measurements:
     """Compute epsilons and exact distributions; nothing is trained."""
     context.progress("epsilons at equal variance")
-    table = pd.DataFrame.from_records([trade_off(z, steps) for z in MULTIPLIERS for steps in STEPS])
+    epsilons = pd.DataFrame.from_records([trade_off(z, steps) for z in MULTIPLIERS for steps in STEPS])
     context.progress("sums of shares")
-    sums = {size: apart_from_a_sum("skellam", *size) for size in SUMS}
-    others = {size: apart_from_a_sum("discrete-gaussian", *size) for size in SUMS}
+    mechanisms: tuple[Mechanism, ...] = ("skellam", "discrete-gaussian")
+    sums = pd.DataFrame.from_records(
+        [
+            {
+                "mechanism": mechanism,
+                "variance": variance,
+                "shares": shares,
+                "total variation": apart_from_a_sum(mechanism, variance, shares),
+            }
+            for mechanism in mechanisms
+            for variance, shares in SUMS
+        ]
+    )
+    return Measurements(
+        Setting(
+            "none",
+            sizes={"dimension": DIMENSION, "participants": PARTICIPANTS, "rounds": ROUNDS, "delta": DELTA},
+            differs=["no training: noise of equal variance stands for equal accuracy"],
+        ),
+        {"epsilons": epsilons, "sums": sums},
+    )
+
+
+def conclude_skellam(measurements: Measurements) -> ReproductionResult:
+    """Compare the epsilons at equal variance, and the sums of shares with whole draws."""
+    table, sums, sizes = measurements.tables["epsilons"], measurements.tables["sums"], measurements.setting.sizes
+    ours, others = (sums[sums["mechanism"] == mechanism] for mechanism in ("skellam", "discrete-gaussian"))
     return ReproductionResult(
         table,
         claims=[
             *_epsilon_claims(table),
             PaperClaim(
                 "Skellam noise is closed under summation",
-                f"total variation {_format_variations(sums)}",
+                f"total variation {_format_variations(ours)}",
                 [
-                    between(f"total variation, {n} shares", variation, most=FLOATING)
-                    for (_, n), variation in sums.items()
+                    between(f"total variation, {row['shares']} shares", row["total variation"], most=FLOATING)
+                    for _, row in ours.iterrows()
                 ],
+                uses_data=False,
             ),
             PaperClaim(
                 "sums of discrete Gaussians are not discrete Gaussians",
                 f"total variation {_format_variations(others)}",
-                [above(f"total variation, {n} shares", variation, FLOATING) for (_, n), variation in others.items()],
+                [
+                    above(f"total variation, {row['shares']} shares", row["total variation"], FLOATING)
+                    for _, row in others.iterrows()
+                ],
+                uses_data=False,
             ),
         ],
         remarks=[
-            f"{DIMENSION:,} coordinates, {PARTICIPANTS} participants, {ROUNDS} rounds, delta {DELTA:g}; both by Rényi "
-            "divergences of the same orders. bits: of the ring; the sum exceeds the ring with probability 2^-40 at "
-            "most.",
+            f"{sizes['dimension']:,} coordinates, {sizes['participants']} participants, {sizes['rounds']} rounds, "
+            f"delta {sizes['delta']:g}; both by Rényi divergences of the same orders. bits: of the ring; the sum "
+            "exceeds the ring with probability 2^-40 at most.",
             "The cost of few steps is rounding: a rounded update is longer, and any integer noise has to hide the "
             "longer update.",
             "Total variation is between a sum of shares and one draw, with the tables that clients draw from, "
@@ -117,12 +153,14 @@ def _epsilon_claims(table: pd.DataFrame) -> list[PaperClaim]:
             "Skellam noise gives the privacy of the continuous Gaussian at the same accuracy",
             f"{fine.min():.4f} to {fine.max():.4f} times the Gaussian's epsilon, {FINE} steps to the clip",
             [between("times the epsilon, same variance", ratio, -inf, MARGIN) for ratio in fine],
+            uses_data=False,
         ),
         PaperClaim(
             "the same even when the precision is low",
             f"{coarse.min():.2f} to {coarse.max():.2f} times the Gaussian's epsilon at {STEPS[0]} steps; within "
             f"{MARGIN - 1:.0%} from {_first_fine(table)} bits a coordinate on, by noise multiplier",
             undetermined="how many bits are low for how many coordinates and participants",
+            uses_data=False,
         ),
     ]
 
@@ -133,8 +171,11 @@ def _first_fine(table: pd.DataFrame) -> str:
     return ", ".join(map(str, bits))
 
 
-def _format_variations(variations: dict[tuple[float, int], float]) -> str:
-    return ", ".join(f"{apart:.2g} ({n} shares of variance {v / n:.2g})" for (v, n), apart in variations.items())
+def _format_variations(sums: pd.DataFrame) -> str:
+    return ", ".join(
+        f"{row['total variation']:.2g} ({row['shares']} shares of variance {row['variance'] / row['shares']:.2g})"
+        for _, row in sums.iterrows()
+    )
 
 
 REPRODUCTIONS = (
@@ -142,7 +183,7 @@ REPRODUCTIONS = (
         "distributed-noise-skellam",
         "Skellam noise beside the continuous Gaussian, and its sums",
         "Agarwal, Kairouz, Liu, NeurIPS 2021, arXiv 2110.04995, abstract and section 1",
-        run_skellam,
-        claims_of=lambda table, seeds: [*_epsilon_claims(table), None, None],  # no sums of shares in the table
+        measure=measure_skellam,
+        conclude=conclude_skellam,
     ),
 )

@@ -13,7 +13,13 @@ import pandas as pd
 
 from analysis.attacks.other_models import RECOVERED_DB, RecoveredSamples, recovered_samples, recovered_updates
 from analysis.attacks.victims import Victims
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import PaperClaim, above, equal
 from analysis.statistics import interval_of, mean_interval
@@ -24,6 +30,7 @@ from testbed.records import RunRecords
 SIZES = (2, 5, 10, 50)
 """Numbers of clients in a sum."""
 ROUNDS = {"small": 10, "paper": 100}
+SEED = 1
 VERBATIM_DB = 60.0
 """Peak signal-to-noise ratio [dB] from which a sample counts as a copy: an error of a thousandth of the range."""
 
@@ -40,7 +47,6 @@ def experiment(attack: str, participants: Sequence[int], rounds: int, aggregatio
     return declared(
         f"{attack}, {aggregation['protocol']}",
         """
-        seed: 1
         population: 100
         workload: {dataset: digits, model: mlp, batch_size: 100}
         selection: {protocol: random}
@@ -48,6 +54,7 @@ def experiment(attack: str, participants: Sequence[int], rounds: int, aggregatio
         records: {aggregates: all}
         """,
         {
+            "seed": SEED,
             "rounds": rounds,
             "workload.evaluate_every": rounds,
             "selection.participants": participants[0],
@@ -68,23 +75,61 @@ def _runs(
     return dict(zip(participants, runs, strict=True))
 
 
-def run_different_models(context: ReproductionContext) -> ReproductionResult:
+def measure_different_models(context: ReproductionContext) -> Measurements:
     """Recover the victim's update from sums over more and more clients."""
     unsigned = _runs(context, SendDifferentModels.name, SIZES, "unsigned", model_binding="none")
     signed = _runs(context, SendDifferentModels.name, SIZES, "signed", model_binding="signed")
-    updates_by_size = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
-    refused = {size: int((run.rounds["outcome"] != "completed").sum()) for size, run in signed.items()}
+    updates = [
+        {
+            "clients": size,
+            "round": update.round,
+            "dimension": update.dimension,
+            "recovered": update.recovered or 0,
+            "relative error": update.relative_error,
+            "largest error": update.largest_error or 0.0,
+        }
+        for size, run in unsigned.items()
+        for update in recovered_updates(run, Victims(run))
+    ]
+    outcomes = [
+        {"clients": size, "round": number, "outcome": outcome}
+        for size, run in signed.items()
+        for number, outcome in run.rounds[["round", "outcome"]].itertuples(index=False)
+    ]
+    return Measurements(
+        _setting(context),
+        {"updates": pd.DataFrame.from_records(updates), "signed models": pd.DataFrame.from_records(outcomes)},
+    )
+
+
+def _setting(context: ReproductionContext) -> Setting:
+    return Setting(
+        "stand-in",
+        "UCI digits of scikit-learn, in the parts of 100 clients",
+        seeds=[SEED],
+        sizes={
+            "population": 100,
+            "rounds": ROUNDS["small" if context.scale == "small" else "paper"],
+            "most clients in a sum": max(SIZES),
+        },
+        differs=["digits and two hidden layers instead of the paper's data and models"],
+    )
+
+
+def conclude_different_models(measurements: Measurements) -> ReproductionResult:
+    """Judge by the coordinates of the victims' updates."""
+    signed = measurements.tables["signed models"]
     frame = pd.DataFrame.from_records(
         [
             {
                 "clients in the sum": size,
-                "rounds": len(updates),
-                "coordinates had": f"{min(update.recovered or 0 for update in updates)} of {updates[0].dimension}",
-                "relative error": mean_interval([update.relative_error for update in updates]).mean,
-                "largest error, steps": max(update.largest_error or 0.0 for update in updates),
-                "refused where models are signed": f"{refused[size]} of {len(signed[size].rounds)}",
+                "rounds": len(part),
+                "coordinates had": f"{part['recovered'].min()} of {part['dimension'].iloc[0]}",
+                "relative error": float(part["relative error"].mean()),
+                "largest error, steps": float(part["largest error"].max()),
+                "refused where models are signed": _refused(signed[signed["clients"] == size]),
             }
-            for size, updates in updates_by_size.items()
+            for size, part in measurements.tables["updates"].groupby("clients")
         ]
     )
     return ReproductionResult(
@@ -100,11 +145,15 @@ def run_different_models(context: ReproductionContext) -> ReproductionResult:
     )
 
 
+def _refused(rounds: pd.DataFrame) -> str:
+    return f"{(rounds['outcome'] != 'completed').sum()} of {len(rounds)}"
+
+
 def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
     """Return the claim that the victim's update was recovered, by the number of clients in the sum.
 
     Args:
-        frame: as `run_different_models` makes it.
+        frame: as `conclude_different_models` makes it.
     """
     shares = {}
     for _, row in frame.iterrows():
@@ -120,30 +169,41 @@ def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
     ]
 
 
-def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
+def measure_crafted_model(context: ReproductionContext) -> Measurements:
     """Recover training samples from single updates and from sums."""
     alone = _runs(context, SendCraftedModel.name, (1,), "alone", protocol="plain")  # SecAgg refuses a sum over one
     summed = _runs(context, SendCraftedModel.name, SIZES, "summed")
-    by_size = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}
-    had = {size: mean_interval([samples.recovered for samples in rounds]) for size, rounds in by_size.items()}
-    copied = {size: mean_interval([_copies(samples) for samples in rounds]) for size, rounds in by_size.items()}
-    of_all = {
-        size: mean_interval([samples.samples for samples in rounds]).mean or 0.0 for size, rounds in by_size.items()
-    }
-    frame = pd.DataFrame.from_records(
-        [
+    rows = [
+        {
+            "clients": size,
+            "round": samples.round,
+            "samples": float(samples.samples),
+            "recovered": float(samples.recovered),
+            "copies": float(_copies(samples)),
+        }
+        for size, run in (alone | summed).items()
+        for samples in recovered_samples(run, Victims(run))
+    ]
+    return Measurements(_setting(context), {"rounds": pd.DataFrame.from_records(rows)})
+
+
+def conclude_crafted_model(measurements: Measurements) -> ReproductionResult:
+    """Count the recovered samples, and those that are copies, by the number of clients in the sum."""
+    rows = []
+    for size, part in measurements.tables["rounds"].groupby("clients"):
+        had, copied, samples = mean_interval(part["recovered"]), mean_interval(part["copies"]), part["samples"].mean()
+        rows.append(
             {
                 "clients in the sum": size,
-                "samples in the sum": of_all[size],
-                _HAD: had[size].mean,
-                "±": had[size].half_width,
-                _COPIES: copied[size].mean,
-                "± copies": copied[size].half_width,
-                "share had %": 100 * (had[size].mean or 0.0) / of_all[size],
+                "samples in the sum": float(samples),
+                _HAD: had.mean,
+                "±": had.half_width,
+                _COPIES: copied.mean,
+                "± copies": copied.half_width,
+                "share had %": 100 * (had.mean or 0.0) / float(samples),
             }
-            for size in by_size
-        ]
-    )
+        )
+    frame = pd.DataFrame.from_records(rows)
     return ReproductionResult(
         frame,
         claims=claims_of_crafted_model(frame),
@@ -167,7 +227,7 @@ def claims_of_crafted_model(frame: pd.DataFrame) -> list[PaperClaim]:
     """Return the claims on copies from a single update, and on samples from sums.
 
     Args:
-        frame: as `run_crafted_model` makes it: one client in the first row, the largest sum in the last.
+        frame: as `conclude_crafted_model` makes it: one client in the first row, the largest sum in the last.
     """
     alone, sums, largest = frame.iloc[0], frame.iloc[1:], frame.iloc[-1]
     return [
@@ -201,14 +261,16 @@ REPRODUCTIONS = (
         "inversion-different-models",
         "One update out of a secure sum, by sending the others a model that does not move",
         "Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380, abstract",
-        run_different_models,
-        claims_of=lambda table, seeds: claims_of_different_models(table),
+        built_in_data="stand-in",
+        measure=measure_different_models,
+        conclude=conclude_different_models,
     ),
     Reproduction(
         "inversion-crafted-model",
         "Training samples out of sums, by one crafted model for all",
         "Fowl, Geiping, Czaja, Goldblum, Goldstein, ICLR 2022, arXiv 2110.13057, abstract",
-        run_crafted_model,
-        claims_of=lambda table, seeds: claims_of_crafted_model(table),
+        built_in_data="stand-in",
+        measure=measure_crafted_model,
+        conclude=conclude_crafted_model,
     ),
 )

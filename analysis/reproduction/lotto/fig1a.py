@@ -5,38 +5,35 @@ Jiang et al., arXiv 2401.02880, section 2.3 and Corollary 1.
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from scipy.stats import binom
 
-from analysis.bounds.lotto import secagg_fails
-from analysis.plot_data import plot_data
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.bounds.lotto import candidates_suffice, secagg_fails
+from analysis.bounds.lotto_completed import exceeds_and_completed
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.experiments import declared
+from analysis.reproduction.lotto.fig1a_figures import LOOKS, SHRUNK, SIGNED, SPLIT, UNSIGNED, draw_rates, draw_steps
 from analysis.reproduction.verdicts import PaperClaim, equal, true
 from analysis.statistics import Proportion
-from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style, protocol_colours, save
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 PARTICIPANTS, OVER_SELECTION = 10, 1.3
 POPULATION = 100
 STEP_PARTICIPANTS = 20
-SIGNED, SHRUNK, SPLIT = ("signed", "contradict-dropouts"), ("none", "shrink-the-sum"), ("none", "split-the-sharing")
-UNSIGNED = ("none", "contradict-dropouts")
-_LOOKS = {SIGNED: ("#000000", "o"), UNSIGNED: ("#7F7F7F", "x"), SHRUNK: ("#0072B2", "s"), SPLIT: ("#D55E00", "^")}
 _CHOOSES = {
     "random": {"prefer-dishonest": {"honest": 1}},
     "lotto-client-centric": "keep-dishonest-candidates",
     "lotto-server-centric": "keep-dishonest-candidates",
 }
-
-_NAMES = {"random": "random, of the server's choice"}
 
 
 class ReconstructionScale(NamedTuple):
@@ -143,35 +140,8 @@ def _first(frame: pd.DataFrame, kind: tuple[str, str], t: int) -> tuple[int, boo
     """Return the least x with a victim's update, and whether every greater x has one, too."""
     chosen = frame[(frame["consistency"] == kind[0]) & (frame["attack"] == kind[1]) & (frame["t"] == t)]
     alone = chosen.sort_values("x")["had"].to_numpy() == 1
-    first = int(np.argmax(alone)) if alone.any() else STEP_PARTICIPANTS
+    first = int(np.argmax(alone)) if alone.any() else len(alone)
     return first, bool(alone[first:].all())
-
-
-def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
-    s, thresholds = STEP_PARTICIPANTS, sorted(set(frame["t"]))
-    with house_style():
-        figure, panels = plt.subplots(1, len(thresholds), figsize=(PAGE_INCHES, 2.1), sharey=True)
-        for axes, t in zip(np.atleast_1d(panels), thresholds, strict=True):
-            for (consistency, attack), (colour, marker) in _LOOKS.items():
-                rows = frame[(frame["consistency"] == consistency) & (frame["attack"] == attack) & (frame["t"] == t)]
-                if len(rows):
-                    look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 0.8}
-                    label = f"{consistency}; {attack}"
-                    axes.plot(rows["x"], rows["smallest"], label=label, clip_on=False, **look)
-            axes.axvline(2 * t - s, color="#7F7F7F", linestyle=":", linewidth=0.9)
-            axes.text(2 * t - s + 0.3, 1.01 * s, f"2t − s = {2 * t - s}", fontsize=6.5, va="bottom", ha="center")
-            axes.set_title(f"t = {t}" + ("" if 3 * t > 2 * s else " (none: refused)"), pad=12)
-            axes.set_yticks([1, 5, 10, 15, 20])
-            axes.set_ylim(0, s)
-            axes.grid(axis="y")
-        np.atleast_1d(panels)[0].set_ylabel("honest updates in\nthe smallest sum had")
-        handles, labels = np.atleast_1d(panels)[-1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="upper center", ncols=4, bbox_to_anchor=(0.5, -0.02))
-        figure.supxlabel(f"dishonest among {s} participants (x)", fontsize=7.5, y=0.0)
-        figure.tight_layout()
-        files = save(figure, path, plot_data(figure))
-        plt.close(figure)
-    return files
 
 
 # -- how often x is large enough -----------------------------------------------------------------------------------
@@ -184,10 +154,9 @@ def chance(dishonest: int, threshold: int) -> float:
         dishonest: number of dishonest clients.
         threshold: t.
     """
-    p = OVER_SELECTION * PARTICIPANTS / POPULATION
-    honest = POPULATION - dishonest
-    x = np.arange(2 * threshold - PARTICIPANTS, min(dishonest, PARTICIPANTS - 1) + 1)  # one place is a victim's
-    return float((binom.pmf(x, dishonest, p) * binom.sf(PARTICIPANTS - x - 1, honest, p)).sum())
+    fewest, most = 2 * threshold - PARTICIPANTS, PARTICIPANTS - 1  # one place is a victim's
+    setting = (POPULATION, dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION)
+    return exceeds_and_completed(fewest - 1, *setting, largest=most)
 
 
 def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFrame:
@@ -200,7 +169,7 @@ def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFr
     Returns:
         One row for each selection, c and t.
     """
-    rows = []
+    rows, enough = [], candidates_suffice(POPULATION, PARTICIPANTS, OVER_SELECTION)
     for seed, (dishonest, t) in enumerate(scale.settings, 1):
         for selection, chooses in _CHOOSES.items():
             rounds = scale.random_rounds if selection == "random" else scale.rounds
@@ -216,99 +185,93 @@ def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFr
                 seed,
             )
             (run,) = context.run_experiment(point, context.out / f"rates-{selection}-{dishonest}-{t}")
-            # Rounds without enough candidates count, too.
-            share = Proportion.of(sums_had(run).count(1), len(run.rounds))
-            bound = secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
             lotto = selection != "random"
+            exact = chance(dishonest, t)
             rows.append(
                 {
                     "selection": selection,
                     "c": dishonest,
                     "t": t,
-                    "rounds": share.trials,
-                    "reconstructed": share.count,
-                    "rate": share.rate,
-                    "95% low": share.low,
-                    "95% high": share.high,
-                    "exact": chance(dishonest, t) if lotto else 1.0,
-                    "Corollary 1 (paper)": bound if lotto else float("nan"),
+                    "seed": seed,
+                    "rounds": len(run.rounds),
+                    "completed": int((run.rounds["outcome"] == "completed").sum()),
+                    "reconstructed": sums_had(run).count(1),
+                    "exact": exact if lotto else 1.0,
+                    "exact, completed": exact / enough if lotto else 1.0,
+                    "Corollary 1": secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
+                    if lotto
+                    else None,
                 }
             )
     return pd.DataFrame(rows)
 
 
-def _draw_rates(frame: pd.DataFrame, path: Path) -> list[Path]:
-    settings = list(dict.fromkeys(zip(frame["c"], frame["t"], strict=True)))
-    selections = list(_CHOOSES)
-    colours = protocol_colours(selections)
-    with house_style():
-        figure, axes = plt.subplots(figsize=(COLUMN_INCHES, 2.4))
-        for place, selection in enumerate(selections):
-            rows = frame[frame["selection"] == selection].set_index(["c", "t"])
-            for at, setting in enumerate(settings):
-                label = _NAMES.get(selection, selection) if at == 0 else None
-                _point(axes, at + 0.2 * (place - 1), rows.loc[setting], colours[selection], "osD"[place], label)
-        for at, (c, t) in enumerate(settings):
-            bound = secagg_fails(c, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
-            axes.plot([at - 0.1, at + 0.4], [bound, bound], color="#7F7F7F", label="Corollary 1" if at == 0 else None)
-        axes.set_yscale("log")
-        axes.set_ylim(1e-6, 2)
-        axes.set_xticks(range(len(settings)), [f"c = {c}\nt = {t}" for c, t in settings])
-        axes.set_ylabel("rounds in which a victim's\nupdate was reconstructed")
-        axes.grid(axis="y")
-        axes.legend(loc="upper center", ncols=2, bbox_to_anchor=(0.42, -0.18))
-        files = save(figure, path, plot_data(figure))
-        plt.close(figure)
-    return files
-
-
-def _point(axes: Axes, x: float, row: Any, colour: str, marker: str, label: str | None) -> None:
-    """Draw a rate and its interval; without any reconstruction, draw the interval's end with an arrow down."""
-    look: dict[str, Any] = {"color": colour, "markersize": 3.5, "linewidth": 0.9, "label": label}
-    if row["reconstructed"]:
-        reach = [[row["rate"] - row["95% low"]], [row["95% high"] - row["rate"]]]
-        axes.errorbar([x], [row["rate"]], reach, marker=marker, linestyle="", **look)
-        return
-    high = row["95% high"]
-    axes.plot([x], [high], marker="v", linestyle="", **look)
-    axes.plot([x, x], [high / 10, high], color=colour, linewidth=0.9, linestyle=":")
-
-
 # -- together --------------------------------------------------------------------------------------------------------
 
 
-def run_fig1a(context: ReproductionContext) -> ReproductionResult:
+def measure_fig1a(context: ReproductionContext) -> Measurements:
     """Run the attacks at the context's scale."""
     scale = SCALES[context.scale]
-    reached, table = steps(context, scale), rates(context, scale)
+    reached, counts = steps(context, scale), rates(context, scale)
     figures = [
-        *_draw_steps(reached, context.out / "lotto-fig1a-steps"),
-        *_draw_rates(table, context.out / "lotto-fig1a-rates"),
+        *draw_steps(reached, STEP_PARTICIPANTS, context.out / "lotto-fig1a-steps"),
+        *draw_rates(_with_intervals(counts), context.out / "lotto-fig1a-rates"),
     ]
-    return ReproductionResult(table, figures, claims(reached, table), remarks(reached))
+    setting = Setting(
+        "none",
+        seeds=tuple(sorted({int(seed) for seed in counts["seed"]})),
+        sizes={
+            "population": POPULATION,
+            "participants": PARTICIPANTS,
+            "over-selection": OVER_SELECTION,
+            "participants of the steps": STEP_PARTICIPANTS,
+        },
+        differs=["the paper's figure states no sizes"],
+    )
+    return Measurements(setting, {"steps": reached, "rates": counts}, figures)
 
 
-def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[PaperClaim]:
-    """Return the claims of sections 2.3 and 3.4.
+def _with_intervals(counts: pd.DataFrame) -> pd.DataFrame:
+    """Return the rates with their intervals: over announced rounds, and over completed ones."""
+    rows = []
+    for _, row in counts.iterrows():
+        share = Proportion.of(int(row["reconstructed"]), int(row["rounds"]))
+        completed = Proportion.of(int(row["reconstructed"]), int(row["completed"]))
+        rows.append(
+            {
+                **{name: row[name] for name in ("selection", "c", "t", "rounds", "reconstructed")},
+                "rate": share.rate,
+                "95% low": share.low,
+                "95% high": share.high,
+                "exact": row["exact"],
+                "Corollary 1 (paper)": row["Corollary 1"],
+                "completed": row["completed"],
+                "rate of completed": completed.rate,
+                "exact of completed": row["exact, completed"],
+            }
+        )
+    return pd.DataFrame(rows)
 
-    Args:
-        reached: as `steps` makes it.
-        table: as `rates` makes it.
-    """
-    s, thresholds = STEP_PARTICIPANTS, sorted(set(reached["t"]))
-    signed = {t: _first(reached, SIGNED, t) for t in thresholds}
-    return [
-        PaperClaim(
-            "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
-            f"s = {s}: from x = {', '.join(f'{first[0]} at t = {t}' for t, first in signed.items())} on the update was "
-            "reconstructed, at no smaller x",
-            [
-                *(equal(f"t = {t}: least x", first[0], 2 * t - s) for t, first in signed.items()),
-                true("at every greater x, too", all(onwards for _, onwards in signed.values())),
-            ],
-        ),
-        *_rate_claims(table),
-    ]
+
+def conclude_fig1a(measurements: Measurements) -> ReproductionResult:
+    """Compare the attacks with sections 2.3 and 3.4."""
+    reached, table = measurements.tables["steps"], _with_intervals(measurements.tables["rates"])
+    claims = [_step_claim(reached, int(measurements.setting.sizes["participants of the steps"])), *_rate_claims(table)]
+    return ReproductionResult(table, claims=claims, remarks=remarks(reached, table))
+
+
+def _step_claim(reached: pd.DataFrame, s: int) -> PaperClaim:
+    signed = {t: _first(reached, SIGNED, t) for t in sorted(set(reached["t"]))}
+    return PaperClaim(
+        "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
+        f"s = {s}: from x = {', '.join(f'{first[0]} at t = {t}' for t, first in signed.items())} on the update was "
+        "reconstructed, at no smaller x",
+        [
+            *(equal(f"t = {t}: least x", first[0], 2 * t - s) for t, first in signed.items()),
+            true("at every greater x, too", all(onwards for _, onwards in signed.values())),
+        ],
+        uses_data=False,
+    )
 
 
 def _rate_claims(table: pd.DataFrame) -> list[PaperClaim]:
@@ -321,9 +284,10 @@ def _rate_claims(table: pd.DataFrame) -> list[PaperClaim]:
             f"{had} of {total} rounds",
             [equal("share of the rounds", had / total, 1)],
             seeds=total,
+            uses_data=False,
         ),
         PaperClaim(
-            "Under Lotto SecAgg fails with at most the probability of Corollary 1",
+            "Under Lotto SecAgg fails with at most the probability of Corollary 1, for each announced round",
             "; ".join(
                 f"c = {c}, t = {t}: {int(rows['reconstructed'].sum())} of {int(rows['rounds'].sum())} rounds "
                 f"(bound {rows['Corollary 1 (paper)'].iloc[0]:.2g})"
@@ -331,6 +295,7 @@ def _rate_claims(table: pd.DataFrame) -> list[PaperClaim]:
             ),
             [equal("rates above the bound (intervals of 95% for all together)", beyond, 0)],
             seeds=int(lotto["rounds"].min()),
+            uses_data=False,
         ),
     ]
 
@@ -341,11 +306,19 @@ def _beyond(row: pd.Series, rates: int) -> bool:
     return wide.low > float(row["Corollary 1 (paper)"])
 
 
-def remarks(reached: pd.DataFrame) -> list[str]:
-    """Return the differences from the paper, and the limits of this reproduction."""
+def remarks(reached: pd.DataFrame, table: pd.DataFrame) -> list[str]:
+    """Return the differences from the paper, and the limits of this reproduction.
+
+    Args:
+        reached: as `steps` makes it.
+        table: rates with intervals.
+    """
+    lotto = table[table["selection"] != "random"]
+    inside = int(((lotto["95% low"] <= lotto["exact"]) & (lotto["exact"] <= lotto["95% high"])).sum())
+    above = int((lotto["exact of completed"] > lotto["Corollary 1 (paper)"]).sum())
     thresholds = []
     for t in sorted(set(reached.loc[reached["consistency"] == "none", "t"])):
-        firsts = [f"{attack} from x = {_first(reached, ('none', attack), t)[0]}" for _, attack in list(_LOOKS)[1:]]
+        firsts = [f"{attack} from x = {_first(reached, ('none', attack), t)[0]}" for _, attack in list(LOOKS)[1:]]
         thresholds.append(f"t = {t}: {', '.join(firsts)}")
     noticed = reached[(reached["had"] == 1) & (reached["refused"] > 0)]
     return [
@@ -357,7 +330,10 @@ def remarks(reached: pd.DataFrame) -> list[str]:
         "the weight). The tests compare the result with the victim's quantised update, bit for bit.",
         "The server keeps every dishonest candidate under Lotto, and fills all places but one with dishonest clients "
         "if it may choose. The workload is logistic regression on the digits: the attack does not depend on it. "
-        "exact: the chance that enough candidates, and 2t - s dishonest ones, occur.",
+        f"exact: the chance that enough candidates, and 2t - s dishonest ones, occur; {inside} of {len(lotto)} rates "
+        "under Lotto have it in their 95% interval.",
+        "Corollary 1 is a bound for announced rounds. For completed rounds the exact chance is larger by 1 / Pr[|C| >= "
+        f"s]; in {above} of {len(lotto)} rows it is above the printed bound.",
     ]
 
 
@@ -366,7 +342,7 @@ REPRODUCTIONS = (
         "lotto-fig1a",
         "A victim's update under SecAgg with x dishonest participants, and how often that many occur under Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 1a and Corollary 1",
-        run_fig1a,
-        claims_of=lambda table, seeds: [None, *_rate_claims(table)],  # the first is about other runs
+        measure=measure_fig1a,
+        conclude=conclude_fig1a,
     ),
 )

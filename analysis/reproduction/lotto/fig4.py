@@ -7,7 +7,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import PaperClaim, above, within_factor
 from analysis.style import COLUMN_INCHES, house_style, save
@@ -40,54 +46,64 @@ def improvement(metric: np.ndarray, excluded: float) -> float:
     return float(metric[0] / metric[round(excluded * len(metric))])
 
 
-def run_fig4(context: ReproductionContext) -> ReproductionResult:
-    """Compare the formula that the paper prints with refinement on the distribution that the paper states."""
+_FORMULA = "(1-d)^-p (paper)"
+
+
+def measure_fig4(context: ReproductionContext) -> Measurements:
+    """Compute the improvement by refinement on the distribution that the paper states, and on the opposite one."""
     rows = [
         {
             "exponent": p,
             "excluded": d,
             "improvement": improvement(zipf(POPULATION, p), d),
-            "(1-d)^-p (paper)": (1 - d) ** -p,
+            "opposite": improvement((1 / zipf(POPULATION, p))[::-1], d),
         }
         for p in EXPONENTS
         for d in EXCLUDED
     ]
-    table = pd.DataFrame(rows)
-    spread = zipf(POPULATION, 1.2)
-    reversed_too = improvement((1 / spread)[::-1], 0.2)
+    setting = Setting(
+        "none",
+        sizes={"population": POPULATION},
+        differs=["the paper states neither the population nor the values of p"],
+    )
+    return Measurements(setting, {"improvements": pd.DataFrame(rows)}, _draw(context.out / "lotto-fig4"))
+
+
+def conclude_fig4(measurements: Measurements) -> ReproductionResult:
+    """Compare the improvements with the formula that the paper prints."""
+    points = measurements.tables["improvements"]
+    points = points.assign(**{_FORMULA: (1 - points["excluded"]) ** -points["exponent"]})
+    of_point = {(row["exponent"], row["excluded"]): row for _, row in points.iterrows()}
+    example, ratios = of_point[1.2, 0.2], points["improvement"] / points[_FORMULA]
+    long_tail, short_tail = (float(of_point[p, 0.2]["improvement"]) for p in (2.0, 0.5))
     return ReproductionResult(
-        table=table,
-        figures=_draw(context.out / "lotto-fig4"),
-        claims=claims_of(table),
+        table=points.drop(columns="opposite"),
+        claims=[
+            PaperClaim(
+                "leaving out the worst d improves the worst client left by (1-d)^-p",
+                f"at d = 0.2, p = 1.2: {example[_FORMULA]:.3f} by the formula, {example['improvement']:.0f} by the "
+                "distribution that is stated",
+                [
+                    within_factor("least of it over (1-d)^-p, all d and p", float(ratios.min()), 1, SAME),
+                    within_factor("most of it over (1-d)^-p, all d and p", float(ratios.max()), 1, SAME),
+                ],
+                uses_data=False,
+            ),
+            PaperClaim(
+                "refinement does best where few clients are bad (a long tail)",
+                f"d = 0.2 improves the worst client by {long_tail:.0f} at p = 2 and by {short_tail:.0f} at p = 0.5",
+                [above("improvement at p = 2 over that at p = 0.5", long_tail / short_tail, 1)],
+                uses_data=False,
+            ),
+        ],
         remarks=[
             "If the i-th worst client's X is proportional to i^-p, the worst client left is number dn + 1 and the "
             "factor is (dn + 1)^p, which grows with n. (1-d)^-p belongs to X proportional to i^p for the i-th best "
-            f"client (checked: {reversed_too:.3f}), which has no long tail. The paper's point holds all the more.",
+            f"client (checked: {example['opposite']:.3f}), which has no long tail. The paper's point holds all the "
+            "more.",
             f"Population {POPULATION}; the paper states none, nor its values of p.",
         ],
     )
-
-
-def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
-    """Return the claims on refinement, from the table's ratios and the stated distribution."""
-    printed, stated = (1 - 0.2) ** -1.2, improvement(zipf(POPULATION, 1.2), 0.2)
-    ratios = table["improvement"] / table["(1-d)^-p (paper)"]
-    long_tail, short_tail = (improvement(zipf(POPULATION, p), 0.2) for p in (2.0, 0.5))
-    return [
-        PaperClaim(
-            "leaving out the worst d improves the worst client left by (1-d)^-p",
-            f"at d = 0.2, p = 1.2: {printed:.3f} by the formula, {stated:.0f} by the distribution that is stated",
-            [
-                within_factor("least of it over (1-d)^-p, all d and p", float(ratios.min()), 1, SAME),
-                within_factor("most of it over (1-d)^-p, all d and p", float(ratios.max()), 1, SAME),
-            ],
-        ),
-        PaperClaim(
-            "refinement does best where few clients are bad (a long tail)",
-            f"d = 0.2 improves the worst client by {long_tail:.0f} at p = 2 and by {short_tail:.0f} at p = 0.5",
-            [above("improvement at p = 2 over that at p = 0.5", long_tail / short_tail, 1)],
-        ),
-    ]
 
 
 def _draw(path: Path) -> list[Path]:
@@ -121,7 +137,7 @@ REPRODUCTIONS = (
         "lotto-fig4",
         "Effect of population refinement on the worst client",
         f"{PAPER}, Figure 4",
-        run_fig4,
-        claims_of=lambda table, seeds: claims_of(table),
+        measure=measure_fig4,
+        conclude=conclude_fig4,
     ),
 )

@@ -6,7 +6,13 @@ import pandas as pd
 
 from analysis.bounds.lotto import largest_exclusion
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import PaperClaim, equal
 from analysis.style import one_panel, save
@@ -16,7 +22,11 @@ _FINE = 100_000  # clients, so that whole ones do not show
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
-def run_fig5(context: ReproductionContext) -> ReproductionResult:
+PUBLISHED = {(20, 5): 0.75}
+"""Largest exclusion by target and initial base rate [%]."""
+
+
+def measure_fig5(context: ReproductionContext) -> Measurements:
     """Compute the largest exclusion for four target base rates, in whole clients."""
     rows = []
     for target in TARGETS:
@@ -28,28 +38,33 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
                     "target_percent": round(100 * target),
                     "initial_percent": percent,
                     "largest_exclusion": excluded / _FINE,
-                    "largest_exclusion (paper)": 0.75 if (target, percent) == (0.2, 5) else None,
                 }
             )
     table = pd.DataFrame(rows)
+    setting = Setting("none", sizes={"population": _FINE})
+    return Measurements(setting, {"exclusions": table}, _draw(table, context.out / "lotto-fig5"))
+
+
+def conclude_fig5(measurements: Measurements) -> ReproductionResult:
+    """Compare the paper's example."""
+    table = measurements.tables["exclusions"]
+    pairs = zip(table["target_percent"], table["initial_percent"], strict=True)
+    table = table.copy()
+    table["largest_exclusion (paper)"] = [PUBLISHED.get(pair) for pair in pairs]
+    example = table.dropna(subset=["largest_exclusion (paper)"]).iloc[0]
+    at = float(example["largest_exclusion"])
     return ReproductionResult(
         table=table[table["initial_percent"] % 5 == 0].reset_index(drop=True),
-        figures=_draw(table, context.out / "lotto-fig5"),
-        claims=claims_of(table),
+        claims=[
+            PaperClaim(
+                "5% dishonest at first, at most 20% wanted: exclude at most 75%",
+                f"{100 * at:.4g}%",
+                [equal("largest exclusion", at, float(example["largest_exclusion (paper)"]))],
+                uses_data=False,
+            )
+        ],
         remarks=["In the worst case all excluded clients are honest: d = 1 - initial rate / target rate."],
     )
-
-
-def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
-    """Return the claim about the paper's example, from the table."""
-    at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
-    return [
-        PaperClaim(
-            "5% dishonest at first, at most 20% wanted: exclude at most 75%",
-            f"{100 * at:.4g}%",
-            [equal("largest exclusion", float(at), 0.75)],
-        )
-    ]
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
@@ -71,7 +86,7 @@ REPRODUCTIONS = (
         "lotto-fig5",
         "The largest exclusion that keeps a base rate of dishonest clients",
         f"{PAPER}, Figure 5",
-        run_fig5,
-        claims_of=lambda table, seeds: claims_of(table),
+        measure=measure_fig5,
+        conclude=conclude_fig5,
     ),
 )

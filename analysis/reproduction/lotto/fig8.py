@@ -4,7 +4,8 @@ Data quality is the first term of Oort's utility, |B_i| sqrt(mean Loss^2), as a 
 model of that moment; speed is the factor by which a device takes longer than the fastest.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +14,12 @@ import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import zeta
 
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Measurements, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import heterogeneous_clients as clients
-from analysis.reproduction.lotto.published import Application
+from analysis.reproduction.lotto.published import ROUNDS, Application
 from analysis.reproduction.verdicts import PaperClaim, above, between, plus_minus
 from analysis.statistics import mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
@@ -42,42 +44,64 @@ SCALES: dict[Application, dict[str, HeterogeneityScale]] = {
 }
 
 
-def run_fig8(application: Application, context: ReproductionContext) -> ReproductionResult:
+def measure_fig8(application: Application, context: ReproductionContext) -> Measurements:
     """Train with random selection up to each snapshot, and measure every client's data quality there.
 
     Args:
         application: application of the panel.
         context: where and how to run.
     """
-    scale, setting = SCALES[application][context.scale], clients.SETTINGS[application][context.scale]
-    every = [_look(context, setting, scale, seed) for seed in range(1, scale.seeds + 1)]
+    scale, setting = SCALES[application][context.scale], clients.setting_of(application, context)
+    seeds = range(1, scale.seeds + 1)
+    table = pd.concat([_clients(context, setting, scale, seed) for seed in seeds], ignore_index=True)
+    last = scale.snapshots[-1]
+    shown = ", ".join(map(str, scale.snapshots))
+    differs = [f"rounds: snapshots after rounds {shown}; the paper trains for {ROUNDS[application]}"]
+    return Measurements(
+        clients.measured_setting(setting, last, seeds, differs, {"snapshots": list(scale.snapshots)}),
+        {"clients": table},
+        figures=draw(table, scale.snapshots, context.out / clients.panel_name("fig8", application)),
+    )
+
+
+def conclude_fig8(application: Application, measurements: Measurements) -> ReproductionResult:
+    """Compare the clients' differences with section 5.3.
+
+    Args:
+        application: application of the panel.
+        measurements: from `measure_fig8`.
+    """
+    setting, table = measurements.setting, measurements.tables["clients"]
+    snapshots = [int(rounds) for rounds in setting.choices["snapshots"]]
     return ReproductionResult(
-        _table(*every[0]),
-        figures=draw(*every[0], context.out / clients.panel_name("fig8", application)),
-        claims=claims(every),
+        _table(table[table["seed"] == setting.seeds[0]], snapshots),
+        claims=claims(table, snapshots),
         remarks=[
-            *clients.remarks(setting),
+            *clients.remarks(application, setting),
             "The paper draws the distributions and states no numbers for them, other than that at most 5% of clients "
             "are among the worst 20% by both measures.",
-            f"Table and figure show the first of {scale.seeds} seeds; claims are over all of them.",
+            f"Table and figure show the first of {len(setting.seeds)} seeds; claims are over all of them.",
         ],
     )
 
 
-Heterogeneity = tuple[dict[int, Floats], Floats]
-"""Traits of one seed's clients: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
+QUALITY, TIME = "data quality, round {}", "compute time"
+"""Columns of the measurements: by snapshot, |B_i| sqrt(mean Loss^2); and compute time relative to the fastest."""
 
 
-def _look(
+def _clients(
     context: ReproductionContext, setting: clients.ClientSetting, scale: HeterogeneityScale, seed: int
-) -> Heterogeneity:
+) -> pd.DataFrame:
+    """Return one row for each client of one seed."""
     snapshots = scale.snapshots
     swept = clients.experiment(setting, "fig8", snapshots[-1], {"protocol": "random"}, {"rounds": snapshots})
-    swept = swept.model_copy(update={"seed": seed})
+    evaluations = {"evaluate_every": snapshots[-1]}  # no accuracy is used
+    swept = swept.model_copy(update={"seed": seed, "workload": swept.workload.model_copy(update=evaluations)})
     context.progress(f"seed {seed} of {scale.seeds}: data quality of {setting.population} clients")
     runs = context.run_experiment(swept, context.out / "runs" / f"fig8-seed-{seed}")
-    quality = {rounds: qualities(run) for rounds, run in zip(snapshots, runs, strict=True)}
-    return quality, RunPlan(_experiment(runs[-1]), 0).speed_factors()
+    quality = {QUALITY.format(rounds): qualities(run) for rounds, run in zip(snapshots, runs, strict=True)}
+    factors = RunPlan(_experiment(runs[-1]), 0).speed_factors()
+    return pd.DataFrame({"seed": seed, "client": np.arange(len(factors)), **quality, TIME: factors})
 
 
 def _experiment(run: RunRecords) -> Experiment:
@@ -102,9 +126,10 @@ def qualities(run: RunRecords) -> Floats:
     return quality
 
 
-def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
-    measured = {f"data quality, round {rounds}": values for rounds, values in quality.items()}
-    measured["compute time, fastest = 1"] = factors
+def _table(of_seed: pd.DataFrame, snapshots: Sequence[int]) -> pd.DataFrame:
+    named = [QUALITY.format(rounds) for rounds in snapshots]
+    measured = {name: of_seed[name].to_numpy(np.float64) for name in named}
+    measured["compute time, fastest = 1"] = of_seed[TIME].to_numpy(np.float64)
     rows = []
     for name, values in measured.items():
         low, median, high = np.quantile(values, [0.1, 0.5, 0.9])
@@ -144,20 +169,23 @@ DIFFERENT = 1.5
 number."""
 
 
-def claims(every: Sequence[Heterogeneity]) -> list[PaperClaim]:
+def claims(table: pd.DataFrame, snapshots: Sequence[int]) -> list[PaperClaim]:
     """Return the claims of section 5.3 about the figure.
 
     Args:
-        every: data qualities and compute times of each seed.
+        table: columns seed, `TIME`, and `QUALITY` of each snapshot; one row for each seed and client.
+        snapshots: rounds after which data quality was measured.
     """
-    snapshots = list(every[0][0])
-    shares = {
-        at: mean_interval([100 * worst_by_both(quality[at], factors) for quality, factors in every]) for at in snapshots
-    }
-    spreads = {
-        at: mean_interval([float(np.divide(*np.quantile(quality[at], [0.9, 0.1]))) for quality, _ in every])
-        for at in snapshots
-    }
+    every = [of_it for _, of_it in table.groupby("seed")]
+    shares, spreads = {}, {}
+    for at in snapshots:
+        quality = [of_it[QUALITY.format(at)].to_numpy(np.float64) for of_it in every]
+        both = [
+            100 * worst_by_both(values, of_it[TIME].to_numpy(np.float64))
+            for values, of_it in zip(quality, every, strict=True)
+        ]
+        shares[at] = mean_interval(both)
+        spreads[at] = mean_interval([float(np.divide(*np.quantile(values, [0.9, 0.1]))) for values in quality])
     return [
         PaperClaim(
             "at most 5% of clients are among the worst 20% by speed and by data quality",
@@ -172,17 +200,47 @@ def claims(every: Sequence[Heterogeneity]) -> list[PaperClaim]:
             [above(f"ratio of quantiles, round {at}", ratio, DIFFERENT) for at, ratio in spreads.items()],
             seeds=len(every),
         ),
+        _skew(every[0][TIME].to_numpy(np.float64)),
     ]
 
 
-def draw(quality: Mapping[int, Floats], factors: Floats, path: Path) -> list[Path]:
-    """Draw cumulative distributions: data quality by snapshot, and the speed of devices.
+def _skew(factors: Floats) -> PaperClaim:
+    """Claim the skew of response latencies; the paper states neither a number nor the reading of its law.
 
     Args:
-        quality: `(n,)` data quality by snapshot.
         factors: `(n,)` compute times.
+    """
+    a, count = clients.ZIPF, len(factors)
+    spread = float(factors.max() / factors.min())
+    # Of a draw k with P(k) proportional to k^-a, P(X > k) is zeta(a, k + 1) / zeta(a).
+    numbers = np.arange(1, 10_000)
+    median = int(numbers[np.searchsorted(1 - zeta(a, numbers + 1) / zeta(a), 0.5)])
+    # For large k it is k^(1-a) / ((a - 1) zeta(a)).
+    exceeded = 1 - 0.5 ** (1 / count)
+    largest = -math.log10(exceeded * (a - 1) * zeta(a)) / (a - 1)
+    return PaperClaim(
+        "response latencies follow Zipf's law with a = 1.2, moderately skewed",
+        f"by rank, i^-a as in section 3.5: the slowest of {count} devices takes {spread:.0f} times as long as the "
+        f"fastest and {float(factors.max() / np.median(factors)):.0f} times the median ({700**a:.0f} and "
+        f"{350**a:.0f} times for 700 devices). As independent draws from P(k) proportional to k^-a (NumPy's zipf): "
+        f"half of the devices take at most {median} times the least, the slowest of {count} about 10^{largest:.0f} "
+        "times, so that no round would end",
+        undetermined="which reading is meant (rank or draw), its unit and range; and a number for 'moderately skewed'",
+        uses_data=False,
+    )
+
+
+def draw(table: pd.DataFrame, snapshots: Sequence[int], path: Path) -> list[Path]:
+    """Draw cumulative distributions of the first seed: data quality by snapshot, and the speed of devices.
+
+    Args:
+        table: as in `claims`.
+        snapshots: rounds after which data quality was measured.
         path: path of the files, without extension.
     """
+    first = table[table["seed"] == table["seed"].min()]
+    quality = {rounds: first[QUALITY.format(rounds)].to_numpy(np.float64) for rounds in snapshots}
+    factors = first[TIME].to_numpy(np.float64)
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.0), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
@@ -205,5 +263,6 @@ REPRODUCTIONS = clients.panels(
     8,
     "Heterogeneity: clients' data quality over the rounds, and the speed of their devices",
     " and (d)",
-    run_fig8,
+    measure_fig8,
+    conclude_fig8,
 )

@@ -4,24 +4,24 @@ Jiang et al., arXiv 2401.02880, section 5.3.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.comparison.targets import model_changed
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Measurements, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import heterogeneous_clients as clients
-from analysis.reproduction.lotto.published import Application
+from analysis.reproduction.lotto.published import ROUNDS, Application
 from analysis.reproduction.verdicts import Check, PaperClaim
 from analysis.statistics import Interval, mean_interval
 from analysis.style import one_panel, save
 from testbed.arrays import Floats
-from testbed.records import RunRecords
 
 
 class TimeToAccuracyScale(NamedTuple):
@@ -29,7 +29,7 @@ class TimeToAccuracyScale(NamedTuple):
 
     rounds: int  # of each run
     seeds: int  # repetitions
-    target: float  # accuracy to reach; of words, the perplexity
+    target: float  # accuracy to reach on generated data; of words, the perplexity
 
 
 SCALES: dict[Application, dict[str, TimeToAccuracyScale]] = {
@@ -68,40 +68,68 @@ OVER_RAND: dict[Application, float] = {"FEMNIST": 2.1, "OpenImage": 3.0, "Reddit
 """Speed-up of Lotto (or) over Rand in time to the target (section 5.3)."""
 OVER_OORT: dict[Application, float] = {"FEMNIST": 1.1, "OpenImage": 1.0, "Reddit": 1.1}
 """Speed-up of Lotto (or) over Oort; for OpenImage the text says "nearly identical"."""
-TARGETS: dict[Application, str] = {
-    "FEMNIST": "69.8%",
-    "OpenImage": "27.6%",
-    "Reddit": "perplexity of 1010",
-}
+TARGETS: dict[Application, float] = {"FEMNIST": 0.698, "OpenImage": 0.276, "Reddit": 1010.0}
+"""The paper's targets, which are those of runs on the applications' data sets."""
 
 
-def run_fig9(application: Application, context: ReproductionContext) -> ReproductionResult:
-    """Train with every strategy and every seed, and compare the times to the target.
+_COLUMNS = ["round", "outcome", "started_s", "ended_s", "accuracy", "loss"]
+
+
+def measure_fig9(application: Application, context: ReproductionContext) -> Measurements:
+    """Train with every strategy and every seed.
 
     Args:
         application: application of the panel.
         context: where and how to run.
     """
-    scale, setting = SCALES[application][context.scale], clients.SETTINGS[application][context.scale]
+    scale, setting = SCALES[application][context.scale], clients.setting_of(application, context)
     seeds = list(range(1, scale.seeds + 1))
-    runs: dict[str, list[RunRecords]] = {}
+    parts = []
     for name, selection in STRATEGIES.items():
         context.progress(f"{name}: {scale.rounds} rounds, {scale.seeds} seeds")
         swept = clients.experiment(setting, f"fig9, {name}", scale.rounds, selection, {"seed": seeds})
         folder = name.lower().replace(", ", "-")
-        runs[name] = context.run_experiment(swept, context.out / "runs" / folder)
-    measure = PERPLEXITY if application == "Reddit" else ACCURACY
-    times = {name: np.array([time_to(run, scale.target, measure) for run in of_name]) for name, of_name in runs.items()}
+        runs = context.run_experiment(swept, context.out / "runs" / folder)
+        parts += [run.rounds[_COLUMNS].assign(strategy=name, seed=seed) for seed, run in zip(seeds, runs, strict=True)]
+    rounds = pd.concat(parts, ignore_index=True)[["strategy", "seed", *_COLUMNS]]
+    target = scale.target if context.data is None else TARGETS[application]
+    of_all = ROUNDS[application]
+    differs = [] if scale.rounds == of_all else [f"rounds: {scale.rounds}; the paper: {of_all}"]
+    return Measurements(
+        clients.measured_setting(setting, scale.rounds, seeds, differs, {"target": target}),
+        {"rounds": rounds},
+        figures=draw(rounds, target, measure_of(application), context.out / clients.panel_name("fig9", application)),
+    )
+
+
+def conclude_fig9(application: Application, measurements: Measurements) -> ReproductionResult:
+    """Compare the times to the target with section 5.3.
+
+    Args:
+        application: application of the panel.
+        measurements: from `measure_fig9`.
+    """
+    setting, rounds = measurements.setting, measurements.tables["rounds"]
+    target, measure = float(setting.choices["target"]), measure_of(application)
+    seconds = {
+        str(name): [(time_to(run, target, measure), float(run["ended_s"].iloc[-1])) for _, run in of_it.groupby("seed")]
+        for name, of_it in rounds.groupby("strategy", sort=False)
+    }
+    times = {
+        name: Times(np.array([time for time, _ in of_it]), np.array([end for _, end in of_it]))
+        for name, of_it in seconds.items()
+    }
     return ReproductionResult(
-        _table(application, runs, times, measure),
-        figures=draw(runs, scale.target, measure, context.out / clients.panel_name("fig9", application)),
+        _table(application, rounds, times, measure),
         claims=claims(application, times),
         remarks=[
-            *clients.remarks(setting),
-            f"Target: {measure.format_target(scale.target)} on held-out samples of the generated task; the paper's "
-            f"{TARGETS[application]} is of {application}. Times are the first evaluation that meets it, of "
-            f"{scale.seeds} seeds, with 95% intervals; speed-ups are of pairs of equal seeds (equal data, devices and "
-            "first model), as geometric means.",
+            *clients.remarks(application, setting),
+            f"Target: {measure.format_target(target)} on held-out samples; the paper's "
+            f"{measure.format_target(TARGETS[application])} is of {application}. Times are the first evaluation that "
+            f"meets it, of {len(setting.seeds)} seeds, with 95% intervals; speed-ups are of pairs of equal seeds "
+            "(equal data, devices and first model), as geometric means.",
+            "A run that ends before the target is censored: its time is at least the length of the run. A ratio with "
+            "such a run has one bound only, and its interval is that of the bounds.",
             "Rounds that Lotto aborts for lack of candidates count with their time.",
         ],
     )
@@ -113,42 +141,103 @@ class Measure:
 
     Attributes:
         name: name for people.
-        of: function from a run to `(rounds,)` values, NaN where the model was not evaluated.
-        least: whether smaller values are better.
+        column: column of a run's rounds.
+        least: whether smaller values are better; they are exponentials of the column.
         factor: factor from a value to its text.
         unit: unit in the text.
     """
 
     name: str
-    of: Callable[[RunRecords], Floats]
+    column: str
     least: bool = False
     factor: float = 1.0
     unit: str = ""
+
+    def of(self, rounds: pd.DataFrame) -> Floats:
+        """Return the value of each of `(rounds,)`, NaN where the model was not evaluated."""
+        values = rounds[self.column].to_numpy(np.float64)
+        return np.exp(values) if self.least else values
 
     def format_target(self, value: float) -> str:
         """Return a target as text."""
         return f"{self.name} {self.factor * value:g}{self.unit}"
 
 
-ACCURACY = Measure("accuracy", lambda run: run.rounds["accuracy"].to_numpy(np.float64), factor=100, unit="%")
-PERPLEXITY = Measure("perplexity", lambda run: np.exp(run.rounds["loss"].to_numpy(np.float64)), least=True)
+ACCURACY = Measure("accuracy", "accuracy", factor=100, unit="%")
+PERPLEXITY = Measure("perplexity", "loss", least=True)
 
 
-def time_to(run: RunRecords, target: float, measure: Measure = ACCURACY) -> float:
+def measure_of(application: Application) -> Measure:
+    """Return the measure of an application's model."""
+    return PERPLEXITY if application == "Reddit" else ACCURACY
+
+
+def time_to(rounds: pd.DataFrame, target: float, measure: Measure = ACCURACY) -> float:
     """Return the seconds of the run's clock until the first evaluation of a changed model that meets the target.
 
     Args:
-        run: records of the run.
+        rounds: rounds of the run.
         target: value to reach.
         measure: measure of the target.
 
     Returns:
         NaN if no evaluation meets the target.
     """
-    values = measure.of(run)
-    meets = (values <= target if measure.least else values >= target) & model_changed(run.rounds)
-    reached = run.rounds.loc[meets, "ended_s"]
+    values = measure.of(rounds)
+    meets = (values <= target if measure.least else values >= target) & model_changed(rounds)
+    reached = rounds.loc[meets, "ended_s"]
     return float(reached.iloc[0]) if len(reached) else float("nan")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of one strategy's runs.
+
+    Attributes:
+        seconds: `(seeds,)` seconds to the target; NaN: the run ended before.
+        ends: `(seeds,)` seconds to the end of the run.
+    """
+
+    seconds: Floats
+    ends: Floats
+
+    @property
+    def reached(self) -> NDArray[np.bool_]:
+        """Whether each run reached the target, `(seeds,)`."""
+        return ~np.isnan(self.seconds)
+
+    @property
+    def at_least(self) -> Floats:
+        """Seconds to the target, or to the end of a run that did not reach the target; `(seeds,)`."""
+        return np.where(self.reached, self.seconds, self.ends)
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """Geometric mean of the paired ratios of two strategies' times, with its 95% interval.
+
+    Attributes:
+        ratio: the mean; NaN if both runs of a pair ended before the target, or if some ratios have a lower and others
+            an upper bound.
+        low, high: ends of the interval; 0 or infinity where runs that ended before the target leave the ratio open.
+    """
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the ratio is only a bound."""
+        return self.low == 0 or math.isinf(self.high)
+
+    def __str__(self) -> str:
+        """Return ratio and interval."""
+        if self.low == 0:
+            return f"at most {self.ratio:.2f} (upper end {self.high:.2f})"
+        if math.isinf(self.high):
+            return f"at least {self.ratio:.2f} (lower end {self.low:.2f})"
+        return f"{self.ratio:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
 def minutes_to(times: Floats) -> Interval:
@@ -159,108 +248,77 @@ def minutes_to(times: Floats) -> Interval:
     return Interval(None, None) if np.isnan(times).any() else mean_interval(times / 60)
 
 
-def speed_up(slower: Floats, faster: Floats) -> tuple[float, float, float]:
-    """Return the geometric mean of the paired ratios slower/faster, and its 95% interval; NaN if a pair has no time.
+def speed_up(slower: Times, faster: Times) -> SpeedUp:
+    """Return the speed-up of one strategy over another, over pairs of equal seeds.
 
     Args:
-        slower: `(seeds,)` seconds.
-        faster: `(seeds,)` seconds.
+        slower: times in the numerators.
+        faster: times in the denominators.
     """
-    if not len(slower) or np.isnan(slower).any() or np.isnan(faster).any():
-        return (float("nan"),) * 3
+    open_above, open_below = ~slower.reached, ~faster.reached  # a longer time makes the ratio larger, or smaller
+    if (open_above & open_below).any() or (open_above.any() and open_below.any()):
+        return SpeedUp(math.nan, 0.0, math.inf)
     # Logarithms: a ratio and its inverse then have the same interval.
-    interval = mean_interval(np.log(slower / faster))
+    interval = mean_interval(np.log(slower.at_least / faster.at_least))
     assert interval.mean is not None
-    half = float("inf") if interval.half_width is None else interval.half_width
-    return float(np.exp(interval.mean)), float(np.exp(interval.mean - half)), float(np.exp(interval.mean + half))
+    half = math.inf if interval.half_width is None else interval.half_width
+    low, high = math.exp(interval.mean - half), math.exp(interval.mean + half)
+    return SpeedUp(math.exp(interval.mean), 0.0 if open_below.any() else low, math.inf if open_above.any() else high)
 
 
 def _table(
-    application: Application, runs: Mapping[str, Sequence[RunRecords]], times: Mapping[str, Floats], measure: Measure
+    application: Application, rounds: pd.DataFrame, times: Mapping[str, Times], measure: Measure
 ) -> pd.DataFrame:
     over_rand, over_oort = OVER_RAND[application], OVER_OORT[application]
     published = {"Rand": 1.0, "Oort": over_rand / over_oort, "Lotto, or": over_rand}
     rows = []
-    for name, of_name in runs.items():
-        minutes = minutes_to(times[name])
-        ratio, low, high = speed_up(times["Rand"], times[name])
-        rounds = pd.concat([run.rounds for run in of_name])
+    for name, of_name in times.items():
+        minutes, ratio = minutes_to(of_name.seconds), speed_up(times["Rand"], of_name)
+        of_it = rounds[rounds["strategy"] == name]
+        last = [float(measure.of(run)[-1]) for _, run in of_it.groupby("seed")]
         rows.append(
             {
                 "strategy": name,
                 "min to target": minutes.mean,
                 "±": minutes.half_width,
-                "speed-up": ratio,
-                "from": low,
-                "to": high,
+                "speed-up": ratio.ratio,
+                "from": ratio.low or None,
+                "to": None if math.isinf(ratio.high) else ratio.high,
                 "speed-up (paper)": published.get(name),
-                f"last {measure.name}": mean_interval([float(measure.of(run)[-1]) for run in of_name]).mean,
-                "mean round s": float((rounds["ended_s"] - rounds["started_s"]).mean()),
-                "reached": f"{int((~np.isnan(times[name])).sum())} of {len(of_name)}",
-                "aborted": f"{int((rounds['outcome'] == 'aborted').sum())} of {len(rounds)}",
+                f"last {measure.name}": mean_interval(last).mean,
+                "mean round s": float((of_it["ended_s"] - of_it["started_s"]).mean()),
+                "reached": f"{int(of_name.reached.sum())} of {len(last)}",
+                "aborted": f"{int((of_it['outcome'] == 'aborted').sum())} of {len(of_it)}",
             }
         )
     return pd.DataFrame.from_records(rows)
 
 
-def claims(application: Application, times: Mapping[str, Floats]) -> list[PaperClaim]:
-    """Return the claims of section 5.3, from the times of each seed.
+def claims(application: Application, times: Mapping[str, Times]) -> list[PaperClaim]:
+    """Return the claims of section 5.3.
 
     Args:
         application: application with published numbers.
-        times: `(seeds,)` seconds to the target by strategy.
+        times: times by strategy.
     """
-    stated = _claims(application, lambda slower, faster: speed_up(times[slower], times[faster]), len(times["Rand"]))
-    return [claim for claim in stated if claim is not None]
+    seeds = len(times["Rand"].seconds)
 
-
-def claims_of(application: Application, table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
-    """Return the claims that compare with Rand, and those of strategies that did not always reach the target.
-
-    The other claims need ratios by seed, and the table has only the ratios over Rand.
-
-    Args:
-        application: application of the table.
-        table: one row per strategy.
-        seeds: number of seeds of each strategy.
-    """
-    rows = table.set_index("strategy")
-    reached = {str(name): cell.split(" of ") for name, cell in rows["reached"].items()}
-    always = {name for name, (count, of) in reached.items() if count == of}
-
-    def ratio(slower: str, faster: str) -> Ratio | None:
-        if not {slower, faster} <= always:
-            return (float("nan"),) * 3
-        if slower != "Rand":
-            return None
-        middle, low, high = (float(rows[name].astype(float)[faster]) for name in ("speed-up", "from", "to"))
-        return middle, low, high
-
-    return _claims(application, ratio, seeds)
-
-
-Ratio = tuple[float, float, float]
-"""Speed-up and its 95% interval."""
-
-
-def _claims(
-    application: Application, speed_up_of: Callable[[str, str], Ratio | None], seeds: int
-) -> list[PaperClaim | None]:
-    """Return all claims; None for a claim without an available speed-up."""
-
-    def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> PaperClaim | None:
-        measured = speed_up_of(slower, faster)
-        if measured is None:
-            return None
-        ratio, low, high = measured
+    def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> PaperClaim:
+        measured = speed_up(times[slower], times[faster])
         quantity = f"time of {slower} over that of {faster}"
-        if np.isnan(ratio):
-            check = Check(quantity, None, -math.inf, math.inf, least, most)
-            return PaperClaim(claim, "not every run reached the target", [check], seeds=seeds)
-        check = Check(quantity, ratio, low, high, least, most, strict=math.isinf(most) or math.isinf(least))
-        return PaperClaim(claim, f"{ratio:.2f} ({low:.2f} to {high:.2f}): {quantity}", [check], seeds=seeds)
+        # Infinity, the open end of a bound, is not below itself: a bound is compared with the ends included.
+        strict = (math.isinf(most) or math.isinf(least)) and not measured.is_bound
+        if math.isnan(measured.ratio):
+            check = Check(quantity, None, -math.inf, math.inf, least, most, strict)
+            text = f"{quantity}, by seed: {_by_seed(times[slower], times[faster])}"
+            return PaperClaim(claim, text, [check], seeds=seeds, not_run="censored")
+        check = Check(quantity, measured.ratio, measured.low, measured.high, least, most, strict)
+        text = f"{measured}: {quantity}"
+        if measured.is_bound:
+            text += f"; by seed: {_by_seed(times[slower], times[faster])}"
+        return PaperClaim(claim, text, [check], seeds=seeds)
 
-    def published(claim: str, slower: str, ratio: float) -> PaperClaim | None:
+    def published(claim: str, slower: str, ratio: float) -> PaperClaim:
         return compare(claim, slower, "Lotto, or", ratio / SPREAD, ratio * SPREAD)
 
     over_rand, over_oort = OVER_RAND[application], OVER_OORT[application]
@@ -277,21 +335,30 @@ def _claims(
     ]
 
 
-def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, measure: Measure, path: Path) -> list[Path]:
+def _by_seed(slower: Times, faster: Times) -> str:
+    """Return the ratio of each pair; a bound where a run ended before the target."""
+    signs = {(True, True): "", (True, False): "≤ ", (False, True): "≥ "}
+    ratios = slower.at_least / faster.at_least
+    pairs = zip(ratios, slower.reached, faster.reached, strict=True)
+    return ", ".join(f"{signs[above, below]}{ratio:.2f}" if above or below else "open" for ratio, above, below in pairs)
+
+
+def draw(rounds: pd.DataFrame, target: float, measure: Measure, path: Path) -> list[Path]:
     """Draw accuracy or perplexity over time, the mean of the seeds as long as all of them still run.
 
     Args:
-        runs: runs by strategy.
+        rounds: rounds of all runs, with the columns strategy and seed.
         target: value to reach.
         measure: measure of the target.
         path: path of the files, without extension.
     """
     with one_panel(2.2) as (figure, axes):
-        for name, of_name in runs.items():
-            end = min(float(run.rounds["ended_s"].iloc[-1]) for run in of_name)
+        for name, of_name in rounds.groupby("strategy", sort=False):
+            runs = [run for _, run in of_name.groupby("seed")]
+            end = min(float(run["ended_s"].iloc[-1]) for run in runs)
             grid = np.linspace(0, end, 200)
-            curves = [measured_at(run, grid, measure) for run in of_name]
-            axes.plot(grid / 60, measure.factor * np.mean(curves, axis=0), label=name, color=_COLOURS[name])
+            curves = [measured_at(run, grid, measure) for run in runs]
+            axes.plot(grid / 60, measure.factor * np.mean(curves, axis=0), label=name, color=_COLOURS[str(name)])
         axes.axhline(measure.factor * target, color="#7F7F7F", linewidth=0.8, linestyle=":")
         axes.set(xlabel="time [virtual min]", ylabel=f"{measure.name}{f' [{measure.unit}]' if measure.unit else ''}")
         if measure.least:
@@ -301,15 +368,15 @@ def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, measure: Measu
         return save(figure, path, plot_data(figure))
 
 
-def measured_at(run: RunRecords, grid: Floats, measure: Measure) -> Floats:
+def measured_at(rounds: pd.DataFrame, grid: Floats, measure: Measure) -> Floats:
     """Return the last value measured before each moment; before the first evaluation 0, or NaN for perplexity.
 
     Args:
-        run: records of the run.
+        rounds: rounds of the run.
         grid: `(g,)` moments in seconds.
         measure: the measure.
     """
-    values, ended = measure.of(run), run.rounds["ended_s"].to_numpy(np.float64)
+    values, ended = measure.of(rounds), rounds["ended_s"].to_numpy(np.float64)
     values, ended = values[np.isfinite(values)], ended[np.isfinite(values)]
     place = np.searchsorted(ended, grid, side="right") - 1
     return np.where(place >= 0, values[np.maximum(place, 0)], np.nan if measure.least else 0.0)
@@ -319,6 +386,6 @@ REPRODUCTIONS = clients.panels(
     9,
     "Time to accuracy or perplexity with informed selection: Rand, Oort, and Lotto's or, and, joint",
     " and section 5.3",
-    run_fig9,
-    claims_of,
+    measure_fig9,
+    conclude_fig9,
 )

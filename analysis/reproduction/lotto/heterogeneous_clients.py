@@ -1,22 +1,26 @@
 """Clients of Lotto's Figures 8 and 9, which differ in data and in speed.
 
-Jiang et al., arXiv 2401.02880, section 5.3. Figure 8 measures the clients and Figure 9 trains them, on generated data
-of the three applications' shapes.
+Jiang et al., arXiv 2401.02880, section 5.3. Figure 8 measures the clients and Figure 9 trains them, on the
+applications' data sets (``--data``) or on generated data of their shapes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.lotto import published as paper
 from analysis.reproduction.lotto.overhead import DATASETS, RING_BITS
 from analysis.reproduction.lotto.published import Application
-from analysis.reproduction.verdicts import PaperClaim
 from testbed.experiment.schema import Experiment
 
 ZIPF = 1.2
@@ -24,6 +28,12 @@ ZIPF = 1.2
 
 EXCLUDE = 0.2
 """Threshold of all strategies (section 5.3)."""
+
+DATA_FILES: dict[Application, str] = {
+    "FEMNIST": "FEMNIST in the layout of LEAF, TensorFlow Federated or FedScale",
+    "OpenImage": "OpenImage in FedScale's layout",
+    "Reddit": "Reddit in the layout of LEAF or FedScale",
+}
 
 
 @dataclass(frozen=True)
@@ -36,10 +46,11 @@ class ClientSetting:
         model: model of `workloads`.
         samples_per_client: number of samples; None: as varied as in the application.
         test_samples: number of samples of an evaluation.
-        application: application that the generated data imitate.
+        application: application of the data.
         secagg: whether updates are summed by secure aggregation instead of in the clear.
         workload: further keys of the workload, which replace the paper's.
         notes: resulting differences from the paper, as text.
+        data: folder of the application's data set; None: generated data of its shape.
     """
 
     population: int = 700
@@ -51,6 +62,7 @@ class ClientSetting:
     secagg: bool = False
     workload: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    data: Path | None = None
 
     @property
     def slowest(self) -> float:
@@ -63,7 +75,7 @@ SETTINGS: dict[Application, dict[str, ClientSetting]] = {
     "OpenImage": {
         "small": ClientSetting(
             60, 6, "mobilenet-v2", 40, 500, "OpenImage", secagg=True, workload={"image_size": 64},
-            notes=("Images of 64x64 pixels and 40 of each client; the paper's have 256x256.",),
+            notes=("data: images of 64x64 pixels, and 40 of each client; the paper's have 256x256",),
         ),
         "paper": ClientSetting(700, 70, "mobilenet-v2", None, 2000, "OpenImage", secagg=True),
     },
@@ -72,14 +84,24 @@ SETTINGS: dict[Application, dict[str, ClientSetting]] = {
             100, 10, "albert-small", None, 200, "Reddit", secagg=True,
             workload={"sequence_length": 16, "vocabulary_size": 500, "optimizer": "adamw", "learning_rate": 3e-3},
             notes=(
-                "Two layers of 64 units instead of ALBERT base, sequences of 16 words of 500, and a learning rate that "
-                "suits them, 0.003; the paper's is 8e-5.",
+                "scale: two layers of 64 units instead of ALBERT base, sequences of 16 words of 500, and a learning "
+                "rate that suits them, 0.003; the paper's is 8e-5",
             ),
         ),
         "paper": ClientSetting(700, 70, "albert", None, 500, "Reddit", secagg=True, workload={"optimizer": "adamw"}),
     },
 }  # fmt: skip
 """Clients by application and scale."""
+
+
+def setting_of(application: Application, context: ReproductionContext) -> ClientSetting:
+    """Return the clients of an application at the context's scale, with the context's data.
+
+    Args:
+        application: the application.
+        context: where and how to run.
+    """
+    return replace(SETTINGS[application][context.scale], data=context.data)
 
 
 def experiment(
@@ -102,6 +124,13 @@ def experiment(
     if setting.secagg:
         aggregation = {"protocol": "secagg", "threshold": 0.7, "bits": RING_BITS}
         costs["mask.element"] = implied.mask_element_s
+    decay: dict[str, float] = {}
+    if application in paper.LEARNING_RATE_DECAY:
+        factor, every = paper.LEARNING_RATE_DECAY[application]
+        decay = {"learning_rate_decay": factor, "learning_rate_decay_every": every}
+    data: dict[str, Any] = {"dataset": DATASETS[application]}
+    if setting.data is not None:
+        data = {"dataset": application.lower(), "path": str(setting.data)}
     return declared(
         name,
         "{seed: 1, workload: {evaluate_every: 1}, time: {deadline_s: 86400.0}}",
@@ -109,13 +138,14 @@ def experiment(
             "rounds": rounds,
             "population": setting.population,
             "workload": {
-                "dataset": DATASETS[application],
+                **data,
                 "model": setting.model,
                 "samples_per_client": setting.samples_per_client,
                 "test_samples": setting.test_samples,
                 "epochs": paper.EPOCHS[application],
                 "batch_size": paper.BATCH_SIZE,
                 "learning_rate": paper.LEARNING_RATES[application],
+                **decay,
                 **setting.workload,
             },
             "selection": {"participants": setting.participants, **selection},
@@ -140,26 +170,74 @@ _SHAPES = {
 }
 
 
-def remarks(setting: ClientSetting) -> list[str]:
-    """Return the differences from the paper in both figures."""
+def measured_setting(
+    setting: ClientSetting, rounds: int, seeds: Sequence[int], differs: Sequence[str], choices: Mapping[str, Any]
+) -> Setting:
+    """Return the setting of a figure's measurements.
+
+    Args:
+        setting: the clients.
+        rounds: number of rounds of each run.
+        seeds: seeds of the repetitions.
+        differs: further differences from the paper.
+        choices: further inputs of the conclusions.
+    """
     application = setting.application
-    summed = (
-        "SecAgg sums the updates, and slow devices are slow at masks, too. The cost of an element follows from Table "
-        "2 as well."
+    generated = f"generated ({DATASETS[application]}, {_SHAPES[application]})"
+    on_generated = f"data: {generated}; accuracies, and how much clients' data differ, are this task's"
+    scale = (
+        f"scale: {setting.population} clients, {setting.participants} participants, model {setting.model}; the paper: "
+        f"700, 70 and {_MODELS[application]}"
     )
-    if not setting.secagg:
-        summed = "Updates are summed in the clear: SecAgg would add the same to every strategy's rounds."
+    is_full = (setting.population, setting.model) == (700, SETTINGS[application]["paper"].model)
+    return Setting(
+        "stand-in" if setting.data is None else "paper",
+        generated if setting.data is None else DATA_FILES[application],
+        list(seeds),
+        {"population": setting.population, "participants": setting.participants, "rounds": rounds},
+        [
+            *([] if is_full else [scale]),
+            *([on_generated] if setting.data is None else []),
+            *setting.notes,
+            *differs,
+        ],
+        {"secagg": setting.secagg, **choices},
+    )
+
+
+def remarks(application: Application, setting: Setting) -> list[str]:
+    """Return the differences from the paper in both figures.
+
+    Args:
+        application: application of the panel.
+        setting: setting of the measurements.
+    """
+    slowest = setting.sizes["population"] ** ZIPF
     return [
-        f"Scale: {setting.population} clients, {setting.participants} participants, model {setting.model}; the paper: "
-        f"700, 70 and {_MODELS[application]}.",
-        f"Data are generated ({DATASETS[application]}, {_SHAPES[application]}): "
-        f"accuracies, and how much clients' data differ, are this task's, not {application}'s.",
-        *setting.notes,
+        *(f"{line[0].upper()}{line[1:]}." for line in setting.differs),
         "Devices follow Zipf's law with a = 1.2 as in section 3.5, i**-a for the i-th slowest: the slowest takes "
-        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. The "
+        f"{slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. The "
         "cost of a training step follows from the paper's own Table 2 (see lotto-table2).",
-        summed,
+        _summed(application, setting),
     ]
+
+
+def _summed(application: Application, setting: Setting) -> str:
+    """Return how updates are summed, and the consequence for the time of a round."""
+    if setting.choices["secagg"]:
+        return (
+            "SecAgg sums the updates, and slow devices are slow at masks, too. The cost of an element follows from "
+            "Table 2 as well."
+        )
+    implied = paper.derived(application, transfer_bytes=8.0 * paper.PARAMETERS[application])
+    participants = setting.sizes["participants"]
+    training_s = paper.SAMPLES[application] * paper.EPOCHS[application] * implied.parameter_example_s
+    share = participants * implied.mask_element_s / training_s
+    return (
+        f"Updates are summed in the clear. SecAgg's {participants:.0f} masks would take a device {share:.0%} of its "
+        "training time once more, and a slow device as many times longer as in training: SecAgg would add most to the "
+        "rounds of the strategies that wait for the slowest devices."
+    )
 
 
 def panel_name(figure: str, application: Application) -> str:
@@ -176,8 +254,8 @@ def panels(
     figure: int,
     title: str,
     place: str,
-    run: Callable[[Application, ReproductionContext], ReproductionResult],
-    claims_of: Callable[[Application, pd.DataFrame, int], Sequence[PaperClaim | None]] | None = None,
+    measure: Callable[[Application, ReproductionContext], Measurements],
+    conclude: Callable[[Application, Measurements], ReproductionResult],
 ) -> tuple[Reproduction, ...]:
     """Return one reproduction for each of a figure's three panels.
 
@@ -185,17 +263,18 @@ def panels(
         figure: number of the figure.
         title: content of the figure.
         place: further place in the paper, after the panel's letter.
-        run: function that makes one application's result.
-        claims_of: function that computes claims from an application's kept table and number of seeds; None: every claim
-            needs more than the table.
+        measure: function that measures one application.
+        conclude: function that makes one application's result.
     """
     return tuple(
         Reproduction(
             panel_name(f"fig{figure}", application),
-            f"{title} ({application} panel)",
+            f"{title} ({application} panel; generated data without --data)",
             f"Jiang et al., Lotto, arXiv 2401.02880, Figure {figure} ({letter}){place}",
-            partial(run, application),
-            claims_of=None if claims_of is None else partial(claims_of, application),
+            data_files=DATA_FILES[application],
+            built_in_data="stand-in",
+            measure=partial(measure, application),
+            conclude=partial(conclude, application),
         )
         for letter, application in zip("abc", paper.APPLICATIONS, strict=True)
     )

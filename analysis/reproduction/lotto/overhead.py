@@ -1,5 +1,7 @@
 """Cost of Lotto per round, compared with a selection that trusts the server: common code of Tables 2 and 3.
 
+`measure` runs the cells and returns one row for each round; `overhead_table` compares their means with the paper's.
+
 Every cell runs twice, with different costs of compute and otherwise identical:
 
 - ``testbed``: this testbed's own costs on a core of the reference machine, which resembles a core of the paper's
@@ -13,14 +15,14 @@ none (`server_verifies: none`; the server computes O(1) in the paper's Table 1).
 verifies the proofs of all candidates, which is the testbed's default.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
 
 from analysis.comparison.measures import per_round
-from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.contract import Measurements, ReproductionContext, Setting
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.lotto import published as paper
 from analysis.reproduction.lotto.published import Application, Cost
@@ -56,6 +58,9 @@ class OverheadScale:
         least_rounds: least number of rounds by population: with few participants rounds are cheap, and some are
             aborted.
         workload: keys of the experiments' workload that differ.
+        costs: tables of costs.
+        trains: whether FEMNIST's clients are trained with the testbed's costs, instead of only charged for training.
+            Modelled compute charges for simulated training, too, and no time or byte depends on it.
     """
 
     applications: Sequence[Application]
@@ -63,6 +68,8 @@ class OverheadScale:
     rounds: Mapping[Application, int]
     least_rounds: Mapping[int, int] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
+    costs: Sequence[CostTable] = tuple(COST_TABLES)
+    trains: bool = False
 
     def rounds_of(self, application: Application, population: int) -> int:
         """Return the number of rounds of a run."""
@@ -81,17 +88,22 @@ SCALES: dict[str, OverheadScale] = {
     "small": OverheadScale(
         paper.APPLICATIONS, paper.PARTICIPANTS, {"FEMNIST": 2, "OpenImage": 1, "Reddit": 1}, {100: 4}
     ),
-    "paper": OverheadScale(paper.APPLICATIONS, paper.PARTICIPANTS, paper.ROUNDS),
+    "paper": OverheadScale(paper.APPLICATIONS, paper.PARTICIPANTS, paper.ROUNDS, trains=True),
 }
 """Scales of Table 2."""
 
 INFORMED_SCALES: dict[str, OverheadScale] = {
     "small": OverheadScale(
-        paper.APPLICATIONS, paper.PARTICIPANTS, {"FEMNIST": 3, "OpenImage": 2, "Reddit": 2}, {100: 5}
+        paper.APPLICATIONS,
+        paper.PARTICIPANTS,
+        {"FEMNIST": 2, "OpenImage": 2, "Reddit": 2},
+        {100: 4},
+        costs=("authors",),
     ),
     "paper": SCALES["paper"],
 }
-"""Scales of Table 3; selection is informed from the second round on."""
+"""Scales of Table 3; selection is informed from the second round on. The testbed's own costs are in Table 2: equal
+devices and data leave no difference but chance."""
 
 
 def experiment(
@@ -110,12 +122,12 @@ def experiment(
         costs: table of costs.
         population: n.
         selections: sections `selection`, without the participants.
-        training: None: real for FEMNIST with the testbed's costs, otherwise simulated. Modelled compute charges for
-            simulated training, too, and no time or byte depends on it.
+        training: kind of training; None: as the scale has it.
     """
     rounds = scale.rounds_of(application, population)
     if training is None:
-        training = "real" if (application, costs) == ("FEMNIST", "testbed") else "simulated"
+        is_real = scale.trains and (application, costs) == ("FEMNIST", "testbed")
+        training = "real" if is_real else "simulated"
     return declared(
         f"{application}, {costs}, {population}",
         """
@@ -153,60 +165,67 @@ def _costs(costs: CostTable, application: Application) -> dict[str, float]:
         return {"train.parameter_example": REFERENCE_COSTS["train.parameter_example"] * TRAINING[application]}
     derived = paper.derived(application, transfer_bytes=paper.PARAMETERS[application] * (4 + RING_BITS / 8))
     return {
-        "vrf.prove": paper.VRF_PROVE_S,
-        "vrf.output": paper.VRF_PROVE_S,  # their code knows the output only by making the proof
+        # Their code has no output without a proof: a client makes one proof in a round, and a candidate sends that one.
+        "vrf.output": paper.VRF_PROVE_S,
+        "vrf.prove": 0.0,
         "vrf.verify": paper.VRF_VERIFY_S,
         "mask.element": derived.mask_element_s,
         "train.parameter_example": derived.parameter_example_s,
     }
 
 
-def compute_share(run: RunRecords) -> float:
-    """Return the share of completed rounds' time that is modelled compute of the server and the slowest clients."""
-    rounds = run.rounds[run.rounds["outcome"] == "completed"].set_index("round")
+COLUMNS = ("application", "costs", "population", "protocol")
+"""Columns that name a cell's run."""
+
+_OF_ROUND = ["round", "outcome", "round_s", "client_s", "server_bytes", "client_bytes", "server_compute_s"]
+
+
+def rounds_of(run: RunRecords) -> pd.DataFrame:
+    """Return one row for each round of a run: outcome, times, bytes, and the slowest clients' modelled compute."""
     slowest = run.exchanges.groupby(["round", "stage", "sent_s"], observed=True)["compute_s"].max()
-    clients = slowest.groupby("round").sum().reindex(rounds.index)
-    return float((rounds["server_compute_s"] + clients).sum() / (rounds["ended_s"] - rounds["started_s"]).sum())
+    frame = per_round(run)[_OF_ROUND]
+    return frame.assign(clients_compute_s=frame["round"].map(slowest.groupby("round").sum()).fillna(0.0))
 
 
-def cost_of(run: RunRecords) -> tuple[Cost, float, str]:
-    """Return a run's mean round, its server's compute in seconds, and its rounds as completed/aborted."""
-    rounds = per_round(run)
-    done = rounds[rounds["outcome"] == "completed"]
+def compute_share(completed: pd.DataFrame) -> float:
+    """Return the share of completed rounds' time that is modelled compute of the server and the slowest clients."""
+    compute_s = completed["server_compute_s"] + completed["clients_compute_s"]
+    return float(compute_s.sum() / completed["round_s"].sum()) if len(completed) else float("nan")
+
+
+def cost_of(completed: pd.DataFrame) -> Cost:
+    """Return the mean of completed rounds."""
 
     def mean(column: str) -> float:
-        value = mean_interval(done[column]).mean
+        value = mean_interval(completed[column]).mean
         return float("nan") if value is None else value
 
-    cost = Cost(
+    return Cost(
         mean("round_s") / 60, mean("client_s") / 60, mean("server_bytes") / paper.MB, mean("client_bytes") / paper.MB
     )
-    return cost, mean("server_compute_s"), f"{len(done)}/{len(rounds) - len(done)}"
 
 
 MEASURES = {"server_min": "server min", "client_min": "client min", "server_mb": "server MB", "client_mb": "client MB"}
 RATIO = {"server_min": "server ×", "client_min": "client ×", "server_mb": "server MB ×", "client_mb": "client MB ×"}
 
 
-def table(
+def measure(
     context: ReproductionContext,
     scale: OverheadScale,
     selections: Mapping[str, Mapping[str, Any]],
-    published: Mapping[tuple[Application, int, str], Cost],
     shown: Mapping[Application, Sequence[str]] = {},
-) -> pd.DataFrame:
-    """Run every cell, and compare it with the paper's.
+) -> Measurements:
+    """Run every cell, and return one row for each round.
 
     Args:
         context: where and how to run.
         scale: part of the table to run.
         selections: section `selection` by the paper's name of the protocol; the others are compared with the first.
-        published: the paper's cells.
         shown: protocols in an application's blocks, if not all.
     """
-    records = []
+    parts = []
     for application in scale.applications:
-        for costs in COST_TABLES:
+        for costs in scale.costs:
             for population in scale.participants:
                 context.progress(f"{application}, {population} clients, {COST_TABLES[costs]}")
                 names = shown.get(application, list(selections))
@@ -214,22 +233,41 @@ def table(
                 runs = context.run_experiment(
                     block, context.out / "runs" / f"{application}-{costs}-{population}".lower()
                 )
-                records += _rows(dict(zip(names, runs, strict=True)), published, (application, costs, population))
+                for name, run in zip(names, runs, strict=True):
+                    cell = (application, costs, population, name)
+                    parts.append(rounds_of(run).assign(**dict[str, Any](zip(COLUMNS, cell, strict=True))))
+    table = pd.concat(parts, ignore_index=True)[[*COLUMNS, *_OF_ROUND, "clients_compute_s"]]
+    full = {name: paper.ROUNDS[name] for name in scale.applications}
+    differs = [] if scale.rounds == full else [f"rounds: {scale}; the paper: 50 (OpenImage 100)"]
+    setting = Setting("none", "", [1], {"latency_ms": LATENCY_MS, "ring_bits": RING_BITS}, differs)
+    return Measurements(setting, {"rounds": table})
+
+
+def overhead_table(rounds: pd.DataFrame, published: Mapping[tuple[Application, int, str], Cost]) -> pd.DataFrame:
+    """Compare the mean completed round of every run with the paper's cells.
+
+    Args:
+        rounds: the table of `measure`; the first protocol of an application is the baseline of the others.
+        published: the paper's cells.
+    """
+    records = []
+    for place, block in rounds.groupby(list(COLUMNS[:3]), sort=False):
+        runs = {str(name): rows for name, rows in block.groupby("protocol", sort=False)}
+        records += _rows(runs, published, place)
     return pd.DataFrame.from_records(records)
 
 
 def _rows(
-    runs: Mapping[str, RunRecords],
-    published: Mapping[tuple[Application, int, str], Cost],
-    place: tuple[Application, CostTable, int],
+    runs: Mapping[str, pd.DataFrame], published: Mapping[tuple[Application, int, str], Cost], place: Iterable[Any]
 ) -> list[dict[str, Any]]:
     application, costs, population = place
+    completed = {name: rows[rows["outcome"] == "completed"] for name, rows in runs.items()}
     first = next(iter(runs))
-    base = cost_of(runs[first])[0]
+    base = cost_of(completed[first])
     paper_base = published.get((application, population, first))
     rows = []
     for name, run in runs.items():
-        cost, server_compute_s, counts = cost_of(run)
+        cost = cost_of(completed[name])
         paper = published.get((application, population, name))
         row: dict[str, Any] = {"application": application, "costs": costs, "population": population, "protocol": name}
         cells, base_cells = asdict(cost), asdict(base)
@@ -241,8 +279,10 @@ def _rows(
                 row[f"{RATIO[key]} (paper)"] = (
                     None if paper is None or paper_base is None else asdict(paper)[key] / asdict(paper_base)[key]
                 )
-        row["server compute s"] = server_compute_s
-        row["compute %"] = 100 * compute_share(run)
-        row["completed/aborted"] = counts
+        done = completed[name]
+        server_compute_s = mean_interval(done["server_compute_s"]).mean
+        row["server compute s"] = float("nan") if server_compute_s is None else server_compute_s
+        row["compute %"] = 100 * compute_share(done)
+        row["completed/aborted"] = f"{len(done)}/{len(run) - len(done)}"
         rows.append(row)
     return rows

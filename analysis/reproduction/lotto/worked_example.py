@@ -1,8 +1,7 @@
-"""Worked example of Lotto's section 3.6 (arXiv 2401.02880): Figures 6 and 10.
+"""Worked example of Lotto's section 3.6 (arXiv 2401.02880): Figure 6, and the example's epsilons.
 
 c = 1000 dishonest clients, s = n/1000 participants, a = 1.3, n_min = n. Figure 6 shows Theorem 2, Corollary 1 and the
-epsilon of Corollaries 2 and 3. Figure 10 compares the privacy cost of the client-centric and the server-centric
-variant.
+epsilon of Corollary 2. `fig10` and `example_run` are about the same example.
 """
 
 from collections.abc import Callable
@@ -16,14 +15,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
-from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, selection_probability, tolerated
-from analysis.bounds.lotto_rounds import Training, Variant, cost_with_lotto, cost_without_lotto
+from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds, secagg_fails, selection_probability, tolerated
+from analysis.bounds.lotto_completed import largest_freely_chosen
+from analysis.bounds.lotto_rounds import Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.tails import log10_survival, survival
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.verdicts import PaperClaim, above, below, between, within
-from analysis.style import PAGE_INCHES, house_style, one_panel, protocol_colours, save
+from analysis.reproduction.verdicts import PaperClaim, below, equal, within
+from analysis.style import PAGE_INCHES, house_style, protocol_colours, save
 from testbed.privacy.accounting import Skellam
 
 DISHONEST, OVER_SELECTION, ROUNDS, DIMENSION = 1000, 1.3, 50, 2**20
@@ -86,66 +92,143 @@ def _multiplier_of(budget: float, delta: float) -> float:
     return float(brentq(lambda z: Skellam(z, DIMENSION).epsilon(ROUNDS, delta) - budget, 1, 20, xtol=1e-5))
 
 
-def run_fig6(context: ReproductionContext) -> ReproductionResult:
-    """Compute all three panels, and the statements of section 3.6."""
+_ETA, _FRACTION = 10, 0.53
+
+
+def too_many_if_chosen(population: int, eta: float | Fraction = _ETA) -> float:
+    """Return Pr[x/s > eta c/n] when a malicious server selects without Lotto: 1 if it has enough clients, or 0.
+
+    Args:
+        population: n.
+        eta: factor over the expected share.
+    """
+    s = population // 1000
+    return float(largest_freely_chosen(DISHONEST, s) > allowed(population, DISHONEST, s, eta))
+
+
+def secagg_fails_if_chosen(participants: int, threshold: int | float) -> float:
+    """Return Pr[SecAgg fails] when a malicious server selects without Lotto: 1 if it has enough clients, or 0.
+
+    Args:
+        participants: s.
+        threshold: t, a number or a fraction of s.
+    """
+    return float(largest_freely_chosen(DISHONEST, participants, victims=1) > tolerated(participants, threshold))
+
+
+SETTING = Setting(
+    "none",
+    sizes={
+        "dishonest": DISHONEST,
+        "over-selection": OVER_SELECTION,
+        "rounds": ROUNDS,
+        "dimension": DIMENSION,
+        "noise multiplier": MULTIPLIER,
+    },
+    differs=["the paper states neither the noise multiplier nor the accounting's orders"],
+)
+
+
+def measure_fig6(context: ReproductionContext) -> Measurements:
+    """Compute the statements of section 3.6, and the noise multipliers that fit the paper's epsilons."""
     context.progress("lotto-fig6: Theorem 2 and Corollaries 1 and 2 for populations of 10^5 to 10^6")
-    p = selection_probability(200, OVER_SELECTION, EXAMPLE_POPULATION)
-    theorem = dishonest_fraction_exceeds(EXAMPLE_POPULATION, DISHONEST, 200, OVER_SELECTION, 10)
-    corollary = secagg_fails(DISHONEST, 200, OVER_SELECTION, EXAMPLE_POPULATION, 0.53)
-    eight, got = survival(8, DISHONEST, p), epsilons(EXAMPLE_POPULATION)
-    table = pd.DataFrame(
+    n, s, got = EXAMPLE_POPULATION, EXAMPLE_POPULATION // 1000, epsilons(EXAMPLE_POPULATION)
+    p = selection_probability(s, OVER_SELECTION, n)
+    values = pd.DataFrame(
         [
-            ("a", "Pr[more than 5% dishonest], Lotto", theorem, 1.3e-7),
-            ("a", "the same, insecure", 1.0, 1.0),
-            ("b", "Pr[SecAgg fails] at t = 0.53 s, Lotto", corollary, 8.9e-6),
-            ("b", "Pr[x > 8]", eight, None),
-            ("b", "Pr[SecAgg fails], insecure", 1.0, 1.0),
-            ("c", f"epsilon, client-centric, noise multiplier {MULTIPLIER}", got["client-centric"], 1.8),
-            ("c", f"epsilon, insecure, noise multiplier {MULTIPLIER}", got["insecure"], 265.0),
+            (
+                "a",
+                "Pr[more than 5% dishonest], Lotto",
+                dishonest_fraction_exceeds(n, DISHONEST, s, OVER_SELECTION, _ETA),
+            ),
+            ("a", "the same, insecure", too_many_if_chosen(n)),
+            ("b", "Pr[SecAgg fails] at t = 0.53 s, Lotto", secagg_fails(DISHONEST, s, OVER_SELECTION, n, _FRACTION)),
+            ("b", "Pr[x > 8]", survival(8, DISHONEST, p)),
+            ("b", "Pr[SecAgg fails], insecure", secagg_fails_if_chosen(s, _FRACTION)),
+            ("c", f"epsilon, client-centric, noise multiplier {MULTIPLIER}", got["client-centric"]),
+            ("c", f"epsilon, insecure, noise multiplier {MULTIPLIER}", got["insecure"]),
         ],
-        columns=["panel", "quantity", "value", "value (paper)"],
+        columns=["panel", "quantity", "value"],
     )
-    low, high = consistent("insecure", 264.5, 265.5)
-    fits = consistent("client-centric", 1.75, 1.85)
+    budget = _multiplier_of(6, 1e-6)
+    fits = [
+        fit("insecure", 264.5, 265.5),
+        fit("client-centric", 1.75, 1.85),
+        {"name": "budget 6 at delta 1e-6", "low": budget, "high": budget},
+    ]
+    tables = {"values": values, "fits": pd.DataFrame(fits)}
+    return Measurements(SETTING, tables, _draw_fig6(context.out / "lotto-fig6"))
+
+
+def fit(name: str, least: float, most: float) -> dict[str, float | str]:
+    """Return the noise multipliers at which an epsilon of the example is between two values.
+
+    Args:
+        name: key of `epsilons`.
+        least: smallest epsilon.
+        most: largest epsilon.
+    """
+    low, high = consistent(name, least, most)
+    return {"name": name, "low": low, "high": high}
+
+
+_FIG6_PAPER = (1.3e-7, 1.0, 8.9e-6, None, 1.0, 1.8, 265.0)
+"""The paper's values, in the order of the table."""
+
+
+def conclude_fig6(measurements: Measurements) -> ReproductionResult:
+    """Compare the values with those of section 3.6."""
+    table = measurements.tables["values"].copy()
+    table["value (paper)"] = _FIG6_PAPER
+    fits = measurements.tables["fits"].set_index("name")
+    theorem, chosen, corollary, eight, broken, client_centric, insecure = map(float, table["value"])
+    (low, high), (least, most), (budget, _) = fits[["low", "high"]].to_numpy(np.float64)
     return ReproductionResult(
         table=table,
-        figures=_draw_fig6(context.out / "lotto-fig6"),
-        claims=claims_of_fig6(table),
+        claims=[
+            PaperClaim(
+                "n = 2e5: more than 5% dishonest with probability about 1.3e-7 (1 without Lotto)",
+                f"{theorem:.5g}; {chosen:g} without Lotto",
+                [
+                    within("probability", theorem, 1.3e-7, 0.05e-7),
+                    equal("probability if the server fills all places with its own clients", chosen, 1),
+                ],
+                uses_data=False,
+            ),
+            PaperClaim(
+                "t above 0.53 s: SecAgg fails with probability below 8.9e-6 (1 without Lotto)",
+                f"{corollary:.3g} at t = 106; {broken:g} without Lotto",
+                [
+                    below("probability", corollary, 8.9e-6),
+                    equal("probability if the server fills all places but a victim's", broken, 1),
+                ],
+                uses_data=False,
+            ),
+            PaperClaim(
+                "epsilon 1.8 with Lotto and 265 without",
+                f"{client_centric:.2f} and {insecure:.1f} at a noise multiplier of {MULTIPLIER}, which was fitted to "
+                "them",
+                undetermined="the noise multiplier, and the accounting's orders",
+                uses_data=False,
+            ),
+        ],
         remarks=[
             f"8.9e-6 is Pr[x > 8] = {eight:.3g}; t = 106 of 200 withstands 2t - s - 1 = 11 dishonest participants, and "
             f"Pr[x > 11] = {corollary:.3g}.",
+            "Without Lotto the server chooses: of c = 1000 dishonest clients it takes 200, or 199 and a victim. "
+            "`lotto-example` runs such a server, and `lotto-theorem2` and `lotto-fig1a` at n = 100.",
+            "Theorem 2 and Corollary 1 hold for announced rounds; for completed rounds of this size both grow by less "
+            "than 0.01% (`lotto-theorem2`).",
             "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at "
             "eta = 10 is the same for every n. For a fixed 5% of the participants it falls with n (the figure shows "
             "both).",
             f"(c) The paper states no noise multiplier. Its 265 fits {low:.3f} to {high:.3f} when Renyi orders are "
-            f"whole numbers and the victim alone adds noise (share 1/s); 1.8 fits {fits[0]:.2f} to {fits[1]:.2f}. So "
+            f"whole numbers and the victim alone adds noise (share 1/s); 1.8 fits {least:.2f} to {most:.2f}. So "
             f"both are consistent with {MULTIPLIER}; they are not reproduced. (A budget of 6, that of Figure 1b, over "
-            f"50 rounds at delta = 1e-6 takes {_multiplier_of(6, 1e-6):.3f}.)",
+            f"50 rounds at delta = 1e-6 takes {budget:.3f}.)",
             "R = 50, delta = 1/n, dimension 2^20, no amplification by sampling.",
         ],
     )
-
-
-def claims_of_fig6(table: pd.DataFrame) -> list[PaperClaim]:
-    """Return the claims of section 3.6 (`table`: as `run_fig6` makes it)."""
-    theorem, _, corollary, _, _, client_centric, insecure = map(float, table["value"])
-    return [
-        PaperClaim(
-            "n = 2e5: more than 5% dishonest with probability about 1.3e-7 (1 without Lotto)",
-            f"{theorem:.5g}",
-            [within("probability", theorem, 1.3e-7, 0.05e-7)],
-        ),
-        PaperClaim(
-            "t above 0.53 s: SecAgg fails with probability below 8.9e-6",
-            f"{corollary:.3g} at t = 106",
-            [below("probability", corollary, 8.9e-6)],
-        ),
-        PaperClaim(
-            "epsilon 1.8 with Lotto and 265 without",
-            f"{client_centric:.2f} and {insecure:.1f} at a noise multiplier of {MULTIPLIER}, which was fitted to them",
-            undetermined="the noise multiplier, and the accounting's orders",
-        ),
-    ]
 
 
 def _draw_fig6(path: Path) -> list[Path]:
@@ -162,7 +245,8 @@ def _draw_fig6(path: Path) -> list[Path]:
 
 
 def _panel_a(axes: Axes) -> None:
-    axes.plot(np.array(POPULATIONS) / 1e5, np.zeros(len(POPULATIONS)), color=INSECURE_COLOUR, label="insecure")
+    chosen = np.log10([too_many_if_chosen(n) for n in POPULATIONS])
+    axes.plot(np.array(POPULATIONS) / 1e5, chosen, color=INSECURE_COLOUR, label="insecure")
     for label, line, limit in (
         (r"Lotto, $\eta$ = 10", "-", lambda n: Fraction(10)),
         ("Lotto, above 5%", ":", lambda n: _FIXED * n / DISHONEST),
@@ -185,7 +269,8 @@ def _panel_b(axes: Axes) -> None:
     thresholds = np.arange(101, 141)
     p = selection_probability(200, OVER_SELECTION, EXAMPLE_POPULATION)
     ours = [log10_survival(tolerated(200, int(t)), DISHONEST, p) for t in thresholds]
-    axes.plot(thresholds / 200, np.zeros(len(thresholds)), color=INSECURE_COLOUR, label="insecure")
+    chosen = np.log10([secagg_fails_if_chosen(200, int(t)) for t in thresholds])
+    axes.plot(thresholds / 200, chosen, color=INSECURE_COLOUR, label="insecure")
     axes.plot(thresholds / 200, ours, color=CLIENT_CENTRIC_COLOUR, label="Lotto")
     axes.plot(0.53, np.log10(8.9e-6), "k*", markersize=7, markeredgewidth=0, label="paper")
     axes.set_xlabel("Threshold t/s, n = 200,000")
@@ -203,108 +288,13 @@ def _panel_c(axes: Axes) -> None:
     axes.legend(loc="center right")
 
 
-def run_fig10(context: ReproductionContext) -> ReproductionResult:
-    """Compare the client-centric with the server-centric variant."""
-    context.progress("lotto-fig10: Corollaries 2 and 3 for populations of 10^5 to 10^6")
-    rows = []
-    for population in POPULATIONS:
-        row: dict[str, float | int | None] = {"population": population}
-        for name, value in _FIG10_PAPER.items():
-            cost = cost_with_lotto(training(population), name)
-            row |= {name: cost.epsilon, f"{name} k": cost.dishonest, f"{name} r": cost.rounds}
-            row[f"{name} (paper)"] = value if population == EXAMPLE_POPULATION else None
-            row[f"{name}, dropouts claimed"] = cost_with_lotto(
-                training(population), name, claimed_dropouts=True
-            ).epsilon
-        rows.append(row)
-    table = pd.DataFrame(rows)
-    got = epsilons(EXAMPLE_POPULATION)
-    low, high = consistent("server-centric", 2.25, 2.35)
-    first, last = (epsilons(EXAMPLE_POPULATION, z) for z in (high, low))
-    fits = consistent("client-centric", 1.75, 1.85)
-    around = sorted(epsilons(EXAMPLE_POPULATION, z)["server-centric"] for z in fits)
-    return ReproductionResult(
-        table=table,
-        figures=_draw_fig10(table, context.out / "lotto-fig10"),
-        claims=[
-            _costs_more(table),
-            PaperClaim(
-                "n = 2e5: 1.8 client-centric, 2.3 server-centric at the same noise multiplier",
-                f"{got['client-centric']:.2f} and {got['server-centric']:.2f} at {MULTIPLIER}; where client-centric is "
-                f"1.8, server-centric is {around[0]:.2f} to {around[1]:.2f} by our accounting",
-                undetermined="the noise multiplier, and the accounting's orders",
-            ),
-            _claimed_dropouts(table),
-        ],
-        remarks=[
-            "Dropouts claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum "
-            "has (s - k)/s of the noise. SecAgg needs t survivors, k of them dishonest; their sum has (t - k)/s of "
-            "the noise.",
-            f"An epsilon of 2.3 server-centric needs a noise multiplier of {low:.2f} to {high:.2f}; client-centric is "
-            f"then {first['client-centric']:.2f} to {last['client-centric']:.2f} and insecure {first['insecure']:.0f} "
-            f"to {last['insecure']:.0f}: no single multiplier gives the paper's 1.8, 2.3 and 265.",
-            "n_max = 10^9 (the paper's), R = 50, t = 0.7 s, delta = 1/n, dimension 2^20.",
-        ],
-    )
-
-
-_FIG10_PAPER: dict[Variant, float] = {"client-centric": 1.8, "server-centric": 2.3}
-"""The paper's epsilon at `EXAMPLE_POPULATION`."""
-
-
-def _costs_more(table: pd.DataFrame) -> PaperClaim:
-    more = table["server-centric"] - table["client-centric"]
-    return PaperClaim(
-        "server-centric costs slightly more privacy in all scenarios",
-        f"{more.min():.2f} to {more.max():.2f} more, at {len(table)} populations from 1e5 to 1e6",
-        [above("least difference of epsilon", float(more.min()))],
-    )
-
-
-def _claimed_dropouts(table: pd.DataFrame) -> PaperClaim:
-    ratios = {name: table[f"{name}, dropouts claimed"] / table[name] for name in _FIG10_PAPER}
-    example = table.set_index("population").loc[EXAMPLE_POPULATION]
-    return PaperClaim(
-        "Corollaries 2 and 3 bound epsilon under a malicious server",
-        "not if it also says that honest participants dropped out, down to the t that SecAgg needs: "
-        + ", ".join(
-            f"{example[f'{name}, dropouts claimed']:.2f} instead of {example[name]:.2f} {name}" for name in ratios
-        ),
-        [
-            between("epsilon with claimed dropouts over the corollary's", float(of_name.max()), most=1)
-            for of_name in ratios.values()
-        ],
-    )
-
-
-def _draw_fig10(table: pd.DataFrame, path: Path) -> list[Path]:
-    with one_panel(2.1) as (figure, axes):
-        for name, colour, marker in (
-            ("server-centric", SERVER_CENTRIC_COLOUR, "s"),
-            ("client-centric", CLIENT_CENTRIC_COLOUR, "o"),
-        ):
-            axes.plot(table["population"] / 1e5, table[name], color=colour, marker=marker, markersize=3, label=name)
-        axes.plot([2, 2], [1.8, 2.3], "k*", markersize=7, markeredgewidth=0, label="paper")
-        axes.set(xlabel=r"Population n [$10^5$]", ylabel=r"$\epsilon$ after 50 rounds", ylim=(0, 2.6))
-        axes.legend(loc="lower right")
-        axes.grid()
-        return save(figure, path, plot_data(figure))
-
-
 REPRODUCTIONS = (
     Reproduction(
         "lotto-fig6",
         "Lotto's bounds: dishonest participants, SecAgg, distributed DP",
         f"{PAPER}, Figure 6",
-        run_fig6,
         aliases=("lotto-fig6a", "lotto-fig6b", "lotto-fig6c"),
-        claims_of=lambda table, seeds: claims_of_fig6(table),
-    ),
-    Reproduction(
-        "lotto-fig10",
-        "Privacy cost, client-centric against server-centric",
-        f"{PAPER}, Figure 10",
-        run_fig10,
-        claims_of=lambda table, seeds: [_costs_more(table), None, _claimed_dropouts(table)],
+        measure=measure_fig6,
+        conclude=conclude_fig6,
     ),
 )

@@ -5,225 +5,44 @@ accuracies of the six schemes stand beside the paper's. The paper's orderings ar
 95% intervals.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    DataKind,
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+)
 from analysis.reproduction.multi_round_secagg import published as paper
-from analysis.reproduction.multi_round_secagg.published import Accuracies, Setting
+from analysis.reproduction.multi_round_secagg.accuracy_claims import (
+    ablation_claims,
+    claims,
+    late_of,
+    levels,
+    printed_cells,
+    rate_claim,
+    reason_of,
+    table,
+)
+from analysis.reproduction.multi_round_secagg.published import Accuracies
 from analysis.reproduction.multi_round_secagg.tasks import Task, scales_of, task_of
-from analysis.reproduction.multi_round_secagg.training import Results, TrainedRun, remarks, train
-from analysis.reproduction.verdicts import PaperClaim, above, between
-from analysis.statistics import Interval, mean_interval
+from analysis.reproduction.multi_round_secagg.training import (
+    TrainedRun,
+    measured_setting,
+    remarks,
+    results_of,
+    train,
+)
+from analysis.reproduction.verdicts import PaperClaim
 from analysis.style import PAGE_INCHES, house_style, save
-from testbed.arrays import Floats
-
-Late = Mapping[str, Floats]
-"""Accuracy by scheme, `(seeds,)` in percent."""
-
-
-def table(results: Results, published: Mapping[str, Accuracies], by_label: bool = False) -> pd.DataFrame:
-    """Return one row per scheme: accuracies beside the paper's, then T, F and C.
-
-    Accuracies are in percent, as mean and half-width of the 95% interval over seeds. T is the smallest among the runs
-    of a setting, F and C are means. If dropouts depend on the label, the row also has the recall of the worst label.
-
-    Args:
-        results: runs by setting and scheme.
-        published: the paper's accuracies by scheme; empty if the paper has none.
-        by_label: whether dropouts depend on the label in the non-IID setting.
-    """
-    rows = []
-    for scheme in paper.SCHEMES:
-        row: dict[str, Any] = {"scheme": scheme}
-        for setting in [setting for setting in paper.SETTINGS if setting in results]:
-            late = mean_interval(results[setting][scheme].curves.late)
-            row |= {f"{setting} %": late.mean, f"{setting} ±": late.half_width}
-            if published:
-                row[f"{setting} % (paper)"] = published[scheme].of(setting)
-            if by_label and setting == "non-IID":
-                worst = mean_interval(results[setting][scheme].worst)
-                row |= {"worst label %": worst.mean, "worst label ±": worst.half_width}
-        for setting in [setting for setting in paper.SETTINGS if setting in results]:
-            row |= _metrics(setting, results[setting][scheme])
-        rows.append(row)
-    return pd.DataFrame.from_records(rows)
-
-
-def _metrics(setting: Setting, of_scheme: TrainedRun) -> dict[str, Any]:
-    weak = "–" if of_scheme.privacy is None else f"{'' if of_scheme.certified else '≤ '}{of_scheme.privacy}"
-    strong = "–" if of_scheme.strong is None else str(of_scheme.strong)
-    return {
-        f"{setting} T weak": weak,
-        f"{setting} T strong": strong,
-        f"{setting} F": float(of_scheme.fairness.mean()),
-        f"{setting} F completed": float(of_scheme.fairness_completed.mean()),
-        f"{setting} C": float(of_scheme.cardinality.mean()),
-        f"{setting} skipped %": float(100 * of_scheme.skipped.mean() / of_scheme.curves.total),
-    }
-
-
-def claims(late: Mapping[Setting, Late]) -> list[PaperClaim]:
-    """Return the paper's claims about its figures and tables, for each setting that was run."""
-    stated: list[PaperClaim] = []
-    if "IID" in late:
-        stated += [
-            _worst("IID", late["IID"]),
-            _comparable("IID", late["IID"], paper.WEIGHTED),
-            _comparable("IID", late["IID"], paper.RANDOM),
-        ]
-    if "non-IID" in late:
-        stated += [
-            _worst("non-IID", late["non-IID"]),
-            _comparable("non-IID", late["non-IID"], paper.WEIGHTED),
-            _better(late["non-IID"], [paper.T3, paper.T4], "T = 3 and T = 4 are better than random (non-IID)"),
-            _better(late["non-IID"], [paper.WEIGHTED], "weighted random is better than random (non-IID)"),
-        ]
-    return stated
-
-
-def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int) -> PaperClaim:
-    """Return the claim on the accuracies themselves, which is undetermined, as the paper leaves the rounds open.
-
-    Args:
-        frame: as `table` makes it.
-        published: the paper's accuracies.
-        seeds: number of seeds of each accuracy.
-    """
-    by_setting = {
-        setting: [
-            f"{row['scheme']} {row[f'{setting} %']:.1f} ({published[row['scheme']].of(setting):.1f})"
-            for _, row in frame.iterrows()
-        ]
-        for setting in paper.SETTINGS
-        if f"{setting} %" in frame
-    }
-    return PaperClaim(
-        "the accuracies of the table, as numbers",
-        "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in by_setting.items()),
-        undetermined="after how many rounds they are, and whether of the last round or a mean",
-        seeds=seeds,
-    )
-
-
-def claims_of(published: Mapping[str, Accuracies], frame: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
-    """Return the last claim, on the accuracies themselves; the others need differences by seed.
-
-    Args:
-        published: the paper's accuracies.
-        frame: as `table` makes it.
-        seeds: number of seeds of each accuracy.
-    """
-    differences = sum(_DIFFERENCES[setting] for setting in paper.SETTINGS if f"{setting} %" in frame)
-    return [*[None] * differences, levels(frame, published, seeds)]
-
-
-_DIFFERENCES: Mapping[Setting, int] = {"IID": 3, "non-IID": 4}
-"""Number of claims of `claims` for each setting."""
-
-
-NEVER = 0.05
-"""Largest share of completed rounds at which a scheme counts as failing to train."""
-
-
-def ablation_claims(population: int, participants: int, schemes: Mapping[str, TrainedRun]) -> list[PaperClaim]:
-    """Return the claims of appendix G for one size; "partition fails to train" is stated for K = 24 only.
-
-    A group takes part only if all of its K users are available, which is rarer for larger K, with any data.
-
-    Args:
-        population: N.
-        participants: K.
-        schemes: runs by scheme.
-    """
-    late = {name: runs.curves.late for name, runs in schemes.items()}
-    where = f"N = {population}, K = {participants}"
-    stated = [_worst(where, late), _comparable(where, late, paper.RANDOM), _comparable(where, late, paper.WEIGHTED)]
-    if participants > paper.PARTICIPANTS:
-        curves = schemes[paper.PARTITION].curves
-        done = 1 - schemes[paper.PARTITION].skipped / curves.total
-        start, end = curves.accuracy[:, 0].mean(), curves.late.mean()
-        stated.append(
-            PaperClaim(
-                f"partition fails to train ({where})",
-                f"{100 * done.mean():.1f}% of the rounds; {start:.1f}% at the first evaluation, {end:.1f}% at the end",
-                (between("the most of any seed", float(done.max()), most=NEVER),),
-                seeds=len(done),
-            )
-        )
-    return stated
-
-
-def difference(values: Floats, baseline: Floats) -> Interval:
-    """Return the mean of values - baseline, seed by seed, in points of accuracy.
-
-    Args:
-        values: `(seeds,)` in percent.
-        baseline: `(seeds,)` in percent.
-    """
-    return mean_interval(values - baseline)
-
-
-def _format_difference(interval: Interval) -> str:
-    """Return a difference as text; a single seed has no interval."""
-    return f"{interval.mean:+.2f} ± {'–' if interval.half_width is None else f'{interval.half_width:.2f}'}"
-
-
-def _points(intervals: Mapping[str, Interval]) -> str:
-    return "; ".join(f"{scheme}: {_format_difference(interval)} points" for scheme, interval in intervals.items())
-
-
-def _worst(where: str, late: Late) -> PaperClaim:
-    others = {
-        scheme: difference(values, late[paper.PARTITION])
-        for scheme, values in late.items()
-        if scheme != paper.PARTITION
-    }
-    nearest = min(others, key=lambda scheme: others[scheme].mean or 0.0)
-    return PaperClaim(
-        f"partition is worst ({where})",
-        f"the next, {nearest}, is {_format_difference(others[nearest])} points from it",
-        [above("points of every other scheme over partition", interval) for interval in others.values()],
-        seeds=_seeds(late),
-    )
-
-
-def _comparable(where: str, late: Late, baseline: str) -> PaperClaim:
-    intervals = {scheme: difference(late[scheme], late[baseline]) for scheme in (paper.T4, paper.T3)}
-    return PaperClaim(
-        f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where})",
-        _points(intervals),
-        [
-            between("points of difference", interval, -paper.COMPARABLE, paper.COMPARABLE)
-            for interval in intervals.values()
-        ],
-        seeds=_seeds(late),
-    )
-
-
-def _better(late: Late, schemes: Sequence[str], claim: str) -> PaperClaim:
-    intervals = {scheme: difference(late[scheme], late[paper.RANDOM]) for scheme in schemes}
-    return PaperClaim(
-        claim,
-        _points(intervals),
-        [above("points over random", interval) for interval in intervals.values()],
-        seeds=_seeds(late),
-    )
-
-
-def _seeds(late: Late) -> int:
-    return len(late[paper.RANDOM])
-
-
-_PLAIN = {paper.WEIGHTED: "weighted random", paper.RANDOM: "random"}
-
 
 _LOOKS = {
     paper.RANDOM: ("#000000", "-"),
@@ -271,26 +90,47 @@ def draw(panels: Mapping[str, Mapping[str, TrainedRun]], path: Path) -> list[Pat
         return save(figure, path, plot_data(figure))
 
 
-def run_training(
-    name: str, letters: str, published: Mapping[str, Accuracies], context: ReproductionContext
-) -> ReproductionResult:
+def measure_training(name: str, letters: str, context: ReproductionContext) -> Measurements:
     """Train with every scheme, setting and seed.
 
     Args:
         name: name of the figure.
         letters: letters of its panels.
-        published: the table of its last accuracies.
         context: where and how to run.
     """
     task = _task(name, context)
-    results, rates = train(context, task)
+    runs, evaluations, rates = train(context, task)
+    results = results_of(runs, evaluations)
     panels = {f"({letter}) {setting}": results[setting] for letter, setting in zip(letters, results, strict=False)}
-    frame = table(results, published, task.by_label)
+    return Measurements(
+        measured_setting(task, rates, context.data is not None),
+        {"runs": runs, "evaluations": evaluations},
+        draw(panels, context.out / name),
+    )
+
+
+def conclude_training(
+    published: Mapping[str, Accuracies], stored: Mapping[str, Accuracies] | None, measurements: Measurements
+) -> ReproductionResult:
+    """Compare accuracies with the paper's.
+
+    Args:
+        published: the table of the last accuracies.
+        stored: the same of the runs in the public repository; None if it has none.
+        measurements: runs and evaluations.
+    """
+    setting = measurements.setting
+    results = results_of(measurements.tables["runs"], measurements.tables["evaluations"])
+    reason = reason_of(setting.data_kind, bool(setting.choices["is paper's"]))
+    facts = [] if stored is None else [f"Public runs: {printed_cells(published, stored)}."]
     return ReproductionResult(
-        frame,
-        figures=draw(panels, context.out / name),
-        claims=[*claims(late_of(results)), levels(frame, published, task.seeds)],
-        remarks=remarks(task, rates),
+        table(results, published, bool(setting.choices["by label"])),
+        claims=[
+            *claims(late_of(results)),
+            *(rate_claim(schemes, name) for name, schemes in results.items()),
+            levels(results, published, reason),
+        ],
+        remarks=[*remarks(setting), *facts],
     )
 
 
@@ -299,61 +139,86 @@ def _task(name: str, context: ReproductionContext) -> Task:
     return task if context.seeds is None else replace(task, seeds=context.seeds)
 
 
-def late_of(results: Results) -> dict[Setting, Late]:
-    """Return the late accuracies by setting and scheme, `(seeds,)` each."""
-    return {setting: {name: runs.curves.late for name, runs in schemes.items()} for setting, schemes in results.items()}
-
-
 ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
 """Panels by Figure 9's N and K."""
 
 
-def run_fig9(context: ReproductionContext) -> ReproductionResult:
+def measure_fig9(context: ReproductionContext) -> Measurements:
     """Train for Figure 9: other numbers of users and of participants, IID."""
     task = _task("multiround-fig9", context)
-    tables, verdicts, panels = [], list[PaperClaim](), {}
+    tables: dict[str, list[pd.DataFrame]] = {"runs": [], "evaluations": []}
+    panels, rates = {}, list[float]()
     for (population, participants), letter in ABLATION_PANELS.items():
         size = replace(task, population=population, participants=participants)
         context.progress(f"N = {population}, K = {participants}")
-        results, rates = train(context, size, f"runs/{population}-{participants}")
+        runs, evaluations, rates = train(context, size, f"runs/{population}-{participants}")
+        for name, frame in (("runs", runs), ("evaluations", evaluations)):
+            tables[name].append(frame.assign(N=population, K=participants))
+        panels[f"({letter}) N = {population}, K = {participants}"] = results_of(runs, evaluations)["IID"]
+    return Measurements(
+        measured_setting(task, rates, context.data is not None),
+        {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()},
+        draw(panels, context.out / "multiround-fig9"),
+    )
+
+
+def conclude_fig9(measurements: Measurements) -> ReproductionResult:
+    """Compare Figure 9's schemes for each N and K."""
+    runs, evaluations = measurements.tables["runs"], measurements.tables["evaluations"]
+    frames, stated = [], list[PaperClaim]()
+    for population, participants in runs[["N", "K"]].drop_duplicates().itertuples(index=False):
+        of_size = [frame[(frame["N"] == population) & (frame["K"] == participants)] for frame in (runs, evaluations)]
+        results = results_of(*of_size)
         frame = table(results, {})
         frame.insert(0, "N, K", f"{population}, {participants}")
-        tables.append(frame)
-        verdicts += ablation_claims(population, participants, results["IID"])
-        panels[f"({letter}) N = {population}, K = {participants}"] = results["IID"]
+        stored = paper.STORED_9.get((population, participants), {})
+        frame.insert(4, "IID % (public code)", [stored.get(scheme) for scheme in frame["scheme"]])
+        frames.append(frame)
+        stated += ablation_claims(population, participants, results["IID"])
+    sizes = "; ".join(str(frame["N, K"].iloc[0]) for frame in frames)
     return ReproductionResult(
-        pd.concat(tables, ignore_index=True),
-        figures=draw(panels, context.out / "multiround-fig9"),
-        claims=verdicts,
+        pd.concat(frames, ignore_index=True),
+        claims=stated,
         remarks=[
-            *remarks(replace(size, population=task.population, participants=task.participants), rates),
-            f"Sizes: {'; '.join(f'N = {n}, K = {k}' for n, k in ABLATION_PANELS)} instead of the above.",
-            "The paper draws these curves and gives no numbers for them.",
+            *remarks(measurements.setting),
+            f"N, K: {sizes} instead of the above.",
+            "The paper draws these curves. The public repository has their values: the column (public code) has those "
+            "after 1,000 rounds, of one seed (three of T = 4).",
         ],
     )
 
 
 def _reproduction(
-    figure: str, letters: str, published: Mapping[str, Accuracies], title: str, source: str, data_files: str
+    figure: str,
+    letters: str,
+    published: Mapping[str, Accuracies],
+    stored: Mapping[str, Accuracies] | None,
+    title: str,
+    source: str,
+    data_files: str,
 ) -> Reproduction:
     return Reproduction(
         figure,
         title,
         f"So et al., Multi-RoundSecAgg, arXiv 2106.03328, {source}",
-        partial(run_training, figure, letters, published),
         aliases=(f"multiround-table{source[-1]}",),
         data_files=data_files,
         scales=scales_of(figure),
         takes_seeds=True,
-        claims_of=partial(claims_of, published),
+        built_in_data=_BUILT_IN,
+        measure=partial(measure_training, figure, letters),
+        conclude=partial(conclude_training, published, stored),
     )
 
+
+_BUILT_IN: DataKind = "stand-in"
 
 REPRODUCTIONS = (
     _reproduction(
         "multiround-fig5",
         "bc",
         paper.TABLE_3,
+        None,
         "Accuracy of six selections over the rounds, CIFAR-100, IID and Dirichlet",
         "Figure 5 (b, c) and Table 3",
         "CIFAR-100, python or binary version",
@@ -362,6 +227,7 @@ REPRODUCTIONS = (
         "multiround-fig7",
         "ab",
         paper.TABLE_5,
+        paper.STORED_5,
         "Accuracy of six selections over the rounds, MNIST, IID and one label per client",
         "Figure 7 and Table 5",
         "MNIST's idx files (all four, or the test files alone)",
@@ -370,6 +236,7 @@ REPRODUCTIONS = (
         "multiround-fig8",
         "ab",
         paper.TABLE_4,
+        paper.STORED_4,
         "Accuracy of six selections over the rounds, CIFAR-10, IID and one label per client besides shared data",
         "Figure 8 and Table 4",
         "CIFAR-10, python or binary version",
@@ -378,9 +245,11 @@ REPRODUCTIONS = (
         "multiround-fig9",
         "Accuracy of six selections over the rounds for more users, and for more participants",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 9",
-        run_fig9,
         data_files="CIFAR-10, python or binary version",
         scales=scales_of("multiround-fig9"),
         takes_seeds=True,
+        built_in_data=_BUILT_IN,
+        measure=measure_fig9,
+        conclude=conclude_fig9,
     ),
 )

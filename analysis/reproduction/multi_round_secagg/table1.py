@@ -3,12 +3,18 @@
 So et al., Securing Secure Aggregation, arXiv 2106.03328, sections 4 to 6; N = 120, K = 12.
 """
 
-from math import exp, lgamma
+from math import factorial
 
 import pandas as pd
 
 from analysis.bounds.batch_partition import family_size
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.multi_round_secagg import published as paper
 from analysis.reproduction.verdicts import PaperClaim, equal, within_factor
 
@@ -22,49 +28,69 @@ TABLE_1 = {
 }
 """T of each scheme, and the family size that the paper prints."""
 
+_COLUMN = "n! / r! / (n-r)! in floats"
+
 
 def _in_floats(count: int, chosen: int) -> float:
-    """Return a binomial coefficient as exp(ln n! - ln k! - ln (n-k)!)."""
-    return exp(lgamma(count + 1) - lgamma(chosen + 1) - lgamma(count - chosen + 1))
+    """Return a binomial coefficient as `nCr` in utils/functions.py of the public code computes it."""
+    return factorial(count) / factorial(chosen) / factorial(count - chosen)
 
 
-def run_table1(context: ReproductionContext) -> ReproductionResult:
-    """Compare exact integers with the paper's."""
-    sizes = {name: family_size(paper.POPULATION, paper.PARTICIPANTS, privacy) for name, (privacy, _) in TABLE_1.items()}
+def measure_table1(context: ReproductionContext) -> Measurements:
+    """Compute the family sizes in integers, and as the public code does."""
+    users, selected = paper.POPULATION, paper.PARTICIPANTS
     rows = [
-        {"scheme": name, "T": privacy, "family size": sizes[name], "family size (paper)": printed}
-        for name, (privacy, printed) in TABLE_1.items()
+        {
+            "scheme": name,
+            "T": privacy,
+            "family size": family_size(users, selected, privacy),
+            _COLUMN: _in_floats(users // privacy, selected // privacy),
+        }
+        for name, (privacy, _) in TABLE_1.items()
     ]
-    frame = pd.DataFrame.from_records(rows)
+    sizes = {"population": users, "participants": selected}
+    return Measurements(Setting("none", sizes=sizes), {"sizes": pd.DataFrame(rows)})
+
+
+def conclude_table1(measurements: Measurements) -> ReproductionResult:
+    """Compare exact integers with the paper's."""
+    frame = measurements.tables["sizes"].copy()
+    frame["family size (paper)"] = [TABLE_1[name][1] for name in frame["scheme"]]
     return ReproductionResult(
-        frame,
+        frame.drop(columns=_COLUMN),
         claims=claims(frame),
-        remarks=["By formula: R = C(N/T, K/T), in integers."],
+        remarks=[
+            "By formula: R = C(N/T, K/T), in integers. The public code takes the integer part of n! / r! / (n-r)!, two "
+            "divisions of floating-point numbers (nCr in utils/functions.py)."
+        ],
     )
 
 
-def claims(table: pd.DataFrame) -> list[PaperClaim]:
-    """Compare the family sizes with the printed ones (`table`: a row for each scheme, as `run_table1` makes it)."""
-    sizes = {str(row["scheme"]): int(row["family size"]) for _, row in table.iterrows()}
-    three = sizes["batch-partition, T = 3"]
+def claims(frame: pd.DataFrame) -> list[PaperClaim]:
+    """Compare the family sizes with the printed ones.
+
+    Args:
+        frame: one row per scheme, as `measure_table1` makes it.
+    """
+    rows = {str(row["scheme"]): row for _, row in frame.iterrows()}
+    random = int(rows[paper.RANDOM]["family size"])
     return [
         PaperClaim(
             "random selection has about 10^16 sets",
-            f"C(120, 12) = {sizes[paper.RANDOM]:,} = {sizes[paper.RANDOM]:.2e}",
-            [within_factor("sets", float(sizes[paper.RANDOM]), 1e16, 2)],
+            f"C(120, 12) = {random:,} = {random:.2e}",
+            [within_factor("sets", float(random), 1e16, 2)],
+            uses_data=False,
         ),
         *(
             PaperClaim(
-                f"{name} has {printed} sets", f"{sizes[name]}", [equal("sets", float(sizes[name]), float(printed))]
+                f"{name} has {printed} sets",
+                f"{rows[name]['family size']}; in floats {rows[name][_COLUMN]!r}, integer part "
+                f"{int(rows[name][_COLUMN])}",
+                [equal("sets", float(rows[name]["family size"]), float(printed))],
+                uses_data=False,
             )
             for name, (_, printed) in TABLE_1.items()
-            if name in (paper.PARTITION, "batch-partition, T = 6", "batch-partition, T = 4")
-        ),
-        PaperClaim(
-            "T = 3 has 91389 sets",
-            f"C(40, 4) = {three}; in floating point, by logarithms of factorials, {_in_floats(40, 4)!r}, which is "
-            "91389 when it is truncated",
-            [equal("sets", float(three), 91389.0)],
+            if name not in (paper.RANDOM, paper.WEIGHTED)
         ),
     ]
 
@@ -74,7 +100,7 @@ REPRODUCTIONS = (
         "multiround-table1",
         "The number of sets each scheme can choose",
         f"{paper.PAPER}, Table 1",
-        run_table1,
-        claims_of=lambda table, seeds: claims(table),
+        measure=measure_table1,
+        conclude=conclude_table1,
     ),
 )

@@ -1,4 +1,4 @@
-"""Multi-RoundSecAgg's theory as numbers: Theorems 2 and 3, appendices C and I, Remark 7, and equation (5).
+"""Multi-RoundSecAgg's theory as numbers: the steps of Theorem 2, appendices C and I, Remark 7, and equation (5).
 
 So et al., Securing Secure Aggregation, arXiv 2106.03328. Equation (5) has two versions.
 """
@@ -6,19 +6,25 @@ So et al., Securing Secure Aggregation, arXiv 2106.03328. Equation (5) has two v
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.attacks.reconstruction import spanned
-from analysis.bounds.batch_partition import average_cardinality, rounds_until_full_rank, uniform_round
+from analysis.bounds.batch_partition import average_cardinality
 from analysis.bounds.convergence import Problem, printed, repaired
 from analysis.multi_round.participation import strong_privacy
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.multi_round_secagg.families import best_groups
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
 from analysis.reproduction.verdicts import PaperClaim, above, between, equal
-from analysis.statistics import Proportion
 from testbed.arrays import Floats
 from testbed.batches import Batches
 
@@ -26,20 +32,65 @@ LARGEST = 24
 """Largest N for which appendix C is checked over all groupings."""
 
 PRIVACIES = (1, 3, 4, 6, 12)
-TRIALS = 200
+ROUNDS = 100
+"""J where (24) is checked, at T = 6 and p = 0.3."""
+
 ROUNDING = 1e-9
 """Rounding error of a quotient of the two sides of an inequality in floating point."""
 
 
-def run_theory(context: ReproductionContext) -> ReproductionResult:
-    """Compute all claims, which takes a minute."""
+def measure_theory(context: ReproductionContext) -> Measurements:
+    """Compute all quantities, which takes a minute."""
     context.progress(f"appendix C: all groupings of up to {LARGEST} users")
-    claims = [*_optimality(), _exchange(), *_versions()]
-    context.progress(f"Theorem 3: {TRIALS} matrices")
-    claims += [*_theorem_2(), *_theorem_3(), *_appendix_i()]
+    families = _families()
+    context.progress("equation (5), Theorem 2, appendix I")
+    matrices, revealing = _revealing()
+    numbers = {
+        "largest change of a sum by an exchange": float(_exchange()),
+        "matrices with T of 2 or more": float(matrices),
+        "matrices that reveal a single update": float(revealing),
+        "distance of a single update from sums over 3 of 8 users": _overlapping(),
+        "change of Gamma as printed": 1.0 - POPULATION,
+        "true mean over the printed bound": _mean_over_printed(),
+        "largest quotient of (48) and (50)": _largest_covariance_quotient(),
+        "largest quotient of (49) and (51)": max(_martingale_quotients()),
+    }
+    return Measurements(
+        Setting("none", sizes={"population": POPULATION, "participants": PARTICIPANTS, "largest N": LARGEST}),
+        {
+            "families": families,
+            "variances": _variances(),
+            "numbers": pd.DataFrame(list(numbers.items()), columns=["quantity", "value"]),
+        },
+    )
+
+
+def conclude_theory(measurements: Measurements) -> ReproductionResult:
+    """Compare the quantities with the paper's statements; none depends on a data set."""
+    variances = measurements.tables["variances"]
+    quantities = measurements.tables["numbers"]
+    numbers = dict(zip(quantities["quantity"].astype(str), quantities["value"].astype(float), strict=True))
+    over_single, over_beta = (
+        dict(zip(variances["T"].astype(str), variances[name].astype(float), strict=True))
+        for name in ("variance over single users'", "over beta's")
+    )
     return ReproductionResult(
-        _variances(),
-        claims=claims,
+        variances,
+        claims=[
+            _optimality(measurements.tables["families"]),
+            _exchange_claim(numbers),
+            *_versions(numbers),
+            _beta_claim(over_beta),
+            *_theorem_2(numbers),
+            *_appendix_i(numbers),
+            _batches_claim(over_single),
+            PaperClaim(
+                "Rates (45) to (47), strongly convex, convex and not convex, with C in them (appendix I, Remark 9)",
+                "stated for rounds of exactly K users, and up to constants",
+                undetermined="the constants of O, and the bounds with C, which are not printed",
+                uses_data=False,
+            ),
+        ],
         remarks=[
             "Table: how much the mean of whole batches varies, relative to users chosen one by one (N = 120, K = "
             "12), when the members of a batch have equal gradients; then relative to the variance that Theorem 2's "
@@ -51,53 +102,55 @@ def run_theory(context: ReproductionContext) -> ReproductionResult:
             "checked on random covariances and on processes that depend on their past.",
             "Equations (45) to (47) are those of Karimireddy et al. (arXiv 1910.06378), for rounds that always have "
             "K users, chosen one by one. Their form with C is not printed.",
+            "Theorem 2's bound itself is judged in multiround-theorem2, Theorem 3 in multiround-theorem3.",
         ],
     )
-
-
-def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """Return the claims about variances, from `_variances`, at their places among all claims."""
-    over_single, over_beta = (
-        dict(zip(table["T"].astype(str), table[name].astype(float), strict=True))
-        for name in ("variance over single users'", "over beta's")
-    )
-    return [*[None] * 4, _beta_claim(over_beta), *[None] * 6, _batches_claim(over_single), None]
 
 
 # -- appendix C, Remark 6 -------------------------------------------------------------------------------------------
 
 
-def _optimality() -> list[PaperClaim]:
-    """Claim that no grouping allows more sets than batches of T, for sizes that T divides and for others."""
-    counts = {True: [0, 0], False: [0, 0]}  # by whether T divides N and K and K <= N/2: sizes, exceeded
-    worst = 0.0
+def _families() -> pd.DataFrame:
+    """Count the sizes (N, K, T) at which some grouping allows more sets than batches of T, by N.
+
+    Returns:
+        One row for each N and for sizes within and beyond the condition: T divides N and K, and K is at most N/2.
+    """
+    rows: dict[tuple[int, bool], dict[str, Any]] = {}
     for users in range(2, LARGEST + 1):
         for selected in range(1, users):
             for privacy in range(1, selected + 1):
                 most = best_groups(users, selected, privacy)
                 ours = math.comb(users // privacy, selected // privacy)
                 applies = users % privacy == selected % privacy == 0 and 2 * selected <= users
-                counts[applies][0] += 1
-                counts[applies][1] += most > ours
-                if applies:
-                    worst = max(worst, most / ours)
-    sizes, exceeded = counts[True]
-    others, beyond = counts[False]
-    return [
-        PaperClaim(
-            "No strategy with multi-round privacy T has more than C(N/T, K/T) sets, K <= N/2 (appendix C, Remark 6)",
-            f"{sizes} sizes up to N = {LARGEST}, all groupings of each: {exceeded} allow more, the most is {worst:g} "
-            f"times as many; beyond the condition (T does not divide, or K > N/2) {beyond} of {others} do",
-            [equal("sizes at which some grouping allows more sets", float(exceeded), 0.0)],
-        ),
-    ]
+                empty = {"N": users, "within the condition": applies, "sizes": 0, "exceeded": 0, "largest ratio": 0.0}
+                row = rows.setdefault((users, applies), empty)
+                row["sizes"] += 1
+                row["exceeded"] += most > ours
+                row["largest ratio"] = max(row["largest ratio"], most / ours)
+    return pd.DataFrame(list(rows.values()))
+
+
+def _optimality(families: pd.DataFrame) -> PaperClaim:
+    """Return the claim that no grouping allows more sets than batches of T."""
+    within = families[families["within the condition"].astype(bool)]
+    beyond = families[~families["within the condition"].astype(bool)]
+    exceeded = int(within["exceeded"].sum())
+    return PaperClaim(
+        "No strategy with multi-round privacy T has more than C(N/T, K/T) sets, K <= N/2 (appendix C, Remark 6)",
+        f"{within['sizes'].sum()} sizes up to N = {families['N'].max()}, all groupings of each: {exceeded} allow more, "
+        f"the most is {within['largest ratio'].max():g} times as many; beyond the condition (T does not divide, or K > "
+        f"N/2) {beyond['exceeded'].sum()} of {beyond['sizes'].sum()} do",
+        [equal("sizes at which some grouping allows more sets", float(exceeded), 0.0)],
+        uses_data=False,
+    )
 
 
 # -- Remark 7 (Remark 6 of the first version) -----------------------------------------------------------------------
 
 
-def _exchange() -> PaperClaim:
-    """Claim that members of a batch can exchange parts of their updates without a change of any sum."""
+def _exchange() -> int:
+    """Return the largest change of a sum if two members of a batch exchange updates and part of one."""
     generator = np.random.default_rng(1)
     batches = Batches.consecutive(POPULATION, 3)
     rounds = np.array([generator.choice(len(batches), PARTICIPANTS // 3, replace=False) for _ in range(500)])
@@ -105,38 +158,50 @@ def _exchange() -> PaperClaim:
     updates = generator.integers(-(2**20), 2**20, (POPULATION, 50))
     exchanged = updates.copy()
     exchanged[[0, 1]] = exchanged[[1, 0]] + np.array([[7], [-7]])  # and a part of one's goes to the other
-    change = int(np.abs(participation @ updates - participation @ exchanged).max())
+    return int(np.abs(participation @ updates - participation @ exchanged).max())
+
+
+def _exchange_claim(numbers: Mapping[str, float]) -> PaperClaim:
+    change = numbers["largest change of a sum by an exchange"]
     return PaperClaim(
         "Batches hide single updates from non-linear reconstructions, too (Remark 7; Remark 6 of the first version)",
-        f"two members of a batch exchange updates and part of one: the sums of 500 rounds change by {change}, and so "
-        "does any function of them; other knowledge of a server about updates (that they are gradients of pictures, "
-        "multiround-fig11) is not in them",
-        [equal("largest change of a sum", float(change), 0.0)],
+        f"two members of a batch exchange updates and part of one: the sums of 500 rounds change by {change:g}",
+        [equal("largest change of a sum", change, 0.0)],
+        uses_data=False,
     )
 
 
 # -- equation (5) ---------------------------------------------------------------------------------------------------
 
 
-def _versions() -> list[PaperClaim]:
-    """Claim the guarantee of (5) in two versions: with disjoint sets (AAAI), and with sets that may overlap."""
-    users, privacy = 8, 3
-    subsets = [row for row in product((0, 1), repeat=users) if sum(row) == privacy]
-    left = _distance_of_unit_vector(np.array(subsets, np.float64))
-    matrices, revealing = _revealing()
+def _versions(numbers: Mapping[str, float]) -> list[PaperClaim]:
+    """Return the claims of (5) in two versions: with disjoint sets (AAAI), and with sets that may overlap."""
+    matrices, revealing = (
+        numbers[name] for name in ("matrices with T of 2 or more", "matrices that reveal a single update")
+    )
+    left = numbers["distance of a single update from sums over 3 of 8 users"]
     return [
         PaperClaim(
             "A multi-round privacy T of (5) keeps the server from single models (AAAI version: disjoint sets)",
-            f"of {matrices} random participation matrices with T of 2 or more {revealing} give a single update away",
-            [equal("matrices that reveal a single update", float(revealing), 0.0)],
+            f"of {matrices:g} random participation matrices with T of 2 or more {revealing:g} give a single update "
+            "away",
+            [equal("matrices that reveal a single update", revealing, 0.0)],
+            uses_data=False,
         ),
         PaperClaim(
             "The same of (5) in the first version, in which sets may overlap",
-            f"sums over sets of {privacy} of {users} users make up a single user's update: distance {left:.1g}; any "
-            "combination is of the form (5)",
+            f"distance of a single user's update from combinations of sums over sets of 3 of 8 users: {left:.1g}",
             [above("distance of a single update from sums over T users", left, ROUNDING)],
+            uses_data=False,
         ),
     ]
+
+
+def _overlapping() -> float:
+    """Return the distance of one user's update from combinations of sums over sets of three of eight users."""
+    users, privacy = 8, 3
+    subsets = [row for row in product((0, 1), repeat=users) if sum(row) == privacy]
+    return _distance_of_unit_vector(np.array(subsets, np.float64))
 
 
 def _revealing() -> tuple[int, int]:
@@ -192,27 +257,29 @@ def _over_beta(privacy: int) -> float:
     return batch_variance(privacy) / beta
 
 
-def _theorem_2() -> list[PaperClaim]:
+def _mean_over_printed() -> float:
+    """Return the mean of the bound over the number of completed rounds, over the bound at the mean number (24)."""
     problem = Problem(2.0, 1.0, 1.0, 4.0, 0.5, 1.0)
     completed = average_cardinality(POPULATION, PARTICIPANTS, 6, 0.3) / PARTICIPANTS
-    rounds = 100
-    ratio = repaired(problem, POPULATION, PARTICIPANTS, 1, 1, completed, rounds) / printed(
-        problem, POPULATION, PARTICIPANTS, 1, completed, rounds
-    )
-    over = {str(privacy): _over_beta(privacy) for privacy in PRIVACIES}
-    shift = 1.0 - POPULATION
+    mean = repaired(problem, POPULATION, PARTICIPANTS, 1, 1, completed, ROUNDS)
+    return mean / printed(problem, POPULATION, PARTICIPANTS, 1, completed, ROUNDS)
+
+
+def _theorem_2(numbers: Mapping[str, float]) -> list[PaperClaim]:
+    shift, ratio = numbers["change of Gamma as printed"], numbers["true mean over the printed bound"]
     return [
-        _beta_claim(over),
         PaperClaim(
             "Gamma = L* - sum L_i* (as printed) measures heterogeneity",
             f"adding 1 to every loss changes it by {shift:g}; with the mean of L_i* (Li et al.) by 0",
             [equal("change of Gamma when 1 is added to every loss", shift, 0.0)],
+            uses_data=False,
         ),
         PaperClaim(
             "The number of completed rounds may be replaced by its mean C J / K (24)",
-            f"at T = 6, p = 0.3, J = {rounds} the mean over the number is {ratio:.4f} times the printed bound: the "
+            f"at T = 6, p = 0.3, J = {ROUNDS} the mean over the number is {ratio:.4f} times the printed bound: the "
             "rate is convex in it",
             [between("true mean over the printed bound", ratio, most=1.0)],
+            uses_data=False,
         ),
     ]
 
@@ -225,57 +292,28 @@ def _beta_claim(over: Mapping[str, float]) -> PaperClaim:
         "equal gradients within a batch reach "
         + ", ".join(f"{value:.2f} of it at T = {privacy}" for privacy, value in batches.items()),
         [between(f"share of beta at T = {privacy}", value, most=1.0) for privacy, value in batches.items()],
+        uses_data=False,
     )
-
-
-# -- Theorem 3 ------------------------------------------------------------------------------------------------------
-
-
-def _theorem_3() -> list[PaperClaim]:
-    full_rank = rounds_until_full_rank(uniform_round(POPULATION, PARTICIPANTS), POPULATION, TRIALS, 2 * POPULATION, 1)
-    at_n = Proportion.of(int((np.asarray(full_rank) == POPULATION).sum()), TRIALS)
-    measured = (
-        f"N = 120, K = 12: full rank after exactly N rounds in {at_n.count} of {TRIALS} matrices "
-        f"({at_n.low:.2f} to {at_n.high:.2f})"
-    )
-    return [
-        PaperClaim(
-            "Random selection reveals all models after N rounds with probability 1 - 2 exp(-c'N) (Theorem 3, (29))",
-            measured,
-            undetermined="the constant c'",
-            seeds=TRIALS,
-        ),
-        PaperClaim(
-            "Independent selection does so with the probability of (30)",
-            "without its o(1) it says 0.9992 at N = 120, K = 12 and nothing at K = 4; `testbed bound batch-partition`",
-            undetermined="the o(1) for a given N",
-        ),
-    ]
 
 
 # -- appendix I -----------------------------------------------------------------------------------------------------
 
 
-def _appendix_i() -> list[PaperClaim]:
-    dependent, past = _largest_covariance_quotient(), max(_martingale_quotients())
-    ratio = {str(privacy): batch_variance(privacy) / batch_variance(1) for privacy in PRIVACIES}
+def _appendix_i(numbers: Mapping[str, float]) -> list[PaperClaim]:
+    dependent, past = (numbers[f"largest quotient of {name}"] for name in ("(48) and (50)", "(49) and (51)"))
     return [
         PaperClaim(
             "Separating mean and variance, (48), and (50) of Corollary 3.1 with skipped rounds",
             f"largest quotient of the two sides over 2,000 covariances, the fully dependent one among them: "
             f"{dependent:.6f}, with skips the same",
             [between("left over right side", dependent, most=1 + ROUNDING)],
+            uses_data=False,
         ),
         PaperClaim(
             "The same for variables that depend on earlier ones, (49), and (51) of Corollary 3.1",
             f"largest quotient over 300 processes of five coins, enumerated: {past:.3f}, with skips the same",
             [between("left over right side", past, most=1 + ROUNDING)],
-        ),
-        _batches_claim(ratio),
-        PaperClaim(
-            "Rates (45) to (47), strongly convex, convex and not convex, with C in them (appendix I, Remark 9)",
-            "stated for rounds of exactly K users, and up to constants",
-            undetermined="the constants of O, and the bounds with C, which are not printed",
+            uses_data=False,
         ),
     ]
 
@@ -289,6 +327,7 @@ def _batches_claim(ratio: Mapping[str, float]) -> PaperClaim:
         + ", ".join(f"{value:.2f} times as much at T = {privacy}" for privacy, value in batches.items())
         + " when members of a batch have equal gradients",
         [between(f"times at T = {privacy}", value, most=1 + ROUNDING) for privacy, value in batches.items()],
+        uses_data=False,
     )
 
 
@@ -329,9 +368,9 @@ def _martingale_quotients() -> Iterator[float]:
 REPRODUCTIONS = (
     Reproduction(
         "multiround-theory",
-        "Theorems 2 and 3, appendices C and I, and equation (5), as numbers",
-        f"{PAPER}, Theorems 2 and 3, Remarks 6 and 7, appendices C, H.1 and I; first version, equation (5)",
-        run_theory,
-        claims_of=lambda table, seeds: claims_of(table),
+        "Theorem 2's steps, appendices C and I, and equation (5), as numbers",
+        f"{PAPER}, Theorem 2, Remarks 6 and 7, appendices C and I; first version, equation (5)",
+        measure=measure_theory,
+        conclude=conclude_theory,
     ),
 )

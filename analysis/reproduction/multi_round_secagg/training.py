@@ -14,8 +14,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.contract import Setting as MeasuredSetting
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, SEEDS, SETTINGS, UNAVAILABLE, Setting
 from analysis.reproduction.multi_round_secagg.tasks import Task
@@ -39,7 +41,7 @@ class TrainedRun:
         fairness: `(seeds,)` F after the last round.
         fairness_completed: `(seeds,)` F over completed rounds.
         cardinality: `(seeds,)` C after the last round.
-        recalls: `(seeds, labels)` in percent, at the end; NaN if a run's records have no recalls.
+        worst: `(seeds,)` recall of the worst label at the end, in percent; NaN if a run's records have no recalls.
     """
 
     curves: AccuracyCurves
@@ -50,12 +52,7 @@ class TrainedRun:
     fairness: Floats
     fairness_completed: Floats
     cardinality: Floats
-    recalls: Floats
-
-    @property
-    def worst(self) -> Floats:
-        """Recall of the worst label at the end, `(seeds,)` in percent."""
-        return np.asarray(self.recalls.min(axis=1), np.float64)
+    worst: Floats
 
 
 Results = Mapping[Setting, Mapping[str, TrainedRun]]
@@ -111,52 +108,138 @@ def experiment(
     )
 
 
-def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tuple[Results, dict[Setting, float]]:
-    """Run all schemes, and return the results by setting and scheme, and the learning rate of each setting.
+def train(
+    context: ReproductionContext, task: Task, folder: str = "runs"
+) -> tuple[pd.DataFrame, pd.DataFrame, list[float]]:
+    """Run all schemes.
 
     Args:
         context: where and how to run.
         task: the learning task.
         folder: folder of the runs, below the context's directory.
+
+    Returns:
+        A table with one row per setting, scheme and seed; a table with one row per evaluation; and the learning rate
+        of each setting.
+    """
+    of_runs, of_evaluations, rates = list[dict[str, Any]](), list[pd.DataFrame](), list[float]()
+    for setting in [setting for setting in SETTINGS if setting in task.settings]:
+        rates.append(best_rate(context, task, setting, folder))
+        swept = partial(experiment, task, setting, selections=list(SCHEMES.values()), rates=[rates[-1]])
+        for scheme, runs in runs_by_scheme(context, SCHEMES, task.rounds, task.seeds, swept, setting, folder).items():
+            for seed, run in enumerate(runs, 1):
+                key: dict[str, Any] = {"setting": setting, "scheme": scheme, "seed": seed}
+                of_runs.append(key | _of_run(run))
+                evaluated = run.rounds.dropna(subset=["accuracy"])[["round", "accuracy"]]
+                of_evaluations.append(evaluated.assign(**key)[[*key, "round", "accuracy"]])
+    return pd.DataFrame(of_runs), pd.concat(of_evaluations, ignore_index=True), rates
+
+
+def _of_run(run: RunRecords) -> dict[str, Any]:
+    """Return the metrics of a run."""
+    summary = _summary(run)
+    weak = summary["multi_round_privacy_weak"]
+    return {
+        "rounds": len(run.rounds),
+        "skipped": int(summary["rounds_skipped"]),
+        "T weak": None if weak is None else float(weak),
+        "T certified": weak is not None and bool(summary["multi_round_privacy_weak_certified"]),
+        "T strong": None if weak is None else float(summary["multi_round_privacy_strong"]),
+        "F": float(summary["fairness_gap"]),
+        "F completed": float(summary["fairness_gap_completed"] or 0.0),
+        "C": float(summary["aggregation_cardinality"]),
+        "worst label": float(late_recalls([run])[0].min()),
+    }
+
+
+def results_of(runs: pd.DataFrame, evaluations: pd.DataFrame) -> Results:
+    """Return the results by setting and scheme.
+
+    Args:
+        runs: one row per setting, scheme and seed.
+        evaluations: one row per setting, scheme, seed and round with an evaluation; accuracies as shares.
     """
     results: dict[Setting, dict[str, TrainedRun]] = {}
-    rates: dict[Setting, float] = {}
-    for setting in [setting for setting in SETTINGS if setting in task.settings]:
-        rates[setting] = best_rate(context, task, setting, folder)
-        swept = partial(experiment, task, setting, selections=list(SCHEMES.values()), rates=[rates[setting]])
-        runs = runs_by_scheme(context, SCHEMES, task.rounds, task.seeds, swept, setting, folder)
-        results[setting] = {scheme: trained(of_scheme) for scheme, of_scheme in runs.items()}
-    return results, rates
+    for setting in SETTINGS:
+        of_setting = runs[runs["setting"] == setting]
+        for scheme, rows in of_setting.groupby("scheme", sort=False):
+            evaluated = evaluations[(evaluations["setting"] == setting) & (evaluations["scheme"] == scheme)]
+            results.setdefault(setting, {})[str(scheme)] = _trained(rows, evaluated)
+    return results
 
 
-def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
-    """Return the data, the training, and the inputs that the paper does not state.
+def _trained(rows: pd.DataFrame, evaluated: pd.DataFrame) -> TrainedRun:
+    accuracies = evaluated.pivot(index="seed", columns="round", values="accuracy")
+    curves = AccuracyCurves(
+        accuracies.columns.to_numpy(np.int64), 100 * accuracies.to_numpy(np.float64), int(rows["rounds"].max())
+    )
+    with_privacy = rows.dropna(subset=["T weak"]).sort_values("T weak", kind="stable")
+    least = with_privacy.iloc[0] if len(with_privacy) else None
+    return TrainedRun(
+        curves=curves,
+        skipped=rows["skipped"].to_numpy(np.int64),
+        privacy=None if least is None else int(least["T weak"]),
+        certified=least is not None and bool(least["T certified"]),
+        strong=int(with_privacy["T strong"].min()) if len(with_privacy) else None,
+        fairness=rows["F"].to_numpy(np.float64),
+        fairness_completed=rows["F completed"].to_numpy(np.float64),
+        cardinality=rows["C"].to_numpy(np.float64),
+        worst=rows["worst label"].to_numpy(np.float64, na_value=np.nan),
+    )
+
+
+def measured_setting(task: Task, rates: Sequence[float], is_papers_data: bool) -> MeasuredSetting:
+    """Return the setting of measurements.
 
     Args:
         task: the learning task.
-        rates: learning rate by setting.
+        rates: learning rate of each setting.
+        is_papers_data: whether the data are the paper's.
     """
-    data = describe_data({**task.workload, **next(iter(task.settings.values()))}, task.population)
-    chosen = ", ".join(f"{setting} {rate:g}" for setting, rate in rates.items())
-    grid = "chosen beforehand from the paper's grid" if len(task.rates) == 1 else f"the best of {_listed(task.rates)}"
+    settings = [setting for setting in SETTINGS if setting in task.settings]
+    sizes = {"population": task.population, "participants": task.participants, "rounds": task.rounds}
+    return MeasuredSetting(
+        "paper" if is_papers_data else "stand-in",
+        data=describe_data({**task.workload, **task.settings[settings[0]]}, task.population),
+        seeds=list(range(1, task.seeds + 1)),
+        sizes=sizes,
+        differs=list(task.notes),
+        choices={
+            "learning rates": dict(zip(settings, rates, strict=True)),
+            "grid": list(task.rates),
+            "by label": task.by_label,
+            "is paper's": task.is_papers,
+        },
+    )
+
+
+def remarks(setting: MeasuredSetting) -> list[str]:
+    """Return the data, the training, and the inputs that the paper does not state.
+
+    Args:
+        setting: setting of the measurements.
+    """
+    sizes, choices, seeds = setting.sizes, setting.choices, len(setting.seeds)
+    chosen = ", ".join(f"{name} {rate:g}" for name, rate in choices["learning rates"].items())
+    grid = choices["grid"]
+    from_grid = "chosen beforehand from the paper's grid" if len(grid) == 1 else f"the best of {_listed(grid)}"
     away = f"drawn from {_listed(UNAVAILABLE)} for each seed"
-    if task.by_label:
+    if choices["by label"]:
         away += f", in the non-IID setting growing with the client's label from {UNAVAILABLE[0]} to {UNAVAILABLE[-1]}"
     return [
-        f"Data: {data}.",
-        *task.notes,
-        f"{task.rounds} rounds (the paper's text does not say how many), {_format_seeds(task.seeds)}; "
-        f"N = {task.population}, K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; "
-        "SGD without momentum.",
+        f"Data: {setting.data}.",
+        *setting.differs,
+        f"{sizes['rounds']:.0f} rounds (the public runs: 200 for MNIST, 1,000 for CIFAR), "
+        + (f"{seeds} seeds" if seeds >= SEEDS else f"{seeds} of the paper's {SEEDS} seeds")
+        + f"; N = {sizes['population']:.0f}, K = {sizes['participants']:.0f}. Learning rate, one for all schemes: "
+        f"{chosen}, {from_grid}; SGD without momentum.",
+        "Batches are chosen by the least sum of participations, as in the public code, and not by Algorithm 2 as "
+        "printed.",
         "An accuracy is the mean over the evaluations of a run's last tenth of rounds, as one round's is noisy. ± "
         "and bands: 95% intervals over the seeds. Schemes are compared seed by seed: equal data, model and dropouts.",
         f"Dropout probabilities: {away}. A client is away for a whole round, before selection.",
         "Updates are summed in the clear: masks cancel, and no accuracy depends on them.",
     ]
-
-
-def _format_seeds(seeds: int) -> str:
-    return f"{seeds} seeds" if seeds >= SEEDS else f"{seeds} of the paper's {SEEDS} seeds"
 
 
 def _listed(values: Sequence[float]) -> str:
@@ -182,24 +265,6 @@ def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder
     runs = context.run_experiment(swept, context.out / folder / f"{setting}-rates".lower())
     reached = [float(AccuracyCurves.of([run]).late[0]) for run in runs]
     return best_of(task.rates, reached)
-
-
-def trained(runs: Sequence[RunRecords]) -> TrainedRun:
-    """Return the result of one scheme's runs, which differ in their seeds."""
-    summaries = [_summary(run) for run in runs]
-    with_privacy = [summary for summary in summaries if summary["multi_round_privacy_weak"] is not None]
-    least = min(with_privacy, key=lambda summary: int(summary["multi_round_privacy_weak"]), default=None)
-    return TrainedRun(
-        curves=AccuracyCurves.of(runs),
-        skipped=np.array([summary["rounds_skipped"] for summary in summaries], np.int64),
-        privacy=None if least is None else int(least["multi_round_privacy_weak"]),
-        certified=least is not None and bool(least["multi_round_privacy_weak_certified"]),
-        strong=min((int(summary["multi_round_privacy_strong"]) for summary in with_privacy), default=None),
-        fairness=np.array([summary["fairness_gap"] for summary in summaries], np.float64),
-        fairness_completed=np.array([summary["fairness_gap_completed"] or 0.0 for summary in summaries], np.float64),
-        cardinality=np.array([summary["aggregation_cardinality"] for summary in summaries], np.float64),
-        recalls=late_recalls(runs),
-    )
 
 
 def _summary(run: RunRecords) -> dict[str, Any]:

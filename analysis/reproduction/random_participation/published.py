@@ -14,6 +14,7 @@ EPSILON, DELTA = 0.015, 1e-6
 """Guarantee that the paper requires of every round (section 6.1)."""
 
 NONE, PROPOSED, WCS, OLS = "no privacy", "proposed (Theorem 4.1)", "WCS (Theorem 5.2)", "OLS (Theorem 5.1)"
+SCHEMES = (NONE, PROPOSED, WCS, OLS)
 """The four schemes: the same algorithm, with the noise that each analysis requires."""
 
 
@@ -22,7 +23,8 @@ class PublishedScenario:
     """Scenario of section 6.
 
     Attributes:
-        name: name of the reproduction that trains it.
+        name: name of the figure's files.
+        figure: figure with its accuracies.
         title: title in the paper's words.
         population: N.
         participation: p, q and d that determine sigma.
@@ -31,6 +33,7 @@ class PublishedScenario:
     """
 
     name: str
+    figure: str
     title: str
     population: int
     participation: Participation
@@ -40,6 +43,7 @@ class PublishedScenario:
 
 MANY_CLIENTS = PublishedScenario(
     "random-participation-fig6",
+    "Figure 6",
     "many clients, small data sets",
     population=23_264,
     participation=Participation(30, 0.001, 0.1),
@@ -48,6 +52,7 @@ MANY_CLIENTS = PublishedScenario(
 )
 FEW_CLIENTS = PublishedScenario(
     "random-participation-fig7",
+    "Figure 7",
     "few clients, large data sets",
     population=697,
     participation=Participation(1000, 0.1, 0.001),

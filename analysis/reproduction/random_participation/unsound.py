@@ -4,7 +4,6 @@ The privacy loss of these data sets is computed by integration, and by attacks o
 a federation.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.attacks.membership import Advantage, attack_membership, coupled_delta
+from analysis.attacks.membership import Advantage, CoupledAdvantage, attack_coupled_rounds, attack_membership
 from analysis.attacks.membership_of_models import PairedAdvantage, attack_models
 from analysis.bounds.neighbouring_pairs import angled_pair, orthogonal_pair_in_a_crowd, worst_angle
 from analysis.bounds.random_participation import (
@@ -25,7 +24,14 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.plot_data import plot_data
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
+from analysis.reproduction.random_participation.crossings import count_crossings, crossing_claim
 from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
@@ -38,7 +44,6 @@ from analysis.reproduction.random_participation.published import (
     PublishedScenario,
 )
 from analysis.reproduction.verdicts import PaperClaim, between, within
-from analysis.statistics import Interval
 from analysis.style import PAGE_INCHES, house_style, save
 
 TRIALS = {"small": 20_000_000, "paper": 1_000_000_000}
@@ -54,53 +59,121 @@ solver."""
 _SEED = 2205
 
 
-@dataclass(frozen=True)
-class Counterexample:
-    """Computed and sampled losses of one scenario, at the sigma that the paper gives for Theorem 4.1.
+def measure_unsound(context: ReproductionContext) -> Measurements:
+    """Compute the loss of two data sets at the published noise, and attack simulated rounds and a federation."""
+    trials = TRIALS[context.scale]
+    independent, coupled = list[dict[str, object]](), list[dict[str, object]]()
+    for scenario in SCENARIOS:
+        participation, sigma = scenario.participation, scenario.sigmas[PROPOSED]
+        context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
+        random = np.random.default_rng((_SEED, 1556, participation.local_samples))  # a stream for each scenario
+        apart = attack_membership(participation, sigma, EPSILON, trials, random)
+        together = attack_coupled_rounds(participation, sigma, EPSILON, trials // 2, random)
+        independent.append({"scenario": scenario.title, **_counts(apart, "trials", "yes_with", "yes_without")})
+        coupled.append({"scenario": scenario.title, **_counts(together, "trials", "changed", "yes_without")})
+    federated = _attack_federation(context)
+    context.progress("changes of sign of equation (28)")
+    return Measurements(
+        Setting("none", seeds=[_SEED], sizes={"clients of the federation": MANY_CLIENTS.population}),
+        {
+            "bounds": pd.concat([bounds(scenario) for scenario in SCENARIOS], ignore_index=True),
+            "rounds that share nothing": pd.DataFrame(independent),
+            "rounds that share their coins": pd.DataFrame(coupled),
+            "federation": pd.DataFrame([_counts(federated, "trials", "gained", "lost", "yes_without")]),
+            "zero-crossings": count_crossings(),
+        },
+        _draw_unsound(context.out),
+    )
 
-    Attributes:
+
+def _counts(attack: object, *names: str) -> dict[str, int]:
+    return {name: getattr(attack, name) for name in names}
+
+
+def _attack_federation(context: ReproductionContext) -> PairedAdvantage:
+    rounds, population = FEDERATED_ROUNDS[context.scale], MANY_CLIENTS.population
+
+    def progress(done: int) -> None:
+        if done % 500 == 0 or done == rounds:
+            context.progress(f"a federation of {population} clients, every one a trial: round {done} of {rounds}")
+
+    sigma = MANY_CLIENTS.sigmas[PROPOSED]
+    return attack_models(MANY_CLIENTS.participation, sigma, EPSILON, population, rounds, _SEED, progress)
+
+
+def bounds(scenario: PublishedScenario) -> pd.DataFrame:
+    """Return the required noise of each analysis and pair, and its delta at the published noise of Theorem 4.1.
+
+    Args:
         scenario: the paper's scenario.
-        cosine: cosine of x' with the client's others at which the loss is largest.
-        angled: delta of that pair, integrated.
-        coupled: delta that the attack on the orthogonal pair attains, in simulated rounds that share their coins.
-        independent: the attack in simulated rounds that share nothing.
+
+    Returns:
+        Columns scenario, analysis or pair, cosine, required sigma, at sigma, delta.
     """
+    participation, sigma = scenario.participation, scenario.sigmas[PROPOSED]
+    others = scenario.population - 1
+    cosine, _ = worst_angle(participation, sigma, EPSILON)
+    rows: list[tuple[str, Delta, float | None]] = [
+        (_OLS_ROW, only_local_sampling, None),
+        (_WCS_ROW, weak_client_sampling, None),
+        (_PRINTED_ROW, as_printed, None),
+        (_CENTRED_ROW, recentred, None),
+        (_ORTHOGONAL_ROW, orthogonal_pair, 0.0),
+        (_ANGLED_ROW, partial(angled_pair, cosine=cosine), cosine),
+        (f"{_CROWD_ROW}: {others:,} others along u", partial(orthogonal_pair_in_a_crowd, clients=others), 0.0),
+    ]
+    return pd.DataFrame.from_records(
+        [
+            {
+                "scenario": scenario.title,
+                "analysis or pair": name,
+                "cosine": angle,
+                "required sigma": None
+                if name.startswith(_CROWD_ROW)
+                else sigma_at(delta, participation, EPSILON, DELTA),
+                "at sigma": sigma,
+                "delta": delta(participation, sigma, EPSILON),
+            }
+            for name, delta, angle in rows
+        ]
+    )
 
-    scenario: PublishedScenario
-    cosine: float
-    angled: float
-    coupled: Interval
-    independent: Advantage
 
-    @property
-    def sigma(self) -> float:
-        """The published sigma."""
-        return self.scenario.sigmas[PROPOSED]
-
-    def delta(self, of: Delta) -> float:
-        """Return delta of an analysis, or of a pair, at that sigma."""
-        return of(self.scenario.participation, self.sigma, EPSILON)
-
-
-def run_unsound(context: ReproductionContext) -> ReproductionResult:
+def conclude_unsound(measurements: Measurements) -> ReproductionResult:
     """Compare Theorem 4.1 with the loss of two data sets at the published noise."""
-    counterexamples = [_counterexample(scenario, context) for scenario in SCENARIOS]
-    federated = _federated(context)
-    table = pd.concat([_rows(counterexample) for counterexample in counterexamples], ignore_index=True)
-    sigmas, formulas = _sigma_and_formula_claims(table)
+    tables = measurements.tables
+    of_scenarios = [(scenario, _of(tables["bounds"], scenario)) for scenario in SCENARIOS]
+    guarantees = []
+    for scenario, rows in of_scenarios:
+        (apart,) = _of(tables["rounds that share nothing"], scenario).to_dict("records")
+        (together,) = _of(tables["rounds that share their coins"], scenario).to_dict("records")
+        participation = scenario.participation
+        used = participation.client_rate * participation.sample_rate
+        guarantees.append(
+            guarantee_claim(
+                scenario,
+                rows,
+                Advantage(apart["trials"], apart["yes_with"], apart["yes_without"], EPSILON),
+                CoupledAdvantage(together["trials"], together["changed"], together["yes_without"], used, EPSILON),
+            )
+        )
+    (federated,) = tables["federation"].to_dict("records")
+    worst = float(_deltas(of_scenarios[0][1])[_ORTHOGONAL_ROW])
     return ReproductionResult(
-        table,
-        figures=_draw_unsound(context.out),
+        _table(tables["bounds"]),
         claims=[
-            *sigmas,
-            *(guarantee_claim(counterexample) for counterexample in counterexamples),
-            federated_claim(federated),
-            *formulas,
+            *(claim for scenario, rows in of_scenarios for claim in sigma_claims(scenario, rows)),
+            *guarantees,
+            federated_claim(
+                PairedAdvantage(**{str(name): int(count) for name, count in federated.items()}, epsilon=EPSILON)
+            ),
+            *(formula_claim(scenario, rows) for scenario, rows in of_scenarios),
+            crossing_claim(tables["zero-crossings"]),
         ],
         remarks=[
             "Theorem 4.1 is not a bound: at the noise that the paper computes from it for delta = 1e-6, two "
-            f"neighbouring data sets have delta = {counterexamples[0].delta(orthogonal_pair):.2g} (integrated and "
-            "sampled). The printed equations, which give other noise, are exceeded as well.",
+            f"neighbouring data sets have delta = {worst:.2g} (integrated and sampled). The printed equations, which "
+            "give other noise, are exceeded as well.",
             "Orthogonal pair: the client's other gradients are parallel, that of x' is orthogonal to them, all of norm "
             "C. Participation shows in one direction, and x' in the other. Angled pair: the same at another angle.",
             "The other clients are silent along u, the direction of the client's others, or their gradients there "
@@ -113,72 +186,39 @@ def run_unsound(context: ReproductionContext) -> ReproductionResult:
             "Theorem 4.1 as printed needs another sigma than the paper gives; centred on x' it gives the paper's. As "
             "printed it is the exact loss of parallel gradients, hence a lower bound, too. sigma 0: parallel "
             "gradients need no noise, since a thousand of them hide one more.",
+            "Equation (8) of Theorem 5.1, and (12), are printed with e^(epsilon' - 1); the proof and Theorem 2.5 have "
+            "e^epsilon' - 1, which gives the paper's sigma.",
         ],
     )
 
 
-def _counterexample(scenario: PublishedScenario, context: ReproductionContext) -> Counterexample:
-    trials = TRIALS[context.scale]
-    participation, sigma = scenario.participation, scenario.sigmas[PROPOSED]
-    context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
-    random = np.random.default_rng((_SEED, 1556, participation.local_samples))  # a stream for each scenario
-    independent = attack_membership(participation, sigma, EPSILON, trials, random)
-    coupled = coupled_delta(participation, sigma, EPSILON, trials // 2, random)
-    return Counterexample(scenario, *worst_angle(participation, sigma, EPSILON), Interval(*coupled), independent)
+def _of(table: pd.DataFrame, scenario: PublishedScenario) -> pd.DataFrame:
+    return table[table["scenario"] == scenario.title]
 
 
-def _federated(context: ReproductionContext) -> PairedAdvantage:
-    rounds, population = FEDERATED_ROUNDS[context.scale], MANY_CLIENTS.population
-
-    def progress(done: int) -> None:
-        if done % 500 == 0 or done == rounds:
-            context.progress(f"a federation of {population} clients, every one a trial: round {done} of {rounds}")
-
-    sigma = MANY_CLIENTS.sigmas[PROPOSED]
-    return attack_models(MANY_CLIENTS.participation, sigma, EPSILON, population, rounds, _SEED, progress)
+def _deltas(rows: pd.DataFrame) -> "pd.Series[float]":
+    """Return delta at the published noise, by analysis or pair."""
+    return rows.set_index("analysis or pair")["delta"]
 
 
-def _rows(counterexample: Counterexample) -> pd.DataFrame:
-    """Return the required noise of each analysis and pair, and its delta at the published noise of Theorem 4.1."""
-    participation, others = counterexample.scenario.participation, counterexample.scenario.population - 1
-    crowd: Delta = partial(orthogonal_pair_in_a_crowd, clients=others)
-    angled: Delta = partial(angled_pair, cosine=counterexample.cosine)
-    rows: list[tuple[str, Delta, str | None]] = [
-        (_OLS_ROW, only_local_sampling, OLS),
-        (_WCS_ROW, weak_client_sampling, WCS),
-        (_PRINTED_ROW, as_printed, PROPOSED),
-        (_CENTRED_ROW, recentred, PROPOSED),
-        ("orthogonal pair", orthogonal_pair, None),
-        (f"{_ANGLED_ROW}{counterexample.cosine:.2f}", angled, None),
-        (f"orthogonal pair in a crowd: {others:,} others along u", crowd, None),
-    ]
+def _table(bounds: pd.DataFrame) -> pd.DataFrame:
+    """Return the bounds with the paper's sigmas beside them, and the cosine in the name of the angled pair."""
+    published = {_OLS_ROW: OLS, _WCS_ROW: WCS, _PRINTED_ROW: PROPOSED, _CENTRED_ROW: PROPOSED}
+    sigmas = {scenario.title: scenario.sigmas for scenario in SCENARIOS}
     return pd.DataFrame.from_records(
         [
             {
-                "scenario": counterexample.scenario.title,
-                "analysis or pair": name,
-                f"sigma for delta = {DELTA:g}": None
-                if delta is crowd
-                else sigma_at(delta, participation, EPSILON, DELTA),
-                f"sigma for delta = {DELTA:g} (paper)": counterexample.scenario.sigmas.get(key) if key else None,
-                "at sigma": counterexample.sigma,
-                "delta": counterexample.delta(delta),
+                "scenario": row["scenario"],
+                "analysis or pair": f"{name}, cosine {row['cosine']:.2f}" if name == _ANGLED_ROW else name,
+                f"sigma for delta = {DELTA:g}": row["required sigma"],
+                f"sigma for delta = {DELTA:g} (paper)": sigmas[row["scenario"]].get(published.get(name, "")),
+                "at sigma": row["at sigma"],
+                "delta": row["delta"],
             }
-            for name, delta, key in rows
+            for row in bounds.to_dict("records")
+            for name in [str(row["analysis or pair"])]
         ]
     )
-
-
-def _sigma_and_formula_claims(table: pd.DataFrame) -> tuple[list[PaperClaim], list[PaperClaim]]:
-    both = [(scenario, table[table["scenario"] == scenario.title]) for scenario in SCENARIOS]
-    sigmas = [claim for scenario, rows in both for claim in sigma_claims(scenario, rows)]
-    return sigmas, [formula_claim(scenario, rows) for scenario, rows in both]
-
-
-def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
-    """Return the claims about sigmas and formulas; claims about guarantees need the attacks."""
-    sigmas, formulas = _sigma_and_formula_claims(table)
-    return [*sigmas, *[None] * (len(SCENARIOS) + 1), *formulas]
 
 
 def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperClaim]:
@@ -186,9 +226,9 @@ def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperC
 
     Args:
         scenario: the paper's scenario.
-        rows: this scenario's rows of the table.
+        rows: this scenario's rows of the bounds.
     """
-    sigmas = rows.set_index("analysis or pair")[f"sigma for delta = {DELTA:g}"]
+    sigmas = rows.set_index("analysis or pair")["required sigma"]
     claims = []
     for theorem, analysis, key in (
         ("Theorem 5.1 (OLS)", _OLS_ROW, OLS),
@@ -200,42 +240,56 @@ def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperC
         if key == PROPOSED:
             measured += f" as printed; {sigmas[_CENTRED_ROW]:.5g} centred on x'"
         says = f"{scenario.title}: {theorem} needs sigma = {paper} for ({EPSILON}, {DELTA:g})"
-        claims.append(PaperClaim(says, measured, [within("sigma", ours, paper, SIGMA_MARGIN * paper)]))
+        claims.append(PaperClaim(says, measured, [within("sigma", ours, paper, SIGMA_MARGIN * paper)], uses_data=False))
     return claims
 
 
-def guarantee_claim(counterexample: Counterexample) -> PaperClaim:
-    """Return the claim on the paper's guarantee of every round."""
-    coupled, independent = counterexample.coupled, counterexample.independent
-    exact = counterexample.delta(orthogonal_pair)
+def guarantee_claim(
+    scenario: PublishedScenario, rows: pd.DataFrame, apart: Advantage, together: CoupledAdvantage
+) -> PaperClaim:
+    """Return the claim on the paper's guarantee of every round.
+
+    Args:
+        scenario: the paper's scenario.
+        rows: this scenario's rows of the bounds.
+        apart: attack on rounds that share nothing.
+        together: attack on rounds that share their coins.
+    """
+    deltas = _deltas(rows)
+    exact, angled = float(deltas[_ORTHOGONAL_ROW]), float(deltas[_ANGLED_ROW])
     return PaperClaim(
-        f"{counterexample.scenario.title}: sigma = {counterexample.sigma} makes each round ({EPSILON}, {DELTA:g})-DP",
-        f"delta of the orthogonal pair {exact:.3g} (integrated), {coupled.mean:.3g} ± {coupled.half_width:.2g} "
-        f"(attacked, simulated rounds that share their coins), {_format_delta(independent)} in "
-        f"{independent.trials:,} that share nothing; of the angled pair {counterexample.angled:.3g}",
+        f"{scenario.title}: sigma = {scenario.sigmas[PROPOSED]} makes each round ({EPSILON}, {DELTA:g})-DP",
+        f"delta of the orthogonal pair {exact:.3g} (integrated), {_format_delta(together)} (attacked, simulated rounds "
+        f"that share their coins), {_format_delta(apart)} in {apart.trials:,} that share nothing; of the angled pair "
+        f"{angled:.3g}",
         [
             between("delta of the orthogonal pair", exact, most=DELTA),
-            between("the same, attacked", coupled, most=DELTA),
-            between("delta of the angled pair", counterexample.angled, most=DELTA),
+            between("the same, attacked", together.interval(), most=DELTA),
+            between("delta of the angled pair", angled, most=DELTA),
         ],
+        uses_data=False,
     )
 
 
-def _format_delta(advantage: Advantage) -> str:
-    return f"{advantage.delta:.3g} ± {advantage.interval().half_width:.2g}"
+def _format_delta(attack: Advantage | CoupledAdvantage | PairedAdvantage) -> str:
+    return f"{attack.delta:.3g} ± {attack.interval().half_width:.2g}"
 
 
-def federated_claim(advantage: PairedAdvantage) -> PaperClaim:
-    """Return the claim on the models that the testbed's DP-SGD publishes."""
+def federated_claim(attack: PairedAdvantage) -> PaperClaim:
+    """Return the claim on the models that the testbed's DP-SGD publishes.
+
+    Args:
+        attack: attack on the models of a federation.
+    """
     scenario = MANY_CLIENTS
     return PaperClaim(
         f"{scenario.title}: the models of such rounds give no more than delta = {DELTA:g} away",
-        f"delta {advantage.delta:.3g} ± {advantage.interval().half_width:.2g}: the attack on the models of the "
-        f"testbed's own federation of {scenario.population:,} clients, {advantage.trials:,} rounds of a client "
-        f"with x' and as many without, which share their coins "
-        f"(told apart {advantage.gained} times, mistaken {advantage.lost} times)",
-        [between("delta that the attack attains", advantage.interval(), most=DELTA)],
+        f"delta {_format_delta(attack)}: the attack on the models of the testbed's own federation of "
+        f"{scenario.population:,} clients, {attack.trials:,} rounds of a client with x' and as many without, which "
+        f"share their coins (told apart {attack.gained} times, mistaken {attack.lost} times)",
+        [between("delta that the attack attains", attack.interval(), most=DELTA)],
         seeds=1,
+        uses_data=False,
     )
 
 
@@ -244,23 +298,24 @@ def formula_claim(scenario: PublishedScenario, rows: pd.DataFrame) -> PaperClaim
 
     Args:
         scenario: the paper's scenario.
-        rows: this scenario's rows of the table.
+        rows: this scenario's rows of the bounds.
     """
-    deltas = {str(row["analysis or pair"]): float(row["delta"]) for _, row in rows.iterrows()}
-    (pair,) = (name for name in deltas if name.startswith(_ANGLED_ROW))
-    printed, angled = deltas[_PRINTED_ROW], deltas[pair]
+    deltas = _deltas(rows)
+    printed, angled = float(deltas[_PRINTED_ROW]), float(deltas[_ANGLED_ROW])
+    cosine = float(rows.set_index("analysis or pair")["cosine"][_ANGLED_ROW])
     return PaperClaim(
         f"{scenario.title}: no two data sets lose more than the printed equation (6) says",
-        f"at sigma = {scenario.sigmas[PROPOSED]} it says {printed:.3g}, and the angled pair (cosine "
-        f"{pair.removeprefix(_ANGLED_ROW)}) loses {angled:.3g}, {angled / printed:.3g} times as much",
+        f"at sigma = {scenario.sigmas[PROPOSED]} it says {printed:.3g}, and the angled pair (cosine {cosine:.2f}) "
+        f"loses {angled:.3g}, {angled / printed:.3g} times as much",
         [between("the pair's delta over the formula's", angled / printed, most=1.0)],
+        uses_data=False,
     )
 
 
 _OLS_ROW, _WCS_ROW = "OLS, Theorem 5.1 (a guarantee)", "WCS, Theorem 5.2 (the guarantee)"
 _PRINTED_ROW, _CENTRED_ROW = "Theorem 4.1 as printed", "Theorem 4.1, centred on x'"
-_ANGLED_ROW = "angled pair, cosine "
-"""Names of rows; the last is followed by the cosine."""
+_ORTHOGONAL_ROW, _ANGLED_ROW, _CROWD_ROW = "orthogonal pair", "angled pair", "orthogonal pair in a crowd"
+"""Names of rows; the last is followed by the size of the crowd."""
 
 
 def _draw_unsound(out: Path) -> list[Path]:
@@ -293,7 +348,7 @@ REPRODUCTIONS = (
         "random-participation-unsound",
         "Random participation: whether Theorem 4.1 is a bound, integrated and attacked",
         f"{PAPER}, Theorem 4.1 and section 6",
-        run_unsound,
-        claims_of=lambda table, seeds: claims_of(table),
+        measure=measure_unsound,
+        conclude=conclude_unsound,
     ),
 )

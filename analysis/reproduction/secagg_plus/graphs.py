@@ -16,11 +16,18 @@ remain between their numbers and ours.
 
 from functools import cache
 from math import log
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import (
+    Measurements,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    Setting,
+)
 from analysis.reproduction.secagg_plus.published import CORRECTNESS, REFUSED, SECURITY, SOURCE, Instance, expected
 from analysis.reproduction.verdicts import PaperClaim, between, equal
 from testbed.aggregation.secagg_plus import bound
@@ -51,11 +58,12 @@ def by_their_count(of: Instance) -> tuple[int, int]:
     # Union bound over the s clients.
     secret, too_few = -(SECURITY + 1) * log(2) - log(s), -CORRECTNESS * log(2) - log(s)
     for k in range(2, s - 1, 2):
-        if bound.failure_bits(s, k, k, needs).disconnected < SECURITY + 1:
-            continue
         fitting = int(np.flatnonzero(bound.log_tails(s, dishonest, k)[1] <= secret)[0])
         t = fitting if of.server != "semi-malicious" else (fitting + k + 1) // 2  # 2t - k >= fitting
-        if t <= k and bound.log_tails(s, s - gone, k)[0][t] < too_few:
+        if t > k or bound.log_tails(s, s - gone, k)[0][t] >= too_few:
+            continue
+        # Last, as it takes longest, and few k come so far.
+        if bound.failure_bits(s, k, k, needs).disconnected >= SECURITY + 1:
             return k, max(t, 2)
     return 0, 0
 
@@ -68,8 +76,8 @@ def ours(of: Instance) -> bound.Neighbourhood | None:
         return None
 
 
-def run_graphs(context: ReproductionContext) -> ReproductionResult:
-    """Compute all rows of the test."""
+def measure_graphs(context: ReproductionContext) -> Measurements:
+    """Compute all rows of the test, and try the instances that are to be refused."""
     rows = []
     for instance in expected():
         context.progress(
@@ -82,40 +90,52 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
             else None
         )
         rows.append(_row(instance, here))
-    refused = [instance for instance in REFUSED if instance.server == "semi-malicious"]
-    accepted = {instance: here for instance in refused if (here := ours(instance)) is not None}
-    frame = pd.DataFrame.from_records(rows)
+    refused = [_instance(instance, ours(instance)) for instance in REFUSED if instance.server == "semi-malicious"]
+    return Measurements(
+        Setting(
+            "none",
+            sizes={
+                "rows": len(rows),
+                "rows to be refused": len(REFUSED),
+                "most clients for our search": _MOST_CLIENTS_FOR_OURS,
+                "security bits": SECURITY,
+                "correctness bits": CORRECTNESS,
+            },
+            differs=["secagg-plus always allows for a malicious server: no k and t of ours against a curious one"],
+        ),
+        {"rows": pd.DataFrame.from_records(rows), "refused": pd.DataFrame.from_records(refused)},
+    )
+
+
+def conclude_graphs(measurements: Measurements) -> ReproductionResult:
+    """Compare k and t with those of the test."""
+    rows, refused, sizes = measurements.tables["rows"], measurements.tables["refused"], measurements.setting.sizes
     return ReproductionResult(
-        frame,
+        pd.DataFrame.from_records([_shown(row) for _, row in rows.iterrows()]),
         claims=[
-            *_row_claims(frame),
+            *_row_claims(rows),
             PaperClaim(
                 "the instances against a semi-malicious server that the test wants refused have no safe graph",
                 "; ".join(
-                    f"{instance.clients} clients, {instance.dishonest:g} and {instance.dropouts:g}: "
-                    + (
-                        f"k = {accepted[instance].neighbours}, t = {accepted[instance].threshold}"
-                        if instance in accepted
-                        else "none"
-                    )
-                    for instance in refused
+                    f"{row['clients']} clients, {row['dishonest']:g} and {row['dropouts']:g}: "
+                    + ("none" if pd.isna(row["k"]) else f"k = {row['k']:.0f}, t = {row['t']:.0f}")
+                    for _, row in refused.iterrows()
                 ),
                 [
                     equal(
-                        f"graphs found for {instance.dishonest:g} and {instance.dropouts:g}",
-                        float(instance in accepted),
-                        0.0,
+                        f"graphs found for {row['dishonest']:g} and {row['dropouts']:g}", float(pd.notna(row["k"])), 0.0
                     )
-                    for instance in refused
+                    for _, row in refused.iterrows()
                 ],
+                uses_data=False,
             ),
         ],
         remarks=[
-            f"Source: {SOURCE}: {len(frame)} rows with k and t, and {len(REFUSED)} that are to be refused, of which "
-            f"{len(REFUSED) - len(refused)} are of other servers or out of range.",
+            f"Source: {SOURCE}: {len(rows)} rows with k and t, and {sizes['rows to be refused']} that are to be "
+            f"refused, of which {sizes['rows to be refused'] - len(refused)} are of other servers or out of range.",
             "secagg-plus always allows for a malicious server, so rows with a curious server have no k and t of "
-            f"ours. Rows with more than {_MOST_CLIENTS_FOR_OURS:,} clients have none either, since the search takes "
-            "minutes.",
+            f"ours. Rows with more than {sizes['most clients for our search']:,} clients have none either, since the "
+            "search takes minutes.",
             "Theirs under our bound: those of our three failures that their k and t do not keep as rare as required, "
             "with exponents. Their count differs (a client holds no share of its own, and is among the clients that "
             "are drawn), so a requirement that is missed here is not missed there.",
@@ -128,44 +148,65 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _row_claims(frame: pd.DataFrame) -> list[PaperClaim]:
-    same = int((frame["k, t (paper)"] == frame["our tails, their count"]).sum())
-    large = frame[(frame["secagg-plus"] != "") & (frame["clients"] >= 100)]
-    apart = _neighbours(large["secagg-plus"]) / _neighbours(large["k, t (paper)"]) - 1
+def _row_claims(rows: pd.DataFrame) -> list[PaperClaim]:
+    same = int(((rows["k (paper)"] == rows["k, their count"]) & (rows["t (paper)"] == rows["t, their count"])).sum())
+    large = rows[rows["k"].notna() & (rows["clients"] >= 100)]
+    apart = large["k"] / large["k (paper)"] - 1
     place = int(np.argmax(apart.abs().to_numpy()))
     most, furthest = float(apart.iloc[place]), large.iloc[place]
     return [
         PaperClaim(
-            f"k and t of the {len(frame)} rows are the smallest that their count of failures allows",
-            f"{same} of {len(frame)} with our tails and their count",
-            [equal("rows with the same k and t", float(same), float(len(frame)))],
+            f"k and t of the {len(rows)} rows are the smallest that their count of failures allows",
+            f"{same} of {len(rows)} with our tails and their count",
+            [equal("rows with the same k and t", float(same), float(len(rows)))],
+            uses_data=False,
         ),
         PaperClaim(
             "secagg-plus needs the k that Google's implementation needs against a semi-malicious server, within "
             f"{MARGIN:.0%} (100 clients and more)",
             f"{len(large)} rows; furthest apart {most:+.1%}: {furthest['clients']} clients, "
-            f"{furthest['dishonest']} dishonest, {furthest['dropouts']} gone",
+            f"{furthest['dishonest']:g} dishonest, {furthest['dropouts']:g} gone",
             [between("largest share that k is apart", abs(most), most=MARGIN)],
+            uses_data=False,
         ),
     ]
 
 
-def _neighbours(cells: "pd.Series[str]") -> "pd.Series[int]":
-    """Return k of cells such as "54, 27"."""
-    return cells.str.partition(",")[0].astype(int)
+def _instance(instance: Instance, here: bound.Neighbourhood | None) -> dict[str, object]:
+    """Return an instance and our k and t, which are empty without a neighbourhood."""
+    return {
+        "server": instance.server,
+        "clients": instance.clients,
+        "dishonest": instance.dishonest,
+        "dropouts": instance.dropouts,
+        "k": None if here is None else here.neighbours,
+        "t": None if here is None else here.threshold,
+    }
 
 
 def _row(instance: Instance, here: bound.Neighbourhood | None) -> dict[str, object]:
     k, t = by_their_count(instance)
     return {
-        "server": instance.server,
-        "dishonest": f"{instance.dishonest:g}",
-        "dropouts": f"{instance.dropouts:g}",
-        "clients": instance.clients,
-        "k, t (paper)": f"{instance.neighbours}, {instance.threshold}",
-        "our tails, their count": f"{k}, {t}",
-        "secagg-plus": "" if here is None else f"{here.neighbours}, {here.threshold}",
+        **_instance(instance, here),
+        "k (paper)": instance.neighbours,
+        "t (paper)": instance.threshold,
+        "k, their count": k,
+        "t, their count": t,
         "theirs under our bound": "" if here is None else _missed(instance),
+    }
+
+
+def _shown(row: "pd.Series[Any]") -> dict[str, object]:
+    """Return a row of the page's table."""
+    return {
+        "server": row["server"],
+        "dishonest": f"{row['dishonest']:g}",
+        "dropouts": f"{row['dropouts']:g}",
+        "clients": row["clients"],
+        "k, t (paper)": f"{row['k (paper)']}, {row['t (paper)']}",
+        "our tails, their count": f"{row['k, their count']}, {row['t, their count']}",
+        "secagg-plus": "" if pd.isna(row["k"]) else f"{row['k']:.0f}, {row['t']:.0f}",
+        "theirs under our bound": row["theirs under our bound"],
     }
 
 
@@ -188,7 +229,7 @@ REPRODUCTIONS = (
         "secagg-plus-graphs",
         "SecAgg+: neighbours and threshold beside those that Google's implementation is tested for",
         f"Bell et al., CCS 2020, IACR ePrint 2020/704, section 3; values of {SOURCE}",
-        run_graphs,
-        claims_of=lambda table, seeds: [*_row_claims(table), None],  # refused instances have no rows
+        measure=measure_graphs,
+        conclude=conclude_graphs,
     ),
 )

@@ -18,6 +18,7 @@ class ESeaflParameters(MinSurvivorsParameters, QuantisedParameters):
     """Sums that hide every single update as long as one assisting node is honest; one message per client."""
 
     stages: ClassVar[tuple[str, ...]] = ("e-seafl/masked-input", "e-seafl/sum-masks")
+    outsiders_check_batches: ClassVar[bool] = True
     protocol: Literal["e-seafl"] = "e-seafl"
     assisting_nodes: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0, 1, 2),

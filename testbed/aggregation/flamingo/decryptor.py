@@ -72,7 +72,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
 
     def __init__(self, client: Client, parameters: FlamingoParameters) -> None:
         super().__init__(client, parameters)
-        self.batches = parameters.batch_policy(self.environment.batches)
+        self.batches = parameters.batch_policy(client.batches)
 
     # -- cross-check --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Keys and checks that several protocols' parameters share, so that an experiment file reads alike with each."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -58,6 +58,8 @@ def check_two_participants(parameters: AggregationParameters, participants: int)
 
 class CommitteeParameters(AggregationParameters):
     """Parameters of a protocol in which a committee serves."""
+
+    outsiders_check_batches: ClassVar[bool] = True
 
     if TYPE_CHECKING:  # a field of each subclass, in the order that experiment.yaml has
 

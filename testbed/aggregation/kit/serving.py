@@ -29,7 +29,7 @@ class ServingClient(Participant):
 
     def __init__(self, client: Client, parameters: Any) -> None:
         super().__init__(client, parameters)
-        self.batches: BatchPolicy = parameters.batch_policy(self.environment.batches)
+        self.batches: BatchPolicy = parameters.batch_policy(client.batches)
 
     def check_not_served(self, round_number: int) -> None:
         """Refuse a round in which it has served before, or that the experiment does not have."""

@@ -76,7 +76,7 @@ class LightSecAggClient(Participant):
 
     def __init__(self, client: Client, parameters: LightSecAggParameters) -> None:
         super().__init__(client, parameters)
-        self.batches = parameters.batch_policy(self.environment.batches)
+        self.batches = parameters.batch_policy(client.batches)
         self.pair_keys: dict[int, bytes] = {}
         self.received: dict[int, memoryview] = {}
 

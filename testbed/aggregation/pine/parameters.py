@@ -22,6 +22,7 @@ class PineParameters(MinSurvivorsParameters):
     """Sums of updates with bounded norm that hide every single update if one of two aggregators is honest."""
 
     stages: ClassVar[tuple[str, ...]] = ("pine/verify-key", "pine/report", "pine/prepare", "pine/aggregate-share")
+    outsiders_check_batches: ClassVar[bool] = True
     protocol: Literal["pine"] = "pine"
     weights: Literal["samples", "equal"] = Field(
         "equal", description="equal; `samples` is refused, as a weight would multiply the influence of one client"

@@ -72,7 +72,7 @@ class SecAggClient(ShareHolder):
 
     def __init__(self, client: Client, parameters: SecAggParameters) -> None:
         super().__init__(client, parameters)
-        self.batches = parameters.batch_policy(self.environment.batches)
+        self.batches = parameters.batch_policy(client.batches)
         self.revealed: dict[int, int] = {}
 
     # -- AdvertiseKeys --------------------------------------------------------------------------------------------

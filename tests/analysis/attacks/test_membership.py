@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.attacks.membership import Advantage, attack_membership, coupled_delta
+from analysis.attacks.membership import Advantage, attack_coupled_rounds, attack_membership
 from analysis.attacks.membership_of_models import PairedAdvantage, attack_models
 from analysis.bounds.random_participation import Participation, orthogonal_pair, recentred
 
@@ -14,15 +14,18 @@ def test_the_attack_attains_the_exact_delta() -> None:
     exact = orthogonal_pair(WHO, SIGMA, EPSILON)
     seen = attack_membership(WHO, SIGMA, EPSILON, 1_000_000, np.random.default_rng(1))
     assert seen.delta == pytest.approx(exact, abs=4 * np.sqrt(2 * 0.05 / 1_000_000))
-    coupled, half_width = coupled_delta(WHO, SIGMA, EPSILON, 1_000_000, np.random.default_rng(2))
-    assert half_width < 0.05 * exact
-    assert coupled == pytest.approx(exact, abs=2.5 * half_width)
+    coupled = attack_coupled_rounds(WHO, SIGMA, EPSILON, 1_000_000, np.random.default_rng(2)).interval()
+    assert coupled.half_width is not None
+    assert coupled.half_width < 0.05 * exact
+    assert coupled.mean == pytest.approx(exact, abs=2.5 * coupled.half_width)
 
 
 def test_it_breaks_the_published_bound_and_not_the_sound_one() -> None:
     who, sigma = Participation(30, 0.001, 0.1), 1.065
-    coupled, half_width = coupled_delta(who, sigma, 0.015, 1_000_000, np.random.default_rng(3))
-    assert recentred(who, sigma, 0.015) < 1.02e-6 < coupled - half_width
+    coupled = attack_coupled_rounds(who, sigma, 0.015, 1_000_000, np.random.default_rng(3)).interval()
+    assert coupled.mean is not None
+    assert coupled.half_width is not None
+    assert recentred(who, sigma, 0.015) < 1.02e-6 < coupled.mean - coupled.half_width
 
 
 def test_the_interval_covers_the_rates_it_is_made_of() -> None:

@@ -7,11 +7,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import binom
 
 from analysis.attacks.outcomes import NEVER_CARRIED_OUT, adversaries, attack_outcome, render
 from analysis.bounds.lotto import dishonest_fraction_exceeds
-from analysis.reproduction.lotto import theorem2, unpredictability
 from analysis.statistics import Proportion
 from testbed.engine.in_process import run_in_process
 from testbed.errors import ExperimentError
@@ -188,45 +186,3 @@ def test_intervals_are_clopper_and_pearsons(count: int, trials: int, low: float,
 
 def test_nothing_is_known_without_trials() -> None:
     assert (Proportion.of(0, 0).low, Proportion.of(0, 0).high) == (0, 1)
-
-
-@pytest.mark.parametrize("condition", [one for one in theorem2.CONDITIONS if one.minimum is not None])
-def test_the_worst_case_is_within_the_bound_and_close_to_it(condition: Any) -> None:
-    """The two differ by rounds with fewer than s candidates alone, which Theorem 1 makes rare."""
-    p = float(condition.probability)
-    without_round = binom.cdf(theorem2.PARTICIPANTS - 1, theorem2.POPULATION, p)
-    for most in range(10):
-        assert condition.exact(most) <= condition.bound(most) + 1e-12
-        assert condition.bound(most) - condition.exact(most) <= without_round
-
-
-def test_the_expected_maximum_of_binomials() -> None:
-    exact = unpredictability.most_of(3, 0.5)
-    values = [binom.cdf(k, 3, 0.5) ** unpredictability.POPULATION for k in range(4)]
-    assert exact == pytest.approx(sum(k * (values[k] - (values[k - 1] if k else 0)) for k in range(4)))
-
-
-def test_reproductions_at_a_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run, draw, and print their results; the results at full scale are in the docs."""
-    pytest.importorskip("torch")
-    from analysis.reproduction.contract import ReproductionContext
-    from testbed.running import run_all
-
-    def run(experiment: Any, directory: Path) -> list[RunRecords]:
-        return [RunRecords(path) for path in run_all(experiment, directory, where=experiment.name, resume=True)]
-
-    monkeypatch.setitem(theorem2.ROUNDS, "small", 8)
-    monkeypatch.setitem(unpredictability.SCALES, "small", (8, 2))
-    notes: list[str] = []
-    (theorem,) = theorem2.REPRODUCTIONS
-    result = theorem.run(ReproductionContext("small", tmp_path / "theorem", run, notes.append))
-    assert result.table["rounds"].tolist() == [8] * 6
-    assert result.table["refused"].sum() == 0
-    assert [claim.verdict for claim in result.claims][3] == "agrees"
-    assert [path.suffix for path in result.figures] == [".png", ".pdf", ".csv"]
-    assert all(path.is_file() for path in result.figures)
-    (prediction,) = unpredictability.REPRODUCTIONS
-    result = prediction.run(ReproductionContext("small", tmp_path / "prediction", run, notes.append))
-    assert len(result.table) == 4
-    assert len(result.claims) == 3
-    assert len(notes) == 10

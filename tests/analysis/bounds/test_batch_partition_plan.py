@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from analysis.bounds.batch_partition_plan import smallest_threshold
 from analysis.bounds.lotto import secagg_fails
 from analysis.bounds.verifiable_batch_partition import BatchSetting, bound, candidates_suffice, tolerated
-from analysis.cli.bound.lotto import plan_lotto
+from analysis.cli.bound.lotto_plan import plan_lotto
 from analysis.cli.bound.verifiable_batch_partition import plan_batch_partition
 from tests.thoroughness import examples
 

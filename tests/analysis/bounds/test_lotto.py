@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from analysis.bounds.lotto import (
     candidates_suffice,
     dishonest_fraction_exceeds,
-    expected_share,
     secagg_fails,
     selection_probability,
-    share_factor,
     threshold_of,
     tolerated,
 )
@@ -44,6 +42,18 @@ def test_corollary_1_and_where_the_papers_number_comes_from() -> None:
     assert secagg_fails(1000, 200, 1.3, 200_000, 106) == pytest.approx(1.40e-8, rel=5e-3)
     assert secagg_fails(1000, 200, 1.3, 200_000, 0.53) == secagg_fails(1000, 200, 1.3, 200_000, 106)
     assert survival(8, 1000, selection_probability(200, 1.3, 200_000)) == pytest.approx(8.9e-6, rel=5e-3)
+
+
+@given(st.integers(1, 60), FACTORS, st.data())
+def test_theorem_1_with_another_population_than_the_announced_one(
+    population: int, factor: float, data: st.DataObject
+) -> None:
+    participants, announced = data.draw(st.integers(1, population)), data.draw(st.integers(1, 200))
+    p = min(Fraction(1), Fraction(str(factor)) * participants / announced)
+    expected = more_than(participants - 1, population, p)
+    computed = candidates_suffice(population, participants, factor, announced)
+    assert computed == pytest.approx(float(expected), rel=1e-14, abs=0)
+    assert candidates_suffice(population, participants, factor, announced + 1) <= computed
 
 
 @given(st.integers(1, 50), FACTORS, st.integers(1, 10**6), st.sampled_from([8, 256, 512]))
@@ -82,34 +92,6 @@ def test_definitions_in_fractions(population: int, data: st.DataObject) -> None:
     found = dishonest_fraction_exceeds(population, dishonest, participants, factor, eta, least)
     assert found == pytest.approx(float(exceed), rel=1e-14, abs=0)
     assert secagg_fails(dishonest, participants, factor, least, t) == pytest.approx(float(fail), rel=1e-14, abs=0)
-
-
-def exactly(k: int, clients: int, p: Fraction) -> Fraction:
-    return comb(clients, k) * p**k * (1 - p) ** (clients - k)
-
-
-@given(st.integers(1, 40), FACTORS, st.data())
-def test_the_expected_share_is_the_sum_over_all_outcomes(population: int, factor: float, data: st.DataObject) -> None:
-    participants, dishonest = data.draw(st.integers(1, population)), data.draw(st.integers(0, population))
-    least = data.draw(st.integers(1, population))
-    p = selection_probability(participants, factor, least)
-    honest = population - dishonest
-    outcomes = {x: exactly(x, dishonest, p) * more_than(participants - x - 1, honest, p) for x in range(dishonest + 1)}
-    expected = sum(min(x, participants) * mass for x, mass in outcomes.items()) / sum(outcomes.values())
-    found = expected_share(population, dishonest, participants, factor, least)
-    assert found == pytest.approx(float(expected / participants), rel=1e-9, abs=1e-15)
-
-
-def test_lambda_is_the_growth_of_the_expected_share() -> None:
-    """Where candidates are enough for sure and x stays below s, the paper's approximation is the sum."""
-    assert share_factor(200_000, 1.3, 200_000) == 1.3
-    assert share_factor(200_000, 1.3, 100_000) == 2.6
-    for least in (200_000, 100_000):
-        share = expected_share(200_000, 1000, 200, 1.3, least)
-        assert share == pytest.approx(share_factor(200_000, 1.3, least) * 1000 / 200_000, rel=1e-4)
-    assert expected_share(100, 20, 10, 1.3, 100) == pytest.approx(0.27756, abs=1e-5)  # and not 0.26
-    assert expected_share(100, 0, 10, 1.3, 100) == 0.0
-    assert expected_share(100, 100, 10, 1.3, 100) == pytest.approx(1.0)
 
 
 @given(st.integers(2, 100), st.integers(1, 1000), FACTORS, st.integers(100, 10_000), st.data())
@@ -157,6 +139,7 @@ def test_numpy_numbers_are_numbers() -> None:
     [
         (lambda: candidates_suffice(10, 11, 1.3), "participants: 11 of a population of 10"),
         (lambda: candidates_suffice(10, 0, 1.3), "participants: 0; must be at least 1"),
+        (lambda: candidates_suffice(10, 5, 1.3, 0), "announced: 0; must be at least 1"),
         (lambda: candidates_suffice(10, 5, 0.9), "over_selection: 0.9; must be at least 1"),
         (lambda: candidates_suffice(10, 5, float("nan")), "over_selection: nan is not a number"),
         (lambda: selection_probability(5, 1.3, 0), "min_population: 0; must be at least 1"),

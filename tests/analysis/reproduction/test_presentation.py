@@ -18,11 +18,15 @@ from analysis.reproduction.verdicts import PaperClaim, below
 from testbed.errors import ExperimentError, RunError
 
 
-def _run(context: ReproductionContext) -> ReproductionResult:
+def _measure(context: ReproductionContext) -> Measurements:
+    return Measurements(Setting("none"), {})
+
+
+def _conclude(measurements: Measurements) -> ReproductionResult:
     return MADE
 
 
-ONE = Reproduction("paper-table9", "Cost of an item", "A. Author, arXiv 0000.00000, Table 9", _run)
+ONE = Reproduction("paper-table9", "Cost of an item", "A. Author, arXiv 0000.00000, Table 9", _measure, _conclude)
 MADE = ReproductionResult(
     table=pd.DataFrame(
         {

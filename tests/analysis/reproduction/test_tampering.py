@@ -89,7 +89,7 @@ def _concluded(measurements: Measurements) -> ReproductionResult:
 
 
 ONE = Reproduction("paper-table9", "Cost of an item", "A. Author", measure=lambda context: MADE, conclude=_concluded)
-MADE = Measurements(
+MADE: Measurements = Measurements(
     Setting("stand-in", "noise", [1, 2, 3]), {"runs": pd.DataFrame({"seed": [1, 2, 3], "cost": [0.4, 0.5, 0.6]})}
 )
 ORIGIN = Origin(130.0, "9.9", "0123456789abcdef", "P", 2, "2026-01-01T00:00:00+00:00")
@@ -159,8 +159,8 @@ def test_many_verdicts_at_once_need_wider_intervals() -> None:
     close = PaperClaim("close", "", [Check("x", 0.0, -1.0, 1.0, -1.1, 100.0)], seeds=10)
     exact = PaperClaim("exact", "", [between("x", 3.0, 1.0, 4.0)])
     found = multiplicity([*far, close, exact])
-    assert (found.claims, found.checks, found.decided, found.kept, found.undecided) == (20, 20, 20, 19, 1)
+    assert (found.claims, found.checks, found.decided, found.unchanged, found.undecided) == (20, 20, 20, 19, 1)
     assert found.expected_errors == pytest.approx(0.5)
     alone = multiplicity([close])
-    assert (alone.kept, alone.undecided) == (1, 0)
+    assert (alone.unchanged, alone.undecided) == (1, 0)
     assert sum(counts([close]).values()) == 1

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.reproduction.aggregation_comparison import conditions, protocols, table, withstood
-from analysis.reproduction.aggregation_comparison.conditions import SIZES, Condition, Planned, Size, planned
+from analysis.reproduction.aggregation_comparison.conditions import SIZES, Condition, PlannedRuns, Size, planned
 from analysis.reproduction.aggregation_comparison.measures import PHASES, phases, promised, protocol_of, rounds_of
 from analysis.reproduction.aggregation_comparison.protocols import MEMBERS, PROTOCOLS, ComparedProtocol, ProtocolSetting
 from analysis.reproduction.contract import ReproductionContext
@@ -26,7 +26,7 @@ ONES = [compared for compared in PROTOCOLS if compared.name == compared.protocol
 USUAL = Condition("always on", "", ProtocolSetting(8, 2, 0.2), "logistic")
 
 
-def plan_of(condition: Condition, compared: ComparedProtocol, size: Size = TINY) -> Planned:
+def plan_of(condition: Condition, compared: ComparedProtocol, size: Size = TINY) -> PlannedRuns:
     plan = planned(size, condition, compared)
     assert plan is not None
     return plan

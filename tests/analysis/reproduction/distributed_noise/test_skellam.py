@@ -5,6 +5,7 @@ import pytest
 
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.distributed_noise import skellam
+from analysis.reproduction.measurements import carry_out
 
 
 def test_more_steps_come_closer_to_the_gaussian() -> None:
@@ -25,8 +26,9 @@ def test_masses_are_a_distribution_of_the_variance() -> None:
 
 
 def test_the_result(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [claim.verdict for claim in skellam.run_skellam(context).claims] == [
+    (reproduction,) = skellam.REPRODUCTIONS
+    assert [claim.verdict for claim in carry_out(reproduction, context)[1].claims] == [
         "agrees", "undetermined", "agrees", "agrees",
     ]  # fmt: skip
     monkeypatch.setattr(skellam, "FINE", 1024)
-    assert skellam.run_skellam(context).claims[0].verdict == "disagrees"
+    assert carry_out(reproduction, context)[1].claims[0].verdict == "disagrees"

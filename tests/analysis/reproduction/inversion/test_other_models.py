@@ -4,6 +4,7 @@ import pytest
 
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.inversion import other_models
+from analysis.reproduction.measurements import carry_out
 
 
 @pytest.fixture(autouse=True)
@@ -13,14 +14,14 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_update_is_had_out_of_every_sum_unless_models_are_signed(context: ReproductionContext) -> None:
-    result = other_models.run_different_models(context)
+    _, result = carry_out(other_models.REPRODUCTIONS[0], context)
     assert [claim.verdict for claim in result.claims] == ["agrees"]
     assert result.table["clients in the sum"].tolist() == [2, 4]
     assert set(result.table["refused where models are signed"]) == {"2 of 2"}
 
 
 def test_samples_are_had_out_of_updates_and_sums(context: ReproductionContext) -> None:
-    result = other_models.run_crafted_model(context)
+    _, result = carry_out(other_models.REPRODUCTIONS[1], context)
     table = result.table.set_index("clients in the sum")
     assert table.index.tolist() == [1, 2, 4]
     assert (table["had (30 dB)"] >= table["copies (60 dB)"]).all()

@@ -10,9 +10,14 @@ import pytest
 from scipy import stats
 
 from analysis.reproduction.catalogue import named
-from analysis.reproduction.contract import ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto import fig2, fig4
-from analysis.reproduction.lotto.worked_example import consistent, epsilons
+from analysis.reproduction.contract import Measurements, ReproductionContext, ReproductionResult, Setting
+from analysis.reproduction.lotto import fig1b, fig2, fig4
+from analysis.reproduction.lotto.worked_example import (
+    consistent,
+    epsilons,
+    secagg_fails_if_chosen,
+    too_many_if_chosen,
+)
 from analysis.reproduction.measurements import carry_out
 from testbed.experiment.schema import Experiment
 
@@ -53,6 +58,10 @@ def test_fig2(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = reproduce("lotto-fig2")
     check(outcome, "lotto-fig2", samples_enough="partly", Theorem_1="agrees")
     emulated = outcome.table.dropna(subset=["emulated"])
+    others = emulated[emulated["announced"] != emulated["population"]]
+    assert others[["announced", "over_selection"]].to_numpy().tolist() == [[80, 1.3], [125, 1.3]]
+    assert others["emulated"].iloc[0] > others["emulated"].iloc[1]
+    emulated = emulated.drop(others.index)
     assert len(emulated) == 10
     assert emulated["emulated"].is_monotonic_increasing  # the same outputs under a growing threshold
     assert ((emulated["low"] <= emulated["emulated"]) & (emulated["emulated"] <= emulated["high"])).all()
@@ -60,8 +69,8 @@ def test_fig2(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_real_vrfs_find_candidates_as_often_as_they_should() -> None:
     """All 12 clients are candidates at p = 1; at p = 1/2 a number of them that is binomial."""
-    assert fig2.successes(12, 12, 5)[Fraction(1)] == 5
-    counted = fig2.successes(12, 6, 150)[Fraction(1)]
+    assert fig2.successes(12, 12, 5)[Fraction(1), 12] == 5
+    counted = fig2.successes(12, 6, 150)[Fraction(1), 12]
     assert stats.binomtest(counted, 150, float(stats.binom.sf(5, 12, 0.5))).pvalue > 1e-4
 
 
@@ -101,9 +110,39 @@ def test_fig10(reproduce: Any) -> None:
     check(
         outcome,
         "lotto-fig10",
-        **{"server-centric_costs": "agrees", "1.8_client": "undetermined", "Corollaries": "disagrees"},
+        **{"server-centric_costs": "agrees", "1.8_client": "undetermined", "Corollaries": "undetermined"},
     )
     assert (outcome.table["server-centric"] > outcome.table["client-centric"]).all()
+
+
+def test_growth_counts_as_explosive_where_it_is_that_of_the_papers_example() -> None:
+    """A curve that doubles at 40% for each budget agrees; one that grows in a straight line does not."""
+    shares = np.arange(35) / 28
+
+    def concluded(grown: Any) -> str:
+        rows = [
+            {
+                "budget": budget,
+                "dishonest": place,
+                **dict.fromkeys(("epsilon", "epsilon_amplified", "epsilon_deviation"), float(budget * times)),
+                "epsilon (paper)": None,
+            }
+            for budget in (3, 6, 9)
+            for place, times in enumerate(grown)
+        ]
+        other = pd.DataFrame([{"delta": 0.01, "epsilon_amplified": 1.0, "epsilon_deviation": 1.0}])
+        tables = {"deficits": pd.DataFrame(rows), "other delta": other}
+        return fig1b.conclude_fig1b(Measurements(Setting("none"), tables)).claims[1].verdict
+
+    assert concluded(2.0**shares) == "agrees"
+    assert concluded(1 + 0.2 * shares) == "disagrees"
+    assert concluded(1 + shares - 1e-9 * np.arange(35) ** 2) == "partly"  # twice the budget, in a straight line
+
+
+def test_without_lotto_a_server_needs_enough_clients_of_its_own() -> None:
+    assert too_many_if_chosen(200_000) == secagg_fails_if_chosen(200, 0.53) == 1.0
+    assert too_many_if_chosen(200_000, eta=250) == 0.0  # more than all places
+    assert secagg_fails_if_chosen(3000, 0.7) == 0.0  # 1,000 of 3,000 participants
 
 
 def test_multipliers_that_are_consistent_with_a_number_give_it() -> None:

@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import fig1a
 from analysis.reproduction.lotto.fig1a import PARTICIPANTS, SCALES, ReconstructionScale, chance
+from analysis.reproduction.measurements import carry_out
 from tests.messages_named import naming
 
 pytestmark = pytest.mark.xdist_group("lotto-fig1a")  # in one process, which runs its experiments once
@@ -23,7 +24,8 @@ def result(tmp_path_factory: pytest.TempPathFactory, in_process: Any) -> Any:
         patch.setattr(fig1a, "STEP_PARTICIPANTS", S)
         patch.setitem(SCALES, "small", ReconstructionScale((5, 6), ((30, 6), (10, 9)), 6, 2))
         out = tmp_path_factory.mktemp("fig1a")
-        yield fig1a.run_fig1a(ReproductionContext("small", out, in_process, lambda line: None))
+        (reproduction,) = fig1a.REPRODUCTIONS
+        yield carry_out(reproduction, ReproductionContext("small", out, in_process, lambda line: None))[1]
 
 
 def test_reconstruction_happens_from_the_threshold_on(result: ReproductionResult) -> None:
@@ -39,6 +41,8 @@ def test_reconstruction_happens_from_the_threshold_on(result: ReproductionResult
     for _, row in lotto.iterrows():  # seeded: a surprise of one in a thousand would have to be looked into
         assert binomtest(row["reconstructed"], row["rounds"], row["exact"]).pvalue > 1e-3
     assert (lotto["exact"] <= lotto["Corollary 1 (paper)"]).all()
+    assert (lotto["exact of completed"] > lotto["exact"]).all()
+    assert (lotto["rate of completed"] * lotto["completed"]).to_numpy() == pytest.approx(lotto["reconstructed"])
 
 
 def test_claims_and_remarks_of_the_reconstruction(result: ReproductionResult) -> None:

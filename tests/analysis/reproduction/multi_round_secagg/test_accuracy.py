@@ -8,13 +8,25 @@ import pytest
 
 from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import Reproduction, ReproductionContext
+from analysis.reproduction.measurements import carry_out
 from analysis.reproduction.multi_round_secagg import accuracy, tasks
-from analysis.reproduction.multi_round_secagg.accuracy import ablation_claims, claims
+from analysis.reproduction.multi_round_secagg.accuracy_claims import (
+    ablation_claims,
+    claims,
+    levels,
+    printed_cells,
+    rate_claim,
+    reason_of,
+    rounds_to,
+)
 from analysis.reproduction.multi_round_secagg.published import (
     LEARNING_RATES,
     PARTITION,
     RANDOM,
     SCHEMES,
+    STORED_4,
+    STORED_5,
+    STORED_9,
     T3,
     T4,
     T6,
@@ -22,10 +34,18 @@ from analysis.reproduction.multi_round_secagg.published import (
     TABLE_4,
     TABLE_5,
     WEIGHTED,
+    Accuracies,
     Setting,
+    comparable_margin,
 )  # fmt: skip
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, Task, Tasks, scales_of, task_of
-from analysis.reproduction.multi_round_secagg.training import TrainedRun, dropout_probabilities, experiment, train
+from analysis.reproduction.multi_round_secagg.training import (
+    Results,
+    TrainedRun,
+    dropout_probabilities,
+    experiment,
+    train,
+)
 from analysis.reproduction.training_runs import AccuracyCurves
 from analysis.reproduction.verdicts import PaperClaim
 from testbed.errors import ExperimentError
@@ -130,7 +150,10 @@ def test_schemes_of_a_seed_have_data_model_and_absences_in_common(context: Repro
 def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]})
     monkeypatch.setitem(tasks.TASKS, "multiround-fig7", Tasks(task, task, task))
-    result = _reproduction("multiround-table5").run(replace(context, seeds=1))
+    measurements, result = carry_out(_reproduction("multiround-table5"), replace(context, seeds=1))
+    assert measurements is not None
+    assert (measurements.setting.data_kind, list(measurements.setting.seeds)) == ("stand-in", [1])
+    assert len(measurements.tables["evaluations"]) == 6 * 3
     table = result.table.set_index("scheme")
     assert list(table.index) == list(SCHEMES)
     assert table.loc[T4, "non-IID % (paper)"] == 92.51
@@ -141,9 +164,10 @@ def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPa
     assert table.loc[T6, "non-IID skipped %"] >= table.loc[T3, "non-IID skipped %"]
     assert (table["worst label %"] <= table["non-IID %"]).all()
     assert (table["non-IID F completed"] >= table["non-IID F"]).all()
-    assert len(result.claims) == 5
-    assert result.claims[-1].verdict == "undetermined"
+    assert len(result.claims) == 6
+    assert (result.claims[-1].verdict, result.claims[-1].not_run) == ("not run", "data")
     assert {claim.seeds for claim in result.claims} == {1}
+    assert any("least sum of participations" in remark for remark in result.remarks)
     assert [path.name for path in result.figures] == [f"multiround-fig7.{kind}" for kind in ("png", "pdf", "csv")]
     assert all(path.stat().st_size for path in result.figures)
     assert "digits" in result.remarks[0]
@@ -151,16 +175,16 @@ def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPa
 
 def test_the_better_of_two_learning_rates_is_taken(context: ReproductionContext) -> None:
     task = replace(TINY, settings={"IID": TINY.settings["IID"]}, rates=(1e-6, 0.1), seeds=1, rounds=5)
-    results, rates = train(context, task)
-    assert rates == {"IID": 0.1}
-    assert set(results) == {"IID"}
+    runs, evaluations, rates = train(context, task)
+    assert rates == [0.1]
+    assert set(runs["setting"]) == set(evaluations["setting"]) == {"IID"}
 
 
 def test_figure_9_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=2, seeds=1)
     monkeypatch.setitem(tasks.TASKS, "multiround-fig9", Tasks(task, task, task))
     monkeypatch.setattr(accuracy, "ABLATION_PANELS", {(24, 12): "a", (48, 24): "b"})
-    result = _reproduction("multiround-fig9").run(context)
+    _, result = carry_out(_reproduction("multiround-fig9"), context)
     assert result.table["N, K"].tolist() == ["24, 12"] * 6 + ["48, 24"] * 6
     assert not [name for name in result.table if "(paper)" in name]
     assert len(result.claims) == 7
@@ -223,11 +247,63 @@ def test_comparable_is_within_the_papers_margin() -> None:
     assert _of(_judged("IID", level | {T3: 80.0, T4: 80.0}), "comparable to random") == "disagrees"
 
 
+def test_near_100_percent_fewer_points_are_comparable() -> None:
+    assert comparable_margin(50.0) == 2.0
+    assert comparable_margin(97.0) == pytest.approx(3 * 2 / 5.96)
+    high = dict.fromkeys(SCHEMES, 97.0) | {PARTITION: 70.0}
+    assert _of(_judged("IID", high), "comparable to random") == "agrees"
+    assert _of(_judged("IID", high | {T3: 95.5, T4: 95.5}), "comparable to random") == "disagrees"
+
+
+# -- levels and rates -----------------------------------------------------------------------------------------------
+
+
+def _run(last: float, middle: float = 40.0, cardinality: float = 12.0) -> TrainedRun:
+    accuracy = np.array([[10.0, middle, last]]) + NOISE[:, None]
+    nothing = np.zeros(5)
+    curves = AccuracyCurves(np.array([0, 50, 100]), accuracy, 100)
+    return TrainedRun(curves, np.zeros(5), 1, True, 1, nothing, nothing, np.full(5, cardinality), nothing)
+
+
+def test_levels_are_judged_where_data_model_and_rounds_are_the_papers() -> None:
+    published = {scheme: Accuracies(60.0, 50.0) for scheme in SCHEMES}
+    for last, verdict in ((61.0, "agrees"), (66.0, "disagrees")):
+        results: Results = {"IID": {scheme: _run(last) for scheme in SCHEMES}}
+        assert levels(results, published, "").verdict == verdict
+        assert (levels(results, published, "length").verdict, levels(results, published, "data").not_run) == (
+            "not run", "data",
+        )  # fmt: skip
+    assert (reason_of("paper", True), reason_of("paper", False), reason_of("stand-in", True)) == ("", "length", "data")
+
+
+def test_printed_accuracies_are_compared_with_the_stored_ones() -> None:
+    assert printed_cells(TABLE_5, STORED_5).startswith("3 of 12 ")
+    assert printed_cells(TABLE_4, STORED_4).startswith("4 of 12 ")
+    assert printed_cells(TABLE_5, TABLE_5).startswith("0 of 12 ")
+    assert all(row[PARTITION] == min(row.values()) for row in STORED_9.values())
+
+
+def test_rounds_to_an_accuracy_are_interpolated() -> None:
+    curves = AccuracyCurves(np.array([10, 20, 30]), np.array([[10.0, 30.0, 20.0], [50.0, 60.0, 70.0]]), 30)
+    assert rounds_to(curves, 20.0).tolist() == [15.0, 10.0]
+    assert np.isnan(rounds_to(curves, 40.0)[0])
+
+
+def test_rounds_in_proportion_to_the_cardinality_agree() -> None:
+    random, slow = _run(60.0), _run(41.0, middle=25.0, cardinality=6.0)
+    schemes = dict.fromkeys(SCHEMES, random)
+    assert rate_claim(schemes, "IID").verdict == "agrees"
+    assert rate_claim({**schemes, T6: slow}, "IID").verdict == "agrees"
+    assert rate_claim({**schemes, T6: replace(slow, cardinality=random.cardinality)}, "IID").verdict == "partly"
+    never = rate_claim({**schemes, T6: _run(20.0, middle=15.0)}, "IID")
+    assert (never.verdict, never.not_run) == ("not run", "censored")
+
+
 def _trained(skipped: int, total: int = 100) -> TrainedRun:
     accuracy = 50 + np.tile(NOISE[:, None], (1, 4))
-    nothing, recalls = np.zeros(5), np.full((5, 10), 50.0)
+    nothing = np.zeros(5)
     curves = AccuracyCurves(np.array([25, 50, 75, 100]), accuracy, total)
-    return TrainedRun(curves, np.full(5, skipped), 24, True, 24, nothing, nothing, nothing, recalls)
+    return TrainedRun(curves, np.full(5, skipped), 24, True, 24, nothing, nothing, nothing, np.full(5, 50.0))
 
 
 def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:

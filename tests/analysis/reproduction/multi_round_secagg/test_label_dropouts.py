@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.measurements import carry_out
 from analysis.reproduction.multi_round_secagg import label_dropouts
 from analysis.reproduction.multi_round_secagg.label_dropouts import (
     PLAIN,
@@ -13,6 +14,7 @@ from analysis.reproduction.multi_round_secagg.label_dropouts import (
     Factors,
     LabelDropoutResult,
     claims,
+    stored_difference,
     table,
 )
 from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, WEIGHTED
@@ -29,7 +31,10 @@ def test_the_reproduction_tiny(context: ReproductionContext, monkeypatch: pytest
         DIGITS, workload={"dataset": "digits", "model": "logistic", "batch_size": 20}, rounds=4, population=60
     )
     monkeypatch.setattr(label_dropouts, "BUILT_IN", Factors(task, (0.1, 0.03), 5))
-    result = label_dropouts.run_label_dropouts(replace(context, seeds=2))
+    (reproduction,) = label_dropouts.REPRODUCTIONS
+    measurements, result = carry_out(reproduction, replace(context, seeds=2))
+    assert measurements is not None
+    assert len(measurements.tables["recalls"]) == 2 * 2 * 2 * 2 * 10
     assert result.table["rate"].tolist() == ["0.1", "0.03"] * 2
     assert result.table["last layer"].tolist() == [PLAIN] * 2 + [RELU] * 2
     assert result.table.notna().all(axis=None)
@@ -71,6 +76,20 @@ def test_verdicts_follow_from_the_differences(
     row = table(outcomes).iloc[0]
     assert row["late"] == pytest.approx(weighted - random)
     assert row["worst label"] == pytest.approx(max(labels, 0.0), abs=0.5)
+
+
+def test_failed_training_is_not_judged() -> None:
+    outcomes = _outcomes(93.0, 94.0, 15.0)
+    failed = _outcomes(50.0, 58.25, 15.0)[0.1, PLAIN]
+    both = claims(table(outcomes | {(0.1, RELU): failed}), 5)
+    assert [claim.verdict for claim in both] == ["agrees", "disagrees", "agrees"]
+    assert "training fails" in both[1].measured
+    assert [claim.verdict for claim in claims(table({(0.1, RELU): failed}), 5)] == ["not run"] * 3
+
+
+def test_the_stored_seeds_differ_by_less_than_a_point() -> None:
+    stored = stored_difference()
+    assert (stored.mean, stored.half_width) == (pytest.approx(0.898), pytest.approx(5.99, abs=0.01))
 
 
 def test_a_lost_label_is_counted() -> None:

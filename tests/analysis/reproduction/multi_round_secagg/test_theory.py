@@ -4,13 +4,15 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.multi_round.participation import strong_privacy
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.multi_round_secagg import theory
+from analysis.reproduction.measurements import carry_out
+from analysis.reproduction.multi_round_secagg import theorem2, theorem3, theory
 from analysis.reproduction.multi_round_secagg.families import best_groups, groupings, unions
 from testbed.batches import Batches
 from tests.thoroughness import examples
@@ -63,9 +65,113 @@ def test_the_variance_of_a_mean_of_batches_is_that_of_random_choices() -> None:
 
 def test_the_reproduction(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theory, "LARGEST", 8)
-    monkeypatch.setattr(theory, "TRIALS", 3)
-    result = theory.run_theory(context)
+    (reproduction,) = theory.REPRODUCTIONS
+    _, result = carry_out(reproduction, context)
     verdicts = {claim.claim: claim.verdict for claim in result.claims}
     assert verdicts.pop(next(claim for claim in verdicts if "more than C(N/T, K/T) sets" in claim)) == "agrees"
     assert verdicts["beta of Theorem 2 bounds the variance of the selection (20)"] == "partly"
-    assert sum(verdict == "undetermined" for verdict in verdicts.values()) == 3
+    assert list(verdicts.values()).count("undetermined") == 1
+    assert not any(claim.uses_data for claim in result.claims)
+
+
+# -- Theorem 2 on known losses --------------------------------------------------------------------------------------
+
+
+def test_theorem_2_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(theorem2.SEEDS, "small", 3)
+    monkeypatch.setattr(theorem2, "ROUNDS", 200)
+    monkeypatch.setattr(theorem2, "MARKS", (10, 200))
+    monkeypatch.setattr(theorem2, "TARGET", 2e-3)
+    (reproduction,) = theorem2.REPRODUCTIONS
+    measurements, result = carry_out(reproduction, context)
+    assert measurements is not None
+    assert len(measurements.tables["losses"]) == 2 * 5 * 3 * 2
+    assert result.claims[0].verdict == "agrees"
+    assert set(result.table["data"]) == {theorem2.OWN, theorem2.SHARED}
+
+
+def _losses(share: float) -> pd.DataFrame:
+    rows = [
+        {"data": data, "T": t, "seed": seed, "round": 10, "loss": share * (1 + 0.01 * seed), "bound": 1.0}
+        for data in (theorem2.OWN, theorem2.SHARED) for t in theorem2.PRIVACIES for seed in (1, 2, 3)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_losses_above_the_bound_disagree() -> None:
+    assert theorem2._bound_claim(_losses(0.5), 3).verdict == "agrees"
+    assert theorem2._bound_claim(_losses(1.5), 3).verdict == "disagrees"
+
+
+def test_rounds_in_proportion_to_c_agree_and_others_disagree() -> None:
+    cardinality = {1: 12.0, 3: 12.0, 4: 11.8, 6: 8.4, 12: 1.6}
+    noise = np.array([0.99, 1.0, 1.01])
+    rounds = {
+        (data, t): 100 * 12 / c * np.roll(noise, t)
+        for data in (theorem2.OWN, theorem2.SHARED) for t, c in cardinality.items()
+    }  # fmt: skip
+    claims = [
+        theorem2._more_rounds(rounds, cardinality, 3), theorem2._controlled(rounds, cardinality, 3),
+        theorem2._as_random(rounds, 3),
+    ]  # fmt: skip
+    assert [claim.verdict for claim in claims] == ["agrees"] * 3
+    slow = {key: values * key[1] ** 2 for key, values in rounds.items()}
+    assert theorem2._controlled(slow, cardinality, 3).verdict == "disagrees"
+    assert theorem2._as_random(slow, 3).verdict == "disagrees"
+    same = {key: 100 * np.roll(noise, key[1]) for key in rounds}
+    assert theorem2._more_rounds(same, cardinality, 3).verdict == "partly"
+    censored = rounds | {(theorem2.OWN, 12): np.array([800.0, np.nan, 900.0])}
+    claim = theorem2._more_rounds(censored, cardinality, 3)
+    assert (claim.not_run, claim.checks[1].verdict) == ("censored", "not run")
+
+
+# -- Theorem 3 and Remark 2 -----------------------------------------------------------------------------------------
+
+
+def test_theorem_3_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorem3, "SIZES", (30, 60))
+    monkeypatch.setattr(theorem3, "FAILURE_SIZES", (20, 30))
+    monkeypatch.setattr(theorem3, "EXAMPLE", (40, 4, 20))
+    monkeypatch.setitem(theorem3.TRIALS, "small", 5)
+    monkeypatch.setitem(theorem3.FAILURE_TRIALS, "small", 100)
+    (reproduction,) = theorem3.REPRODUCTIONS
+    _, result = carry_out(reproduction, context)
+    assert len(result.table) == 7
+    assert result.claims[1].verdict == "agrees"
+    assert len(result.claims) == 3
+
+
+def _failures(*counts: tuple[str, int, int, int]) -> pd.DataFrame:
+    rows = [
+        {"kind": kind, "N": users, "K": selected, "trials": 10_000, "failures": count}
+        for kind, users, selected, count in [*counts, ("uniform", 120, 12, 0)]
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_failures_that_do_not_fall_exponentially_disagree() -> None:
+    fall, stay = ([("uniform", n, n // 5, count) for n, count in zip((20, 30, 40), counts, strict=True)]
+                  for counts in ((4000, 440, 60), (4000, 3500, 3000)))  # fmt: skip
+    assert theorem3._exponential(_failures(*fall)).verdict == "agrees"
+    assert theorem3._exponential(_failures(*stay)).verdict == "disagrees"
+    assert theorem3._independent(_failures(("independent", 30, 6, 800))).verdict == "agrees"
+    assert theorem3._independent(_failures(("independent", 30, 6, 1800))).verdict == "disagrees"
+
+
+def test_rounds_linear_in_n_agree_and_quadratic_ones_disagree() -> None:
+    def judged(exponent: float) -> str:
+        rows = [{"N": n, "trial": t, "rounds": round(n**exponent) + t % 2} for n in (40, 80, 160) for t in range(5)]
+        return theorem3._linear(pd.DataFrame(rows)).verdict
+
+    assert (judged(1.0), judged(1.3)) == ("agrees", "disagrees")
+
+
+def test_the_slope_has_the_interval_of_the_t_distribution() -> None:
+    generator, covered = np.random.default_rng(1), 0
+    for _ in range(200):
+        x = np.repeat([1.0, 2.0, 3.0], 10)
+        interval = theorem3.slope(x, 2 * x + generator.normal(size=30))
+        assert interval.mean is not None
+        assert interval.half_width is not None
+        covered += abs(interval.mean - 2) <= interval.half_width
+    assert 0.9 <= covered / 200 <= 0.99

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from scipy.stats import hypergeom
 
-from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.contract import ReproductionContext, ReproductionResult
+from analysis.reproduction.measurements import carry_out
 from analysis.reproduction.secagg_plus import graphs
 from analysis.reproduction.secagg_plus.published import REFUSED, Instance, expected
 
@@ -31,7 +32,7 @@ def test_a_threshold_that_is_raised_may_lack_survivors() -> None:
 
 def test_the_result_counts_and_judges(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "expected", lambda: iter(SMALL))
-    result = graphs.run_graphs(context)
+    result = _result(context)
     assert [claim.verdict for claim in result.claims] == ["agrees", "agrees", "partly"]
     assert len(result.table) == len(SMALL)
     of_it = (result.table["clients"] == 1000) & (result.table["server"] == "semi-malicious")
@@ -45,4 +46,9 @@ def test_the_result_counts_and_judges(context: ReproductionContext, monkeypatch:
     assert row["theirs under our bound"] == "contradiction 2^-39.5"
 
     monkeypatch.setattr(graphs, "expected", lambda: iter([replace(SMALL[-1], neighbours=4)]))
-    assert graphs.run_graphs(context).claims[0].verdict == "disagrees"
+    assert _result(context).claims[0].verdict == "disagrees"
+
+
+def _result(context: ReproductionContext) -> ReproductionResult:
+    (reproduction,) = graphs.REPRODUCTIONS
+    return carry_out(reproduction, context)[1]

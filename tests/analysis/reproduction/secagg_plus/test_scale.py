@@ -2,12 +2,13 @@
 
 import pytest
 
-from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.contract import ReproductionContext, ReproductionResult
+from analysis.reproduction.measurements import carry_out
 from analysis.reproduction.secagg_plus import scale
 
 
 def test_neighbours_grow_with_the_logarithm_of_clients(context: ReproductionContext) -> None:
-    result = scale.run_scale(context)
+    result = _result(context)
     assert [claim.verdict for claim in result.claims] == ["agrees", "not run"]
     for _, part in result.table.groupby(["dishonest", "dropouts"]):
         neighbours = part["k, t, curious server"].str.partition(",")[0].astype(int).to_numpy()
@@ -21,4 +22,9 @@ def test_a_graph_that_needs_more_than_everybody_disagrees(
 ) -> None:
     monkeypatch.setattr(scale, "RATES", ((0.45, 0.45),))
     monkeypatch.setattr(scale, "GROWTH", (1000, 10**4))
-    assert scale.run_scale(context).claims[0].verdict == "disagrees"
+    assert _result(context).claims[0].verdict == "disagrees"
+
+
+def _result(context: ReproductionContext) -> ReproductionResult:
+    (reproduction,) = scale.REPRODUCTIONS
+    return carry_out(reproduction, context)[1]
