@@ -48,7 +48,7 @@ class Tolerance:
             >>> Tolerance(100, 44).completes_with_number(50)
             0.0
             >>> round(Tolerance(100, 60, members=60, members_lost=24).completes_with_number(50), 4)
-            0.0123
+            0.0121
         """
         if number > self.lost:
             return 0.0

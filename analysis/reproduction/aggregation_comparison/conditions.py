@@ -197,7 +197,7 @@ SIZES: dict[str, Size] = {
         small_workload={**_DIGITS, "samples_per_client": 20, "model": "logistic"},
     ),
     "real": Size(
-        100, "femnist-cnn", (0.1, 0.3, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.3,), (1, 2, 3), (0.1, 0.5), 30,
+        100, "femnist-cnn", (0.1, 0.3, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.3,), (1, 2, 3), (0.1, 0.5), 45,
         workload={"dataset": "synthetic-femnist", "samples_per_client": 20, "training": "simulated",
                   "test_samples": 200},
         small_workload={**_DIGITS, "samples_per_client": 14, "model": "logistic"},
