@@ -110,9 +110,11 @@ def attack_outcome(run: RunRecords, name: str = "") -> AttackOutcome:
     section = AdversarySection.model_validate(run.experiment["adversary"])
     planned = {number for number in rounds["round"] if section.attacks(number)}
     attacked = set(attacks(events, name)["round"])
-    # If the server alone misbehaves, its word about clients is no honest party's.
-    kinds = DETECTIONS if section.clients or not section.server else ("refusal",)
-    detections = events[events["kind"].isin(kinds) & events["round"].isin(attacked)]
+    detections = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
+    if section.server and not section.clients:
+        # An honest client's unusable answer to a dishonest server is no detection; a failed check of a member is.
+        failed_check = detections["detail"].str.match(r"[\w-]+\.[\w-]+")
+        detections = detections[(detections["kind"] == "refusal") | failed_check.astype(bool)]
     completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
     # The server went on without the clients that it caught: the round counts as detected, but not as refused.
     left_out = (set(detections["round"]) & completed) - set(detections.loc[detections["kind"] == "refusal", "round"])

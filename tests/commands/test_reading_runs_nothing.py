@@ -66,7 +66,7 @@ RUNS = {"run", "tune", "attack survey", "flower", "check"}
 """They exist to run what a file names."""
 NAMES_NOTHING = {
     "list", "new", "schema", "calibrate", "reproduce", "bound lotto", "bound lotto-dp", "bound random-participation",
-    "bound verifiable-batch-partition", "bound committee", "bound correlated", "bound participation",
+    "bound verifiable-batch-partition", "bound committee", "bound correlated", "bound participation", "bound moving-updates",
     "bound batch-partition", "plan lotto", "plan batch-partition", "plan committee", "trace synthesize",
     "jobs list", "jobs logs", "jobs stop", "jobs fetch",
 }  # fmt: skip
@@ -173,6 +173,7 @@ STARTS = {
     "workloads/models/registry.py": "built-in models",
     "analysis/matplotlib_settings.py": "matplotlib, by the loader that was found for it",
     "analysis/reproduction/catalogue.py": "papers",
+    "analysis/reproduction/commits.py": "git, which looks up commits",
 }
 _STARTING = re.compile(
     r"^(importlib\.)?import_module$|^__import__$|^(exec|eval)$|^runpy\.|^subprocess\.|^os\.(system|exec|spawn|posix_spawn|popen)"

@@ -45,6 +45,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "ADVERSARY": {"adversary": {"dishonest": 1, "clients": ["inflate-utility"]}},
     "SCHEDULE": {"availability": {"model": "schedule", "path": "schedule.parquet"}},
     "WINDOWS": {"links": {"transport": "tls"}},
+    "ANNOUNCED_BATCHES": {"selection": {"protocol": "batch-partition", "privacy": 2, "membership": "pinned"}},
+    "OUTSIDERS": {"aggregation": {"protocol": "one-shot", "committee": {"size": 20}, "weights": None}},
     "QUORUM": {"time": {"stage_quorums": {"train": 0.5}}},
 }
 NAMES = {id(choice): name for name, choice in vars(compatibility).items() if isinstance(choice, Choice)}

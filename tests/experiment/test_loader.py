@@ -336,6 +336,8 @@ def test_every_built_in_protocol_names_the_stages_that_it_asks() -> None:
     asked = {kind.stage for kind in kinds_of_messages() if kind.__module__.startswith("testbed.")} - {""}
     assert asked <= known_stages()
     assert {stage for stage in asked if not stage.startswith("adversary/")} == named | {
+        "batches/list",  # with selection.membership: announced or pinned
+        "batches/signatures",
         "secagg/unmask-survivors",  # with consistency: none
         "committee/sortition",  # where clients are drawn for a committee by sortition
         "secagg/prove-share",  # only where shares contradict each other: no stage of a round that could be planned for
