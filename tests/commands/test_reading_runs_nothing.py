@@ -66,9 +66,9 @@ RUNS = {"run", "tune", "attack survey", "flower", "check"}
 """They exist to run what a file names."""
 NAMES_NOTHING = {
     "list", "new", "schema", "calibrate", "reproduce", "bound lotto", "bound lotto-dp", "bound random-participation",
-    "bound verifiable-batch-partition", "bound committee", "bound correlated", "bound participation", "bound moving-updates",
-    "bound batch-partition", "plan lotto", "plan batch-partition", "plan committee", "trace synthesize",
-    "jobs list", "jobs logs", "jobs stop", "jobs fetch",
+    "bound verifiable-batch-partition", "bound committee", "bound correlated", "bound participation",
+    "bound moving-updates", "bound batch-partition", "plan lotto", "plan batch-partition", "plan committee",
+    "trace synthesize", "jobs list", "jobs logs", "jobs stop", "jobs fetch",
 }  # fmt: skip
 """They read no file that can name code: numbers, installed packages, the catalogue, a dashboard's answers."""
 READS = {**READS_RECORDS, **READS_EXPERIMENTS, **READS_TRACES}

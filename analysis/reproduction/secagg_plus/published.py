@@ -12,7 +12,7 @@ from typing import Literal
 Server = Literal["semi-malicious", "curious", "none"]
 """Server against which the graph protects; none: nobody is dishonest, with the tails of the curious server."""
 
-SOURCE = "google-parfait/federated-compute, fcp/secagg/server, test of the graph parameter finder"
+SOURCE = "google-parfait (federated-compute), fcp/secagg/server, test of the graph parameter finder"
 SECURITY, CORRECTNESS = 40, 20
 
 _EXPECTED: dict[tuple[Server, float, float], str] = {
