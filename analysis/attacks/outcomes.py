@@ -112,9 +112,9 @@ def attack_outcome(run: RunRecords, name: str = "") -> AttackOutcome:
     attacked = set(attacks(events, name)["round"])
     detections = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     if section.server and not section.clients:
-        # An honest client's unusable answer to a dishonest server is no detection; a failed check of a member is.
-        failed_check = detections["detail"].str.match(r"[\w-]+\.[\w-]+")
-        detections = detections[(detections["kind"] == "refusal") | failed_check.astype(bool)]
+        # An honest client that keeps its input back sends an empty vector: the server's record of it is no detection.
+        kept_back = detections["detail"].str.contains("<0 elements>", regex=False).astype(bool)
+        detections = detections[(detections["kind"] == "refusal") | ~kept_back]
     completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
     # The server went on without the clients that it caught: the round counts as detected, but not as refused.
     left_out = (set(detections["round"]) & completed) - set(detections.loc[detections["kind"] == "refusal", "round"])
