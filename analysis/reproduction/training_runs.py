@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 
 import workloads
@@ -124,6 +125,28 @@ def runs_by_scheme(
         for scheme, run in zip(schemes, context.run_experiment(swept(seed), directory), strict=True):
             runs[scheme].append(run)
     return runs
+
+
+def evaluations_of(run: RunRecords) -> list[dict[str, Any]]:
+    """Return the round and the accuracy [%] of each evaluation of a run."""
+    rows = run.rounds.dropna(subset=["accuracy"])
+    return [
+        {"round": int(number), "accuracy [%]": 100 * float(accuracy)}
+        for number, accuracy in zip(rows["round"], rows["accuracy"], strict=True)
+    ]
+
+
+def best_rate_by(column: str, tried: pd.DataFrame) -> dict[str, float]:
+    """Return the best learning rate of each scheme, see `best_of`.
+
+    Args:
+        column: column with the names of the schemes.
+        tried: this column, ``learning rate`` and ``accuracy [%]``.
+    """
+    return {
+        str(scheme): best_of(rows["learning rate"].tolist(), rows["accuracy [%]"].astype(float).tolist())
+        for scheme, rows in tried.groupby(column, sort=False)
+    }
 
 
 def best_of(rates: Sequence[float], reached: Sequence[float]) -> float:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -29,7 +28,6 @@ from analysis.bounds.random_participation import (
 )
 from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Measurements, Reproduction, ReproductionContext, Setting
-from analysis.reproduction.experiments import declared
 from analysis.reproduction.random_participation.accuracy_claims import (
     EPSILON_LEAST,
     EPSILON_MOST,
@@ -48,11 +46,10 @@ from analysis.reproduction.random_participation.published import (
     WCS,
     PublishedScenario,
 )
-from analysis.reproduction.random_participation.tasks import TrainingTask, task_of
-from analysis.reproduction.training_runs import AccuracyCurves, describe_data, runs_by_scheme
+from analysis.reproduction.random_participation.tasks import TrainingTask, task_of, training_experiment
+from analysis.reproduction.training_runs import AccuracyCurves, describe_data, evaluations_of, runs_by_scheme
 from analysis.style import one_panel, save
 from testbed.experiment.schema import Experiment
-from testbed.records import RunRecords
 
 ANALYSES: Mapping[str, Delta] = {PROPOSED: recentred, WCS: weak_client_sampling, OLS: only_local_sampling}
 """Analysis that gives each scheme's sigma; the paper evaluates Theorem 4.1 centred on x'."""
@@ -82,28 +79,7 @@ def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, fl
         {"clip": 1.0 if sigma else "none", "sigma": sigma, "learning_rate": learning_rate}
         for sigma, learning_rate in schemes
     ]
-    return declared(
-        f"{title}, seed {seed}",
-        """
-        selection: {protocol: bernoulli}
-        aggregation: {protocol: dp-sgd-random-participation, sigma: 0.0}
-        time: {deadline_s: 86400.0}
-        """,
-        {
-            "seed": seed,
-            "rounds": task.rounds,
-            "population": task.population,
-            "workload": {
-                **task.workload,
-                "samples_per_client": task.participation.local_samples,
-                "evaluate_every": max(1, task.rounds // task.evaluations),
-            },
-            "selection.client_rate": task.participation.client_rate,
-            "aggregation.sample_rate": task.participation.sample_rate,
-            "aggregation.momentum": _MOMENTUM,
-            "sweep": {"aggregation": points},
-        },
-    )
+    return training_experiment(f"{title}, seed {seed}", task, {"sigma": 0.0, "momentum": _MOMENTUM}, points, seed)
 
 
 def measure_training(context: ReproductionContext) -> Measurements:
@@ -224,17 +200,9 @@ def train(
             {"figure": scenario.figure, "seed": seed, "scheme": scheme, "learning rate": rates[scheme], **evaluation}
             for scheme, of_scheme in runs.items()
             for seed, run in enumerate(of_scheme, 1)
-            for evaluation in _evaluations(run)
+            for evaluation in evaluations_of(run)
         ]
     )
-
-
-def _evaluations(run: RunRecords) -> list[dict[str, Any]]:
-    rows = run.rounds.dropna(subset=["accuracy"])
-    return [
-        {"round": int(number), "accuracy [%]": 100 * float(accuracy)}
-        for number, accuracy in zip(rows["round"], rows["accuracy"], strict=True)
-    ]
 
 
 _BOUNDS: Mapping[str, tuple[tuple[Delta, ...], tuple[composed.Composed, ...]]] = {

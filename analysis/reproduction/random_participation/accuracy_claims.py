@@ -23,7 +23,7 @@ from analysis.reproduction.random_participation.published import (
     WCS,
     PublishedScenario,
 )
-from analysis.reproduction.training_runs import AccuracyCurves, best_of
+from analysis.reproduction.training_runs import AccuracyCurves, best_of, best_rate_by
 from analysis.reproduction.verdicts import PaperClaim, above, between, plus_minus
 from analysis.statistics import Interval, mean_interval
 from testbed.arrays import Floats
@@ -44,10 +44,7 @@ def best_rates(tried: pd.DataFrame, scenario: PublishedScenario) -> dict[str, fl
         tried: columns figure, scheme, learning rate, accuracy [%].
         scenario: the paper's scenario.
     """
-    return {
-        str(scheme): best_of(rows["learning rate"].tolist(), rows["accuracy [%]"].astype(float).tolist())
-        for scheme, rows in tried[tried["figure"] == scenario.figure].groupby("scheme", sort=False)
-    }
+    return best_rate_by("scheme", tried[tried["figure"] == scenario.figure])
 
 
 def accuracies(evaluations: pd.DataFrame, scenario: PublishedScenario, rounds: int) -> dict[str, AccuracyCurves]:

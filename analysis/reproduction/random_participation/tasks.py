@@ -1,12 +1,13 @@
 """Learning tasks of Figures 6 and 7 at each scale (Hasircioglu and Gunduz, arXiv 2205.01556, section 6)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.bounds.random_participation import Participation
 from analysis.reproduction.contract import DataKind, Scale
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.random_participation.published import (
     FEW_CLIENTS,
     MANY_CLIENTS,
@@ -18,6 +19,7 @@ from analysis.reproduction.random_participation.published import (
     PublishedScenario,
 )
 from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
 
 
 @dataclass(frozen=True)
@@ -163,4 +165,39 @@ def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
         evaluations=20,
         data_kind="paper" if is_emnist else "stand-in",
         differs=tuple(differs),
+    )
+
+
+def training_experiment(
+    name: str, task: TrainingTask, aggregation: Mapping[str, Any], points: Sequence[Mapping[str, Any]], seed: int
+) -> Experiment:
+    """Return one seed's sweep over settings of DP-SGD with random participation.
+
+    Args:
+        name: name of the experiment.
+        task: the learning task.
+        aggregation: keys of `aggregation` that all points have.
+        points: keys of `aggregation` of each point.
+        seed: seed of data, first model, participants, samples and noise.
+    """
+    return declared(
+        name,
+        """
+        selection: {protocol: bernoulli}
+        aggregation: {protocol: dp-sgd-random-participation}
+        time: {deadline_s: 86400.0}
+        """,
+        {
+            "seed": seed,
+            "rounds": task.rounds,
+            "population": task.population,
+            "workload": {
+                **task.workload,
+                "samples_per_client": task.participation.local_samples,
+                "evaluate_every": max(1, task.rounds // task.evaluations),
+            },
+            "selection.client_rate": task.participation.client_rate,
+            "aggregation": {"sample_rate": task.participation.sample_rate, **aggregation},
+            "sweep": {"aggregation": [dict(point) for point in points]},
+        },
     )

@@ -26,10 +26,15 @@ from analysis.reproduction.contract import (
     ReproductionResult,
     Setting,
 )
-from analysis.reproduction.experiments import declared
 from analysis.reproduction.random_participation.published import PAPER, SCENARIOS, PublishedScenario
-from analysis.reproduction.random_participation.tasks import DIGITS, TrainingTask
-from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, runs_by_scheme
+from analysis.reproduction.random_participation.tasks import DIGITS, TrainingTask, training_experiment
+from analysis.reproduction.training_runs import (
+    AccuracyCurves,
+    best_rate_by,
+    describe_data,
+    evaluations_of,
+    runs_by_scheme,
+)
 from analysis.reproduction.verdicts import PaperClaim, above, between, plus_minus
 from analysis.statistics import Interval, mean_interval, ratio_interval
 from testbed.engine.in_process import federation_in_process
@@ -67,17 +72,18 @@ def measure_untrusted(context: ReproductionContext) -> Measurements:
     task = replace(TASK, seeds=context.seeds or TASK.seeds)
     tried = _search(context, task)
     runs = runs_by_scheme(
-        context, SERVERS, task.rounds, task.seeds, partial(experiment, task, _best_rates(tried)), folder="runs"
+        context,
+        SERVERS,
+        task.rounds,
+        task.seeds,
+        partial(experiment, task, best_rate_by("server", tried)),
+        folder="runs",
     )
     evaluations, traffic = [], []
     for server, of_server in runs.items():
         for seed, run in enumerate(of_server, 1):
             row = {"seed": seed, "server": server}
-            evaluated = run.rounds.dropna(subset=["accuracy"])
-            evaluations += [
-                {**row, "round": int(number), "accuracy [%]": 100 * float(accuracy)}
-                for number, accuracy in zip(evaluated["round"], evaluated["accuracy"], strict=True)
-            ]
+            evaluations += [row | evaluation for evaluation in evaluations_of(run)]
             total = int((run.rounds["bytes_down"] + run.rounds["bytes_up"]).sum())
             traffic.append({**row, "rounds": len(run.rounds), "server traffic [bytes]": total})
     context.progress("gradients of the clients counted, and gradients and noise timed")
@@ -121,28 +127,8 @@ def experiment(task: TrainingTask, rates: Mapping[str, float], seed: int) -> Exp
 
 
 def _swept(task: TrainingTask, points: list[dict[str, Any]], seed: int) -> Experiment:
-    return declared(
-        f"untrusted server, seed {seed}",
-        """
-        selection: {protocol: bernoulli}
-        aggregation: {protocol: dp-sgd-random-participation, clip: 1.0, momentum: 0.9}
-        time: {deadline_s: 86400.0}
-        """,
-        {
-            "seed": seed,
-            "rounds": task.rounds,
-            "population": task.population,
-            "workload": {
-                **task.workload,
-                "samples_per_client": task.participation.local_samples,
-                "evaluate_every": max(1, task.rounds // task.evaluations),
-            },
-            "selection.client_rate": task.participation.client_rate,
-            "aggregation.sample_rate": task.participation.sample_rate,
-            "aggregation.sigma": SIGMA,
-            "sweep": {"aggregation": points},
-        },
-    )
+    common = {"clip": 1.0, "momentum": 0.9, "sigma": SIGMA}
+    return training_experiment(f"untrusted server, seed {seed}", task, common, points, seed)
 
 
 def _search(context: ReproductionContext, task: TrainingTask) -> pd.DataFrame:
@@ -162,14 +148,6 @@ def _search(context: ReproductionContext, task: TrainingTask) -> pd.DataFrame:
             for (server, rate), run in zip(grid, runs, strict=True)
         ]
     )
-
-
-def _best_rates(tried: pd.DataFrame) -> dict[str, float]:
-    return {
-        server: best_of(rows["learning rate"].tolist(), rows["accuracy [%]"].astype(float).tolist())
-        for server in SERVERS
-        for rows in [tried[tried["server"] == server]]
-    }
 
 
 class CountedGradients(OrthogonalGradients):
@@ -265,7 +243,7 @@ def conclude_untrusted(measurements: Measurements) -> ReproductionResult:
     leads = {server: mean_interval(late[TRUSTED] - late[server]) for server in (EVERYBODY, PARTICIPANTS)}
     traffic = tables["traffic"].pivot_table(index="seed", columns="server", values="server traffic [bytes]")
     more = ratio_interval(traffic[EVERYBODY], traffic[TRUSTED])
-    rates = _best_rates(tables["learning rates"])
+    rates = best_rate_by("server", tables["learning rates"])
     tried = tables["learning rates"]["learning rate"].nunique()
     table = pd.DataFrame(
         [
