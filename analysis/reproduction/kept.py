@@ -5,8 +5,7 @@ verdicts from the measurements again, and `testbed reproduce --list` shows the v
 """
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -21,9 +20,10 @@ from analysis.reproduction.contract import (
     ReproductionResult,
     Scale,
 )
-from analysis.reproduction.measurements import FILE, read_measurements
+from analysis.reproduction.measurements import FILE, nearly_equal, read_measurements
 from analysis.reproduction.verdicts import PaperClaim
 from analysis.tables import plain
+from testbed.durations import rounded_duration
 from testbed.errors import ExperimentError
 
 RESULTS = Path(__file__).parent / "results"
@@ -101,6 +101,24 @@ def kept_result(reproduction: Reproduction) -> KeptResult | None:
     """Return the kept result of a reproduction; None without a kept result."""
     path = RESULTS / f"{reproduction.name}.json"
     return read(path) if path.exists() else None
+
+
+def kept_results(every: Iterable[Reproduction]) -> dict[str, KeptResult]:
+    """Return the kept results of reproductions by name, each read once."""
+    results = {reproduction.name: kept_result(reproduction) for reproduction in every}
+    return {name: result for name, result in results.items() if result is not None}
+
+
+def unmeasured(results: Iterable[KeptResult], form: str = "{}") -> tuple[int, str]:
+    """Return the number of results without measurements, and their names with the time that their runs took.
+
+    Args:
+        results: results.
+        form: format of a name.
+    """
+    without = [result for result in results if result.measurements is None]
+    names = ", ".join(f"{form.format(each.name)} ({rounded_duration(each.origin.seconds)})" for each in without)
+    return len(without), f"{rounded_duration(sum(each.origin.seconds for each in without))}: {names}"
 
 
 def data_kind(outcome: KeptResult, reproduction: Reproduction) -> DataKind:
@@ -184,6 +202,6 @@ def _unequal(written: Any, computed: Any, place: str = "") -> list[tuple[str, An
         ]
     else:
         numbers = isinstance(written, int | float) and isinstance(computed, int | float)
-        close = numbers and math.isclose(written, computed, rel_tol=1e-9, abs_tol=1e-12)
+        close = numbers and nearly_equal(written, computed)
         return [] if close or written == computed else [(place, written, computed)]
     return [line for at, left, right in inner for line in _unequal(left, right, at)]

@@ -25,7 +25,6 @@ from testbed.errors import ExperimentError
 
 FILE = "measurements.json"
 _MOST_BYTES = 64 * 2**20
-_RELATIVE, _ABSOLUTE = 1e-9, 1e-12
 
 
 def as_text(measurements: Measurements) -> str:
@@ -154,7 +153,7 @@ def compare(earlier: Measurements, new: Measurements) -> MeasurementComparison:
             for column in old[key]:
                 left, right = old[key][column], now[key].get(column)
                 numbers += 1
-                if left == right or (left is not None and right is not None and _close(left, right)):
+                if left == right or (left is not None and right is not None and nearly_equal(left, right)):
                     equal += 1
                     continue
                 if left is not None and right is not None:
@@ -164,8 +163,9 @@ def compare(earlier: Measurements, new: Measurements) -> MeasurementComparison:
     return MeasurementComparison(equal, numbers, largest, [*lines[:_MOST_LINES], *more])
 
 
-def _close(left: float, right: float) -> bool:
-    return math.isclose(left, right, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+def nearly_equal(left: float, right: float) -> bool:
+    """Return whether two numbers are equal but for their last digits, in which library versions may differ."""
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
 
 
 Key = tuple[Any, ...]

@@ -27,7 +27,7 @@ import pandas as pd
 
 from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import KeptResult, by_data, data_kind, kept_result
+from analysis.reproduction.kept import KeptResult, by_data, data_kind, kept_results, unmeasured
 from analysis.reproduction.multiplicity import multiplicity
 from analysis.reproduction.presentation import as_markdown, outcome
 from analysis.reproduction.verdicts import VERDICTS, Verdict, counts, total
@@ -39,18 +39,24 @@ _BLOCK = re.compile(r"(?m)^<!-- (result|results|part): ([\w-]+)([^\n]*) -->\n(.*
 _PART = re.compile(r" \| ([^|]+) \| ([^|]+)")
 
 
-def page(text: str, where: str) -> str:
+Results = Mapping[str, KeptResult]
+"""Kept results by name."""
+
+
+def page(text: str, where: str, results: Results | None = None) -> str:
     """Return a page with the blocks that the kept results give.
 
     Args:
         text: Markdown.
         where: the page's name, for errors.
+        results: all kept results; None: they are read.
 
     Raises:
         ExperimentError: a block names an unknown reproduction, a reproduction without a kept result, or a part that its
             table does not have.
     """
     every = catalogue()
+    kept = kept_results(every.values()) if results is None else results
 
     def block(match: re.Match[str]) -> str:
         kind, name, which = match[1], match[2], match[3]
@@ -62,10 +68,10 @@ def page(text: str, where: str) -> str:
             ]
             if not chosen:
                 raise ExperimentError(f"{where}: results: {name}: no reproduction has a name that begins with {name}-")
-            text = {"papers": by_paper, "measurements": measured}.get(name, overview)(chosen)
+            text = {"papers": by_paper, "measurements": measured}.get(name, overview)(chosen, kept)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
-        elif (of_it := kept_result(every[name])) is None:
+        elif (of_it := kept.get(name)) is None:
             raise ExperimentError(f"{where}: {name}: this reproduction has no kept result")
         elif kind == "part":
             text = f"\n{as_markdown(_part(of_it.result.table, which, f'{where}: part: {name}'))}\n"
@@ -127,18 +133,18 @@ def _remarks(remarks: Sequence[str], numbers: str, where: str) -> list[str]:
     return [by_number[number] for number in chosen]
 
 
-def overview(every: Sequence[Reproduction]) -> str:
+def overview(every: Sequence[Reproduction], results: Results) -> str:
     """Return the number of claims by verdict for each reproduction, and the sums, as a Markdown table."""
     rows = []
     for reproduction in every:
-        result = kept_result(reproduction)
+        result = results.get(reproduction.name)
         name = f"`{reproduction.name}`"
         if result is None:
             rows.append([name, "–", "", *([""] * len(VERDICTS))])
         else:
             kind = data_kind(result, reproduction)
             rows.append([name, result.scale, _DATA[kind], *_cells(counts(result.result.claims))])
-    of_paper, on_stand_in = _sums(every)
+    of_paper, on_stand_in = _sums(every, results)
     rows.append(["all without stand-in data", "", "", *map(str, of_paper.values())])
     rows.append(["all on stand-in data", "", "", *map(str, on_stand_in.values())])
     return _rendered(["reproduction", "scale", "data"], rows)
@@ -147,7 +153,7 @@ def overview(every: Sequence[Reproduction]) -> str:
 _DATA = {"paper": "the paper's", "stand-in": "stand-in", "none": "–"}
 
 
-def by_paper(every: Sequence[Reproduction]) -> str:
+def by_paper(every: Sequence[Reproduction], results: Results) -> str:
     """Return the number of claims by verdict for each paper, and the sums, as a Markdown table.
 
     Reproductions belong to the same paper if their names have the same first word. Claims on stand-in data have rows of
@@ -162,35 +168,28 @@ def by_paper(every: Sequence[Reproduction]) -> str:
         begin = "-".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, words))
         rows += [
             [f"`{begin}-`...", data, str(sum(part.values())), *_cells(part)]
-            for data, part in zip(("", "stand-in"), _sums(of_paper), strict=True)
+            for data, part in zip(("", "stand-in"), _sums(of_paper, results), strict=True)
             if sum(part.values())
         ]
-    for name, part in zip(("all without stand-in data", "all on stand-in data"), _sums(every), strict=True):
+    for name, part in zip(("all without stand-in data", "all on stand-in data"), _sums(every, results), strict=True):
         rows.append([name, "", str(sum(part.values())), *map(str, part.values())])
     return _rendered(["reproductions", "data", "claims"], rows)
 
 
-def _sums(every: Sequence[Reproduction]) -> tuple[Mapping[Verdict, int], Mapping[Verdict, int]]:
+def _sums(every: Sequence[Reproduction], results: Results) -> tuple[Mapping[Verdict, int], Mapping[Verdict, int]]:
     """Return the sums of verdicts without stand-in data, and on stand-in data."""
-    parts = [by_data(result, reproduction) for reproduction, result in _results(every)]
+    parts = [by_data(results[each.name], each) for each in every if each.name in results]
     return total(counts(part[0]) for part in parts), total(counts(part[1]) for part in parts)
 
 
-def _results(every: Sequence[Reproduction]) -> list[tuple[Reproduction, KeptResult]]:
-    return [(reproduction, result) for reproduction in every if (result := kept_result(reproduction)) is not None]
-
-
-def measured(every: Sequence[Reproduction]) -> str:
+def measured(every: Sequence[Reproduction], results: Results) -> str:
     """Return sentences on the results with stored measurements, and on the verdicts that chance may decide."""
-    results = [result for _, result in _results(every)]
-    without = [result for result in results if result.measurements is None]
-    rows = sum(len(table) for result in results if result.measurements for table in result.measurements.tables.values())
-    text = f"{len(results) - len(without)} of {len(results)} results have their measurements ({rows} rows)."
-    if without:
-        took = rounded_duration(sum(result.origin.seconds for result in without))
-        names = ", ".join(f"`{result.name}` ({rounded_duration(result.origin.seconds)})" for result in without)
-        text += f" The others are older; measuring them again takes {took}: {names}."
-    at_once = multiplicity(claim for result in results for claim in result.result.claims)
+    chosen = [results[reproduction.name] for reproduction in every if reproduction.name in results]
+    older, named = unmeasured(chosen, "`{}`")
+    rows = sum(len(table) for result in chosen if result.measurements for table in result.measurements.tables.values())
+    text = f"{len(chosen) - older} of {len(chosen)} results have their measurements ({rows} rows)."
+    text += f" The others are older; measuring them again takes {named}." if older else ""
+    at_once = multiplicity(claim for result in chosen for claim in result.result.claims)
     return f"\n{text}\n\n{at_once.sentence()}.\n\n"
 
 
@@ -210,12 +209,18 @@ def pages_below(folder: Path) -> list[Path]:
     return [*sorted(folder.rglob("*.md")), *([readme] if readme.exists() else [])]
 
 
-def differing(pages: Path) -> list[str]:
-    """List the pages below a folder, and the README, with blocks that differ from the kept results, one line each."""
+def differing(pages: Path, results: Results | None = None) -> list[str]:
+    """List the pages below a folder, and the README, with blocks that differ from the kept results, one line each.
+
+    Args:
+        pages: folder of the pages.
+        results: all kept results; None: they are read.
+    """
+    kept = kept_results(catalogue().values()) if results is None else results
     lines = []
     for path in pages_below(pages):
         text = path.read_text(encoding="utf-8")
-        if page(text, path.name) != text:
+        if page(text, path.name, kept) != text:
             lines.append(f"{path.name}: its blocks differ from the kept results; `make papers` writes them")
     return lines
 
@@ -224,9 +229,10 @@ def main() -> None:
     """Write the blocks of all pages below the folder that the command line names."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/papers")
     try:
+        kept = kept_results(catalogue().values())
         for path in pages_below(folder):
             text = path.read_text(encoding="utf-8")
-            new = page(text, path.name)
+            new = page(text, path.name, kept)
             if new != text:
                 path.write_text(new, encoding="utf-8")
                 print(f"{path}: written")

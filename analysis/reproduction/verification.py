@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import analysis
+from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.commits import unknown_commits
 from analysis.reproduction.contract import Reproduction
 from analysis.reproduction.kept import (
@@ -13,14 +14,14 @@ from analysis.reproduction.kept import (
     check_measurements,
     data_kind,
     differences,
-    kept_result,
+    kept_results,
     read,
+    unmeasured,
 )
 from analysis.reproduction.multiplicity import multiplicity
 from analysis.reproduction.pages import differing
 from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
-from testbed.durations import rounded_duration
 from testbed.errors import ExperimentError
 
 PAGES = Path(analysis.__file__).parents[1] / "docs" / "papers"
@@ -34,14 +35,17 @@ class Verification:
     Attributes:
         outcomes: results whose verdicts were recomputed.
         missing: names of reproductions without a result.
-        from_measurements: names of results whose table, claims and remarks were made again from stored measurements.
         differing: differences, one line each.
     """
 
     outcomes: list[KeptResult] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    from_measurements: set[str] = field(default_factory=set)
     differing: list[str] = field(default_factory=list)
+
+    @property
+    def from_measurements(self) -> set[str]:
+        """Names of the results with measurements, from which table, claims and remarks were made again."""
+        return {result.name for result in self.outcomes if result.measurements is not None}
 
 
 def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Verification:
@@ -57,13 +61,13 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
     """
     verification = Verification()
     if directory is None:
-        for reproduction in every:
-            if (of_it := kept_result(reproduction)) is None:
-                verification.missing.append(reproduction.name)
-            else:
-                verification.outcomes.append(of_it)
-        if PAGES.is_dir():
-            verification.differing += differing(PAGES)
+        # Pages show results of all reproductions, not only of those to verify.
+        in_checkout = PAGES.is_dir()
+        results = kept_results(catalogue().values() if in_checkout else every)
+        verification.missing = [each.name for each in every if each.name not in results]
+        verification.outcomes = [results[each.name] for each in every if each.name in results]
+        if in_checkout:
+            verification.differing += differing(PAGES, results)
             verification.differing += unknown_commits(verification.outcomes, PAGES)
     else:
         names = {reproduction.name for reproduction in every}
@@ -75,10 +79,8 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
     by_name = {reproduction.name: reproduction for reproduction in every}
     for of_it in verification.outcomes:
         verification.differing += differences(of_it)
-        reproduction = by_name[of_it.name]
         if of_it.measurements is not None:
-            verification.from_measurements.add(of_it.name)
-            verification.differing += check_measurements(of_it, reproduction)
+            verification.differing += check_measurements(of_it, by_name[of_it.name])
     return verification
 
 
@@ -113,7 +115,7 @@ def shown(verification: Verification, every: Sequence[Reproduction], format: str
             result.scale,
             data_kind(result, by_name[result.name]),
             *(str(count or "") for count in counts(result.result.claims).values()),
-            _again(verification, result),
+            _again(result),
         ]
         for result in verification.outcomes
     ]
@@ -134,25 +136,21 @@ def shown(verification: Verification, every: Sequence[Reproduction], format: str
     return table + "\n" + "".join(f"{line}\n" for line in lines)
 
 
-def _again(verification: Verification, outcome: KeptResult) -> str:
+def _again(outcome: KeptResult) -> str:
     """Return the numbers from which a result's claims were made again, for a cell."""
-    if outcome.name in verification.from_measurements:
-        assert outcome.measurements is not None
-        return f"{sum(map(len, outcome.measurements.tables.values()))} measurements"
-    return "verdicts only"
+    if outcome.measurements is None:
+        return "verdicts only"
+    return f"{sum(map(len, outcome.measurements.tables.values()))} measurements"
 
 
 def _coverage(verification: Verification) -> list[str]:
     """Say which results were made again from measurements, and how long the others take to measure."""
-    others = [result for result in verification.outcomes if result.name not in verification.from_measurements]
+    older, named = unmeasured(verification.outcomes)
+    count = len(verification.outcomes)
     lines = [
-        f"{len(verification.from_measurements)} of {len(verification.outcomes)} results: table, claims and remarks "
-        "made again from stored measurements; `testbed reproduce NAME` measures again, and compares number by number"
+        f"{count - older} of {count} results: table, claims and remarks made again from stored measurements; "
+        "`testbed reproduce NAME` measures again, and compares number by number"
     ]
-    if others:
-        took = rounded_duration(sum(result.origin.seconds for result in others))
-        lines.append(
-            f"{len(others)} results are of earlier versions, without measurements ({took} to run in all): "
-            + ", ".join(f"{result.name} ({rounded_duration(result.origin.seconds)})" for result in others)
-        )
+    if older:
+        lines.append(f"{older} results of earlier versions have no measurements; their runs took {named}")
     return lines
