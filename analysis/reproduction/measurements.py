@@ -164,7 +164,11 @@ def compare(earlier: Measurements, new: Measurements) -> MeasurementComparison:
 
 
 def nearly_equal(left: float, right: float) -> bool:
-    """Return whether two numbers are equal but for their last digits, in which library versions may differ."""
+    """Return whether two numbers are equal but for their last digits, in which library versions may differ.
+
+    Args:
+        left, right: numbers.
+    """
     return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
 
 

@@ -56,7 +56,7 @@ def page(text: str, where: str, results: Results | None = None) -> str:
             table does not have.
     """
     every = catalogue()
-    kept = kept_results(every.values()) if results is None else results
+    by_name = kept_results(every.values()) if results is None else results
 
     def block(match: re.Match[str]) -> str:
         kind, name, which = match[1], match[2], match[3]
@@ -68,10 +68,10 @@ def page(text: str, where: str, results: Results | None = None) -> str:
             ]
             if not chosen:
                 raise ExperimentError(f"{where}: results: {name}: no reproduction has a name that begins with {name}-")
-            text = {"papers": by_paper, "measurements": measured}.get(name, overview)(chosen, kept)
+            text = {"papers": by_paper, "measurements": measured}.get(name, overview)(chosen, by_name)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
-        elif (of_it := kept.get(name)) is None:
+        elif (of_it := by_name.get(name)) is None:
             raise ExperimentError(f"{where}: {name}: this reproduction has no kept result")
         elif kind == "part":
             text = f"\n{as_markdown(_part(of_it.result.table, which, f'{where}: part: {name}'))}\n"
@@ -134,7 +134,12 @@ def _remarks(remarks: Sequence[str], numbers: str, where: str) -> list[str]:
 
 
 def overview(every: Sequence[Reproduction], results: Results) -> str:
-    """Return the number of claims by verdict for each reproduction, and the sums, as a Markdown table."""
+    """Return the number of claims by verdict for each reproduction, and the sums, as a Markdown table.
+
+    Args:
+        every: reproductions.
+        results: kept results by name.
+    """
     rows = []
     for reproduction in every:
         result = results.get(reproduction.name)
@@ -158,6 +163,10 @@ def by_paper(every: Sequence[Reproduction], results: Results) -> str:
 
     Reproductions belong to the same paper if their names have the same first word. Claims on stand-in data have rows of
     their own.
+
+    Args:
+        every: reproductions.
+        results: kept results by name.
     """
     rows = []
     # The catalogue keeps a paper's reproductions together.
@@ -183,7 +192,12 @@ def _sums(every: Sequence[Reproduction], results: Results) -> tuple[Mapping[Verd
 
 
 def measured(every: Sequence[Reproduction], results: Results) -> str:
-    """Return sentences on the results with stored measurements, and on the verdicts that chance may decide."""
+    """Return sentences on the results with stored measurements, and on the verdicts that chance may decide.
+
+    Args:
+        every: reproductions.
+        results: kept results by name.
+    """
     chosen = [results[reproduction.name] for reproduction in every if reproduction.name in results]
     older, named = unmeasured(chosen, "`{}`")
     rows = sum(len(table) for result in chosen if result.measurements for table in result.measurements.tables.values())
@@ -216,11 +230,11 @@ def differing(pages: Path, results: Results | None = None) -> list[str]:
         pages: folder of the pages.
         results: all kept results; None: they are read.
     """
-    kept = kept_results(catalogue().values()) if results is None else results
+    by_name = kept_results(catalogue().values()) if results is None else results
     lines = []
     for path in pages_below(pages):
         text = path.read_text(encoding="utf-8")
-        if page(text, path.name, kept) != text:
+        if page(text, path.name, by_name) != text:
             lines.append(f"{path.name}: its blocks differ from the kept results; `make papers` writes them")
     return lines
 
@@ -229,10 +243,10 @@ def main() -> None:
     """Write the blocks of all pages below the folder that the command line names."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/papers")
     try:
-        kept = kept_results(catalogue().values())
+        results = kept_results(catalogue().values())
         for path in pages_below(folder):
             text = path.read_text(encoding="utf-8")
-            new = page(text, path.name, kept)
+            new = page(text, path.name, results)
             if new != text:
                 path.write_text(new, encoding="utf-8")
                 print(f"{path}: written")
