@@ -238,7 +238,7 @@ def limit(name: str, experiment: Experiment) -> str:
         return ""  # every client on a list is shown parts of it
     if name == "rebatch" and selection != _BATCHES:
         # Clients that know the batches keep their inputs, as members of their batch may have dropped out.
-        protected = getattr(experiment.selection, "membership", "known") == "known" and sums.batches == "whole"
+        protected = experiment.selection.announced_membership is None and sums.batches == "whole"
         return "no sum results (docs/explanation/pinned-batches.md)" if protected else ""
     if selection in _LOTTO:
         if name in _CHOOSING:

@@ -197,10 +197,7 @@ UNBUFFERED = Choice(
 )
 ANNOUNCED_BATCHES = Choice(
     "selection.membership",
-    lambda experiment: _if(
-        getattr(experiment.selection, "membership", "known") != "known",
-        getattr(experiment.selection, "membership", "known"),
-    ),
+    lambda experiment: experiment.selection.announced_membership,
     "`announced` or `pinned`",
 )
 OUTSIDERS = Choice(

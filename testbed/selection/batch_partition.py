@@ -69,6 +69,11 @@ class BatchPartitionParameters(SelectionParameters):
         "numbers",
     )
 
+    @property
+    def announced_membership(self) -> str | None:
+        """See `membership`; None for ``known``."""
+        return None if self.membership == "known" else self.membership
+
     def supply(self, population: int, online: float) -> Supply | None:
         """Return the number of whole batches that a round needs; None with batches of like reliability."""
         # These are complete with different chances, mostly more often than one chance for all clients suggests.

@@ -63,6 +63,11 @@ class SelectionParameters(BaseModel):
         return self.stages
 
     @property
+    def announced_membership(self) -> str | None:
+        """How a round's participants are told their batches; None where clients know the batches, or there are none."""
+        return None
+
+    @property
     def uses_reported_losses(self) -> str:
         """The key that makes selection depend on reported losses; empty where selection ignores losses."""
         return ""
